@@ -47,8 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             # A terminal that knows ASCII only shows a question mark instead of ending the command.
             stream.reconfigure(errors="replace")
+
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
+
     # Shows where a W&B project was read from.
     logging.getLogger("analysis").setLevel(logging.INFO)
     logging.getLogger("fontTools").setLevel(logging.WARNING)
@@ -89,6 +91,7 @@ def figures(options: argparse.Namespace, console: Console) -> int:
         raise ConfigError(
             f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}"
         )
+
     appearance = look(options)
     data = selection(options).of(collected(options, console))
     report = build_from(
@@ -304,6 +307,7 @@ def look(options: argparse.Namespace) -> Look:
         raise ConfigError(
             f"--format {options.format}: allowed are {', '.join(FORMATS)}, separated by commas"
         )
+
     low, high = FONT_SIZES
     if options.font_size is not None and not low <= options.font_size <= high:
         raise ConfigError(

@@ -113,6 +113,7 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
             f"{runs_dir} has no experiment {experiment}; it has {names}; "
             "--runs-dir names another folder"
         )
+
     runs, _ = read_runs(runs_dir)
     planned: list[tuple[Row, RowRun]] = []
     for env, model in benchmarks(record):
@@ -139,6 +140,7 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
                 success_T=[line.get("train/success_rate") for line in lines],
             )
         )
+
     return record, progress
 
 

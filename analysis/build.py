@@ -179,6 +179,7 @@ def build_from(
                 outputs.append(result)
             else:
                 failures.append(result)
+
     write_parquet(data, out)
     sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
     unfinished, commands = _unfinished(data)
@@ -225,6 +226,7 @@ def _build_one(
     if before:
         files = tuple(sources.out / file for file in before["files"])
         return Output(name, files, tuple(before["runs"]), before, None)
+
     try:
         made = _checked(build(data))
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
@@ -236,6 +238,7 @@ def _build_one(
         if debug:
             raise
         return _crashed(name, error)
+
     for file, content in contents.items():
         write_bytes(sources.out / file, content, readable=True)
     entry = sources.entry(data, contents)

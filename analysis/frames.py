@@ -136,6 +136,7 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
             )
             raise RecordError(f"there is no folder {source}{hint}")
         folders.append(folder)
+
     data = collect(folders, projects, Settings(refresh=refresh))
     if data.runs.empty:
         reason = f": {data.problems[0].reason}" if data.problems else ""
@@ -151,15 +152,18 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         for rows, method in zip(runs["rows"], runs["method"], strict=True)
     ]
     columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
+
     # The tables decide what may be compared: a row may be run with its own learning rate, for one.
     settings = dict(runs["setting"])
     differs = dict.fromkeys(runs.index, "")
+
     # Of several sections the first counts, as for the row.
     for part in reversed(data.sections):
         for row in part.rows:
             for run in row.runs:
                 settings[run.id] = part.setting
                 differs[run.id] = row.differs
+
     ids = list(runs.index)
     return columns.assign(
         row=first_row,
@@ -202,6 +206,7 @@ def compare(
         raise ConfigError(
             f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step"
         )
+
     for name, table in (("first", first), ("second", second)):
         _check_side(name, table)
     apart = _apart(first, second)
@@ -268,6 +273,7 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
             f"{name} has no lines, so its selection matched no run; `runs.row.unique()` lists the "
             "rows that there are"
         )
+
     runs = table[["run", "seed", "row"]].drop_duplicates("run")
     twice = runs[runs["seed"].duplicated(keep=False)]
     if len(twice):

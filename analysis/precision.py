@@ -263,6 +263,7 @@ def judge(
         log(
             f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan"
         )
+
     scorers = {rule.scorer: CachedScorer(rule.scorer) for rule in chosen if rule.scorer}
     results = []
     for rule in chosen:
@@ -272,6 +273,7 @@ def judge(
         result = step_credit(counts)
         results.append((rule, result))
         log(f"{rule.label}: {result.credited} of {result.steps} steps credited")
+
     every_step = []
     for recorded, helping in judged:
         every_step.append(tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)))

@@ -48,6 +48,7 @@ class Selection:
                 chosen = with_common_seeds(chosen)
             if chosen.rows:
                 selected.append(chosen)
+
         if not selected:
             raise ConfigError(
                 "no row has all that --rows, --experiment and --env ask for; leave one of them out"
@@ -115,6 +116,7 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
         command = f"python train.py method={DEFAULT}"
         if scale != "mini":
             command += f" scale={scale}"
+
     # A run may be in many rows.
     ids = {run for part in data.sections for row in part.rows for run in row.finished}
     finished = [data.by_id[run] for run in sorted(ids)]

@@ -62,6 +62,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
     if not records:
         lines = [f"left out: {problem.path}: {problem.reason}\n" for problem in broken]
         return "".join(lines) or None
+
     runs, unreadable = read_runs(Path(runs_dir))
     metrics, damaged = _read_finished(records, runs)
     for problem in damaged:
@@ -83,6 +84,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
         has_families = any(with_families(env) for env, _ in benchmarks(record))
         if experiment.startswith("ablation") and has_families:
             _print_published(console, record)
+
     members = {run.id for record in records for row in record.rows for run in row.runs}
     own = [problem for problem in (*unreadable, *damaged) if problem.path in members]
     for problem in (*broken, *own):
@@ -161,6 +163,7 @@ def _differences(
         values = [_paired(own, success_metric(panel), metrics) for panel in headings]
         table.add_row(row.label, str(len(own)), *values)
         crossed += sum(not one_processor_type(runs[run], runs[other]) for run, other in own)
+
     title = (
         f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint\n"
     )
@@ -292,6 +295,7 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
     except RecordError as error:
         console.print(str(error))
         return
+
     console.print(
         "\nPublished: ALFWorld, success on valid_seen, %, Qwen2.5-1.5B at paper scale, three seeds"
     )

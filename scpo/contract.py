@@ -99,6 +99,7 @@ def check_estimator(
             f"settings of estimator {entry.name!r} are a {type(settings).__name__}, expected "
             f"{entry.settings.__name__}: pass scpo.load_method(<a method with it>).estimator"
         )
+
     _check_is_batch(batch)
     bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
 
@@ -165,6 +166,7 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
             f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL "
             f"{got_NL.shape}; pass one row for each step, and mask and advantages of one shape"
         )
+
     wanted_NL = np.where(mask_NL, advantage_N[:, None], 0)
     bad = np.argwhere(~np.isclose(got_NL, wanted_NL, rtol=1e-5, atol=1e-7))
     if len(bad):
@@ -209,11 +211,13 @@ def _checked_answer(
             raise ContractError(
                 f"estimator {entry.name!r} wrote into {name}: copy it before you change it"
             )
+
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
         raise ContractError(
             f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 "
             f"({len(batch)},)"
         )
+
     bad = np.flatnonzero(~np.isfinite(answer_N))
     if len(bad):
         raise ContractError(

@@ -91,6 +91,7 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
             {**shared, **_row(index, episode, at), "position_N": len(rows) + at}
             for at in range(len(episode.steps))
         ]
+
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return {name: values for name, values in columns.items() if not _unmeasured(name, values)}
 
@@ -108,6 +109,7 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
             f"episode {index}, step {at}, its last: next_observation is missing; pass what the "
             "environment answered"
         )
+
     return {
         "step_N": at,
         "anchor_N": step.observation,

@@ -54,6 +54,7 @@ def load_method(
         raise ConfigError(
             f"host={host!r} is no host of SCPO{_nearest(host, HOSTS)}; allowed: {', '.join(HOSTS)}"
         )
+
     data = _composed(
         f"env={env}", f"method={name}", *([f"estimator@method.estimator={host}"] if host else [])
     )["method"]

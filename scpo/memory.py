@@ -90,6 +90,7 @@ def parameters(model: ModelConfig) -> float | None:
     if isinstance(model, TinyModel):
         per_layer = 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
         return model.layers * per_layer
+
     sizes = [path.stat().st_size for path in Path(model.path).glob("*.safetensors")]
     if sizes:
         # Models are released in bfloat16.
@@ -207,6 +208,7 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
             f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs "
             f"(trainer.verl.gpus x nodes) evenly; allowed: multiples of {ranks}"
         )
+
     rows = math.gcd(share, trainer.micro_batch_rows)
     source = "trainer.micro_batch_rows"
     size = shape(config.model)

@@ -221,6 +221,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
             "a-z, 0-9 and _"
         )
+
     files = {root / path.format(name=name): text for path, text in part.files.items()}
     existing = [str(path.relative_to(root)) for path in files if path.exists()]
     if name in part.taken or existing:
@@ -244,6 +245,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         for edit in edits:
             text = edit(text, words)
         edited[root / path] = text
+
     written = {path: text.format(**words) for path, text in files.items()}
     for target, content in {**written, **edited}.items():
         replace_file(target, content.encode(), readable=True)
@@ -274,6 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ScpoError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+
     lines = ["Written:", *(f"  {path.relative_to(CHECKOUT)}" for path in files)]
     if part.edits:
         lines.append(f"Registered in {', '.join(part.edits)}.")

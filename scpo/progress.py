@@ -52,6 +52,7 @@ def progress(
 
         yield from track(items, description, console=Console(stderr=True), transient=True)
         return
+
     pace = Pace(clock)
     logger.info("%s: %d %ss", description, len(items), unit)
     for done, item in enumerate(items):

@@ -187,6 +187,7 @@ def _step(
         run.episode = environment.start(slot.task, slot.sibling)
         run.trajectory = Trajectory(slot, restarts=run.failures)
         return
+
     run.trajectory.prompts.append(prompt)
     run.trajectory.anchors.append(anchor)
     run.trajectory.generations.append(generation)
@@ -259,6 +260,7 @@ def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
         if None not in texts and None not in next_texts:
             columns[f"{name}_N"] = np.array(texts, dtype=object)
             columns[f"next_{name}_N"] = np.array(next_texts, dtype=object)
+
     no_ops = [result.no_op for result in results]
     if no_ops and None not in no_ops:
         columns["no_op_N"] = np.array(no_ops, dtype=np.bool_)

@@ -226,6 +226,7 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             f"StepBatch.{name} is a masked array, whose masked rows would count as values: pass an "
             "array without these rows, or .filled(...)"
         )
+
     # A text is a sequence too, of its letters.
     if not isinstance(value, str | bytes):
         try:
@@ -306,12 +307,14 @@ def _check_rows(batch: StepBatch) -> None:
             refuse(
                 batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number"
             )
+
     # Missing values of these are NaN; an infinity is the logarithm of 0 somewhere in the trainer.
     for name in ("entropy_N", "hindsight_logprob_N"):
         value_N = getattr(batch, name)
         bad = np.flatnonzero([] if value_N is None else np.isinf(value_N))
         if len(bad):
             refuse(batch, bad[0], f"{name} is {value_N[bad[0]]}, expected a finite number or NaN")
+
     row_KT = batch.timeline.row_KT
     order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):

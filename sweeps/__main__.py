@@ -151,6 +151,7 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     if len(folders) != 1:
         found = ", ".join(folder.run_id for folder in folders) or "none"
         raise ConfigError(f"export takes one run; {' '.join(arguments.patterns)} matches {found}")
+
     text = experiment_yaml(folders[0])
     if arguments.output is None:
         sys.stdout.write(text)
@@ -176,6 +177,7 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     found += experiment_members(arguments.runs_dir)[1]
     for problem in found:
         say_error(console, problem)
+
     # Not a problem of single runs, but of a sweep's: then its manifest was deleted.
     alone = verify.without_experiment(arguments.runs_dir, folders)
     if alone:
@@ -256,6 +258,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--runs-dir", "--runs", type=Path, default=RUNS)
         command.set_defaults(run=run)
+
     search_command.add_arguments(
         commands.add_parser("search", help=search_command.summarise.__doc__)
     )

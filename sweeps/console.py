@@ -66,6 +66,7 @@ def show_matrix(
             *needs,
             would,
         )
+
     wide(console).print(table)
     todo = [
         config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START

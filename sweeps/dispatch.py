@@ -77,6 +77,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
         for run_id, config in matrix.runs.items()
         if plan[run_id].action is Action.START
     }
+
     # Hours of jobs that would be refused would mislead.
     if launcher.detached:
         launcher.check(configs)
@@ -132,14 +133,17 @@ def run(
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     configs = list(matrix.runs.values())
     launcher = launcher_for(configs)
+
     # Checked before any folder is made.
     launcher.check(configs)
     archived = _archived(matrix)
+
     # The nodes of a cluster may have what this machine lacks.
     if not launcher.detached:
         refuse_what_cannot_start(
             config for run_id, config in matrix.runs.items() if run_id not in archived
         )
+
     # Of two sweeps at once, the second finds what the first has started. A detached launcher keeps
     # the lock until its jobs are recorded; runs of this machine lock their own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
@@ -152,6 +156,7 @@ def run(
         }
         if launcher.detached:
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
+
     show.show_notes(console, _of_other_code(matrix, found.folders))
     if launcher.detached:
         show.show_submitted(console, ids, matrix.experiment.name)
@@ -243,6 +248,7 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
             if changed:
                 stale.append(run_id)
                 files.update(changed)
+
     if stale:
         shown = " ".join(stale[:4]) + (" ..." if len(stale) > 4 else "")
         yield (
@@ -269,6 +275,7 @@ def _open(
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
+
     manifest.update(runs_dir(matrix), matrix.manifest)
     found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(
         archived

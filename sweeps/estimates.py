@@ -226,6 +226,7 @@ def api_lines(todo: Iterable[RunConfig]) -> list[str]:
         usd = api_usd(config)
         if usd is not None:
             bills.setdefault(config.model.name, []).append(usd)
+
     if not bills:
         return []
     parts = [
@@ -450,6 +451,7 @@ class PastTimes:
                 found.setdefault(_kind(folder.run_id), []).append(
                     (status.updated_at or "", folder, wall)
                 )
+
         newest = {
             kind: sorted(runs, key=lambda run: run[0], reverse=True) for kind, runs in found.items()
         }

@@ -88,6 +88,7 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
         count = sum(1 for _ in _differences(composed, wanted))
         if fewest is None or count < fewest[0]:
             fewest = count, choice
+
     if fewest is None:
         raise ConfigError(f"no {group} of conf/{group} can be composed with {' '.join(words)}")
     return fewest[1]

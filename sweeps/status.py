@@ -62,6 +62,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         ]
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
+
     running = seen.state is State.RUNNING and step_s is not None
     return RunStatus(
         run_id=folder.run_id,
@@ -150,6 +151,7 @@ def show_health(
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
         )
+
     told: dict[str, list[Remark]] = {}
     for folder in folders:
         try:
@@ -157,6 +159,7 @@ def show_health(
             told[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:
             say_error(console, str(error))
+
     if arguments.json:
         console.print_json(
             json.dumps(

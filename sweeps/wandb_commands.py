@@ -94,6 +94,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
         worked, said = push_one(path)
         failed += not worked
         (say if worked else say_error)(console, f"{folder.run_id}: {said}")
+
     say(console, f"{counted(len(found), 'offline folder')}, {failed} could not be synced")
     return not failed
 
@@ -118,6 +119,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
             f"view {arguments.project}: give ENTITY/PROJECT, as in the address of the project's "
             "page"
         )
+
     check_key("view")
     entity, project = arguments.project.split("/")
     view = overview(entity, project, arguments.name)
@@ -128,6 +130,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"view {arguments.project}: W&B did not save it: {first_line(error)}"
         ) from error
+
     say(console, f"{arguments.name}: {view.url}")
     return 0
 
@@ -144,6 +147,7 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:
         raise ConfigError(f"view: {error}; {install_command('track')} adds what it needs") from None
+
     sections = [
         views.Section(
             name=title,

@@ -119,6 +119,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
         axis.set_title(
             f"training step {probe.step}: {len(credited)} of {len(pair.matched_l)} credited"
         )
+
     for axis in axes[:, 1:].flat:
         axis.set_ylabel("")
     bar = figure.colorbar(image, ax=axes, aspect=18 * lines, pad=0.03)
@@ -154,6 +155,7 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
                 Number(f"{100 * above:.1f}"),
             )
         )
+
     drawn = sum(probe.pair is not None for probe in probes)
     without = _without(probes, "")
     caption = CAPTION.format(

@@ -98,6 +98,7 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
     figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
+
     # Shared, because a group with credit appears later in some seeds than in others.
     axes = figure.subplots(1, len(METRICS), sharex=True)
     for axis, metric in zip(axes, METRICS, strict=True):
@@ -107,6 +108,7 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
         axis.set_ylabel(metric.label, fontsize=SMALL)
         axis.set_ylim(bottom=0)
         over_training(axis, percent=False)
+
     axes[0].set_xlim(left=0)
     key_below(figure, [Line2D([], [], **styles[row.name]) for row in rows], labels)
     return figure

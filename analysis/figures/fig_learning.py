@@ -201,6 +201,7 @@ def _draw(
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
     columns = 1 if narrow else max(len(strip.panels) for strip in strips)
+
     # Number of lines of panels that each strip takes.
     lines = [-(-len(strip.panels) // columns) for strip in strips]
     key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
@@ -234,6 +235,7 @@ def _draw_strip(
                 draw(axis, points, style, factor=100, crowd=len(strip.rows))
         axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
         over_training(axis)
+
     beside = fill(setting, LABEL_CHARACTERS)
     for line in axes:
         line[0].set_ylabel(f"{beside}\n{strip.panels[0].label}", fontsize=SMALL)
@@ -255,6 +257,7 @@ def _numbers(
         title = f"{names.setting(strip.part)}, {scale} scale"
         blocks.append(Block(title, tuple(_values(data, strip, notes))))
         rows += [row for row in strip.part.rows if row.finished and _has_curves(data, row)]
+
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
     caption = f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}"
     return Table(

@@ -122,6 +122,7 @@ def build(data: Collected) -> Drawing:
             bottom.set_xlabel("reworded observations (%)")
         key_below(figure, [handles[name] for name in key if name in handles], key)
         remark(figure, STUDY_TITLE)
+
     return Drawing(figure, _table(data, found))
 
 
@@ -196,6 +197,7 @@ def _draw(
             markersize=4,
             **style.line(),
         )
+
     axis.set_title(METHOD_LABELS.get(method, method))
     axis.set_xticks([0, 25, 50, 75, 100])
     return handles
@@ -223,6 +225,7 @@ def _table(data: Collected, found: Sequence[Line]) -> Table:
                 )
             )
         blocks.append(Block(METHOD_LABELS.get(method, method), tuple(rows)))
+
     return Table(
         words=("Identity", "Seeds"),
         numbers=(*(f"Area at {100 * dose:g} % reworded (%)" for dose in doses), "Minus GRPO"),

@@ -40,6 +40,7 @@ def _numbers(shown: Shown) -> Table:
         share = 100 * float(np.isin(texts, success_texts).mean())
         counts = (len(texts), int(kind_N[shown.row_n].sum()), len(np.unique(texts)))
         rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
+
     title = f"Measured, {shown.scale} scale, {names.run(shown.run)}, {steps.batches} batches"
     return Table(
         words=("Steps of",),

@@ -234,6 +234,7 @@ def _draw_group(axis: Axes, example: Example) -> None:
         )
         axis.add_patch(frame)
         labels[line] = word
+
     axis.set_xlim(-1, max(sibling["steps"] for sibling in siblings))
     axis.set_ylim(len(siblings) - 0.4, -0.6)
     axis.set_yticks(range(len(siblings)), labels, fontsize=SMALL)
@@ -363,6 +364,7 @@ def _pairs(example: Example) -> Table:
                 Number(f"{credit:.2f}"),
             )
         )
+
     kept_r, all_r = example.kept(example.reference)
     kept_f, all_f = example.kept(example.failed)
     run = names.run(example.run)

@@ -167,6 +167,7 @@ def _line(data: Collected, part: Section, row: Row) -> Line | None:
         if len(known) == len(families):
             rates.append(known)
             runs.append(run)
+
     if not rates:
         return None
     steps = {}
@@ -206,6 +207,7 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
         if not narrow:
             # The rows are the same as on the left.
             steps.set_yticklabels([])
+
     handles = [Line2D([], [], **styles[name]) for name in rows]
     key_below(figure, handles, labels, handlelength=3.2)
     return figure
@@ -233,6 +235,7 @@ def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             markersize=4,
         )
         lowest = min(lowest, line.iqm.mean)
+
     axis.set_xlabel("interquartile mean (%)")
     axis.set_xlim(*percentage_limits(100 * lowest))
 
@@ -255,6 +258,7 @@ def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             if share < NEARLY_ALL:
                 first_fall = min(first_fall, place)
                 break
+
     axis.set_xlabel("success rate τ (%)")
     axis.set_ylabel("pairs above τ (%)")
     axis.set_xlim(percentage_limits(100 * float(TAUS[first_fall]))[0], 100)
@@ -279,6 +283,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
                     textcoords="offset points",
                     fontsize=SMALL,
                 )
+
     axis.set_xlabel("training steps to reach")
     axis.set_xlim(0, 1.25 * last or 1)
     if not last:

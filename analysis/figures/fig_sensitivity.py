@@ -99,6 +99,7 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     for row in part.rows:
         if row.finished and _other_settings(data, row, knob) == settings:
             rows[_value(data, row, knob)] = row
+
     # Of rows with the same value the default is shown.
     rows[_value(data, default, knob)] = default
     metric = names.success_metric(names.JUDGED[part.scale])
@@ -171,6 +172,7 @@ def _draw_knob(axis: Axes, points: list[Point]) -> None:
             markeredgewidth=1.4,
             zorder=4,
         )
+
     axis.set_xticks(values, [f"{value:g}" for value in values])
     axis.margins(x=MARGIN)
 
@@ -202,6 +204,7 @@ def _numbers(data: Collected, part: Section, points: Points) -> Table:
             last = percent(point.last)
             best = percent(point.best)
             rows.append((label, f"{point.value:g}", point.row.count, last, best))
+
     panel = names.PANELS[names.JUDGED[part.scale]]
     place = names.place(part.scale, part.env, part.model)
     measured = Block(f"Measured, {place}, {panel}", tuple(rows))

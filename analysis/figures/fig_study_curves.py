@@ -153,6 +153,7 @@ def _groups(data: Collected) -> tuple[list[Group], list[str]]:
                 groups.append(Group(record, here))
             else:
                 others.append(record.title)
+
     drawn = {group.record.title for group in groups}
     return groups, [title for title in dict.fromkeys(others) if title not in drawn]
 
@@ -196,6 +197,7 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
                 alpha=0.15,
                 linewidth=0,
             )
+
     over_training(axis)
     axis.set_ylabel("held-out success (%)", fontsize=TINY + 0.5)
     axis.tick_params(labelsize=TINY)
@@ -214,6 +216,7 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
             _, effect = compare(data, row, group.reference, measure)
             if effect.difference.n:
                 _draw_effect(axis, effect, place + lane, style, fill_style)
+
     axis.set_xlabel(f"minus {group.reference.title} (points)", fontsize=TINY + 0.5)
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()

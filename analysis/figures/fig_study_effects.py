@@ -129,6 +129,7 @@ def build(data: Collected) -> Drawing:
             columnspacing=1.2,
         )
         figure.suptitle(names.STUDY_TITLE, fontsize=7, color=REMARK)
+
     tests = comparisons[0].effect.tests if comparisons else 0
     return Drawing(figure, _numbers(lines, tests))
 
@@ -176,6 +177,7 @@ def _lines(
         for row in rows:
             if row.called(name):
                 references.setdefault(name, row)
+
     lines = []
     for row in rows:
         if not selected(data, row):
@@ -313,6 +315,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
             # The axis is logarithmic.
             means.append(steps.mean)
             places.append(place)
+
     if not means:
         _not_measured(axis)
         return
@@ -334,9 +337,11 @@ def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:
         if shares:
             axis.plot(shares, places, marker, color=color, markersize=3, label=label)
             drawn = True
+
     if not drawn:
         _not_measured(axis)
         return
+
     axis.margins(x=0.12)
     axis.set_xlim(left=0)
     axis.legend(

@@ -118,6 +118,7 @@ def sweeps(data: Collected) -> list[Sweep]:
                 method = row.row.name.partition(OF_RATE)[0]
                 by_rate = areas.setdefault(method, {})
                 by_rate.setdefault(rate, []).extend(values)
+
     if not areas:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
     used = _used_rates(data)
@@ -178,6 +179,7 @@ def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
         )
         known.append(place)
         means.append(100 * summary.mean)
+
     axis.plot(known, means, color=REMARK, linewidth=0.7, zorder=1)
     axis.set_title(sweep.label)
     axis.set_xticks(range(len(rates)), [rate_text(rate) for rate in rates])
@@ -206,6 +208,7 @@ def _table(methods: Sequence[Sweep]) -> Table:
                 *(_cell(sweep, rate) for rate in rates),
             )
         )
+
     return Table(
         words=("Method", "Seeds", "Used"),
         numbers=tuple(f"Area at {rate_text(rate)} (%)" for rate in rates),

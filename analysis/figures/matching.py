@@ -73,6 +73,7 @@ def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
                 zorder=4,
             )
             axis.add_patch(arc)
+
     for failed, reference in points:
         axis.plot(
             failed,

@@ -89,6 +89,7 @@ def _encode(texts: tuple[str, ...]) -> np.ndarray:
         raise MissingRunsError(
             "sentence encoder: sentence-transformers is not installed", install_command("local")
         )
+
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as transformers_logging
@@ -187,6 +188,7 @@ def shown_steps(data: Collected) -> Shown:
         if steps.success_N.any() and not steps.success_N.all():
             data.use(run, *paths)
             return Shown(run, scale, steps, *plane(steps))
+
     raise missing_samples(data, "finished run that has sampled step texts")
 
 
@@ -247,6 +249,7 @@ def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> N
             label=label,
             **size,
         )
+
     low = point_n2.min(axis=0)
     high = point_n2.max(axis=0)
     pad = MARGIN * (high - low)

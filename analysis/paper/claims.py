@@ -145,6 +145,7 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
     if measured.n < FEWEST or measured.std == 0:
         # A few seeds of coarse rates can all differ by the same: an interval of no width.
         return UNDECIDED
+
     low, high = measured.interval()
     low, high = claim.factor * low, claim.factor * high
     claimed = claim.claimed if scale == "paper" else None

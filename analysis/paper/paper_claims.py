@@ -121,6 +121,7 @@ def _families() -> Iterator[Claim]:
             gap("scpo", "gigpo", success(column)),
             printed,
         )
+
     for column in EASY:
         printed = printed_gap(SMALL, "ALFWorld", column)
         yield Claim(
@@ -133,6 +134,7 @@ def _families() -> Iterator[Claim]:
             printed,
             null=-FEW_POINTS,
         )
+
     for column in ("Look", "Pick2"):
         level, text = printed_level(LARGE, "ALFWorld", column)
         yield Claim(
@@ -220,6 +222,7 @@ def _ablation() -> Iterator[Claim]:
             gap("scpo", row, success()),
             printed,
         )
+
     for column in ("Look", "Pick2"):
         printed = printed_ablation(SHORTEST, column)
         yield Claim(
@@ -231,6 +234,7 @@ def _ablation() -> Iterator[Claim]:
             gap("scpo", SHORTEST, success(column)),
             printed,
         )
+
     yield Claim(
         "inflation",
         "Repeated credit inflates the auxiliary reward",
@@ -263,6 +267,7 @@ def _mechanism() -> Iterator[Claim]:
             factor=1,
             digits=digits + 1,
         )
+
     yield Claim(
         "grows",
         "Credited steps grow over training",

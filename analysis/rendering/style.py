@@ -159,11 +159,13 @@ def read_size(text: str) -> tuple[float, float | None]:
         width, height = (float(part) for part in text.lower().split("x"))
     except ValueError:
         width = height = 0.0
+
     if not (1 <= width <= 40 and 1 <= height <= 40):
         raise ConfigError(
             f"--size {text} is no size of a figure; allowed are column ({COLUMN_WIDTH:g} inches "
             f"wide), page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, e.g. 5x3"
         )
+
     return width, height
 
 

@@ -145,6 +145,7 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
             tables.append(_table(output, output.made))
         else:
             figures.append(_figure(output))
+
     missing = []
     for failure in built.failures:
         missing.append({"name": failure.name, "reason": failure.reason, "remedy": failure.remedy})
@@ -297,6 +298,7 @@ def _columns(data: Collected) -> list[dict[str, str]]:
                 "note": f"{PANELS.get(panel, panel)}; last validation, %",
             }
         )
+
     for metric, (title, note) in CREDIT_COLUMNS.items():
         columns.append(
             {

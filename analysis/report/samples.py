@@ -62,6 +62,7 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
             if limit < 0:
                 break
             steps.setdefault(run, []).append(record)
+
     for records in steps.values():
         records.sort(key=lambda record: int(record["step"]))
     return GroupSample(
@@ -246,6 +247,7 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
         # The panel and the family are shown next to the id, so it need not repeat them.
         short = game.removeprefix(f"{panel.name}/").removesuffix(f"-{family}")
         games.append([short, task(family)])
+
     return {
         "name": panel.name,
         "env": panel.env,

@@ -117,6 +117,7 @@ def read_archive(folder: Path) -> Archive:
         if reason := reasons.get(run_id, ""):
             run = replace(run, state=State.DAMAGED, damage=f"{reason}. {_restore(folder)}")
         runs[run_id] = run
+
     problems += _problems_of(folder, [run for run in runs.values() if run.damage])
     undamaged = {run.id for run in runs.values() if not run.damage}
     return Archive(
@@ -188,6 +189,7 @@ def _read_lines(
                 unlisted.add(str(line.get("id")))
             if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
+
     if unlisted:
         reason = (
             f"{counted(len(unlisted), 'run')} in {RUNS} have no entry in {INDEX}: "
@@ -286,6 +288,7 @@ def content_damage(
     reasons: dict[str, str] = {}
     for row in table[~_inside_ranges(table)].itertuples():
         reasons.setdefault(row.run, str(complaint(row.metric, row.step, row.value)))
+
     # The table is sorted, so equal keys follow each other.
     repeated = table[KEY].eq(table[KEY].shift()).all(axis=1)
     for row in table[repeated].itertuples():

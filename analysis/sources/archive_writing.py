@@ -70,6 +70,7 @@ def write_archive(
         raise RecordError(
             f"run {foreign[0]} was logged by verl-agent; an archive holds runs of this project"
         )
+
     table = _archived_rows(metrics, finished)
     damage = content_damage(table, {run.id: run.step for run in finished.values()})
     if damage:

@@ -302,6 +302,7 @@ def _read_folder(folder: Path) -> Found:
             problems=archive.problems,
             archived={folder: archive.metrics},
         )
+
     runs, unreadable = read_runs(folder)
     experiments, broken = read_experiments(folder)
     problems = unreadable + broken
@@ -364,13 +365,16 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
                     columns[name] += values
             runs[run_id] = run
             break
+
     parts = [pd.DataFrame(columns)]
     for folder, ids in archived.items():
         table = found.archived[folder]
         parts.append(table[table["run"].isin(ids)])
+
     # pandas warns about empty parts, whose columns have no type.
     filled = [part for part in parts if len(part)] or parts[:1]
     table = pd.concat(filled).astype(COLUMN_TYPES)
+
     # A stable sort: of two values at one step the later written one stays the later one.
     table = table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
     return runs, table, problems

@@ -71,12 +71,14 @@ def mirrored_run(
             f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's "
             f"({what}); left out"
         ) from error
+
     if foreign:
         planned = verl_agent_logs.steps_of(config)
         setting = verl_agent_logs.setting_of(config)
     else:
         planned = config.get("trainer", {}).get("steps")
         setting = setting_of(dict(config), {})
+
     # verl's processes often die on their way out, after all the work: W&B calls that a crash.
     finished = bool(planned and (step or 0) >= planned)
     return Run(

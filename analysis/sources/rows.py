@@ -197,11 +197,13 @@ def sections(
                     continue
                 key: _Key = (record.scale, run.env, run.model, settings[run.id])
                 drafts.setdefault(key, _Draft()).add(record, row.name, row.label, run)
+
     parts = []
     for key, draft in drafts.items():
         part, displaced = draft.section(key, runs)
         parts.append(part)
         problems += displaced
+
     parts.sort(key=_order)
     return tuple(_with_differences(parts, runs)), tuple(problems)
 

@@ -257,11 +257,13 @@ def read_run(folder: Path) -> Run:
             f"{folder.name}/config.yaml is not a run's config: {first_complaint(error)}. "
             f"{MOVE_AWAY}"
         ) from error
+
     if not is_id_of(folder.name, config):
         raise RecordError(
             f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. "
             "Restore its name, move the folder elsewhere, or delete it."
         )
+
     panels: dict[str, dict[str, Any]] = {}
     attempts: list[_Attempt] = []
     status, damage = None, None
@@ -272,6 +274,7 @@ def read_run(folder: Path) -> Run:
         damage = _panel_damage(records, config, panels, status)
     except RecordError as error:
         damage = str(error)
+
     sums = status.sums if status else {}
     samples = [folder / name for name in sums if "/" in name]
     last = attempts[-1] if attempts else _Attempt()

@@ -130,6 +130,7 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
             raise
         downloads, problems = _copies(folder)
         return downloads, (*problems, Problem(name, f"{error} The local copy in {folder} is used."))
+
     downloads, problems = _copies(folder)
     return downloads, (*problems, *refused)
 
@@ -186,6 +187,7 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
             settings,
         )
         ids.append(listed.id)
+
     write_json(folder / LISTED, {"project": name, "runs": ids})
     return tuple(problems)
 
@@ -224,6 +226,7 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
         raise RecordError(
             f"W&B run {listed.id} has a history without steps; nothing was kept of it"
         )
+
     _check_whole([row["_step"] for row in rows], listed.last_step)
     lines = ({"step": row["_step"], **flat(row)} for row in rows)
     history = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
@@ -278,4 +281,5 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
             ) from error
         time.sleep(wait)
         wait *= 2
+
     raise AssertionError("unreachable")

@@ -246,6 +246,7 @@ def pair_up(
             crossed.append(seed)
         else:
             same.append(seed)
+
     used = same or crossed
     return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
@@ -277,6 +278,7 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
                     seeds=frozenset(_seeds(first) & _seeds(second)),
                 )
                 _add(distinct, comparison)
+
     return distinct
 
 

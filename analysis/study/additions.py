@@ -94,6 +94,7 @@ def check_options(options: argparse.Namespace, archive: Path, page: Path) -> Non
             f"--archive {options.archive} without --page: {page} is written from {archive} only. "
             "Name another page"
         )
+
     needs_add = ("runs", "dry_run", "allow_uncommitted", "create")
     unused = [name for name in needs_add if getattr(options, name)]
     if unused and not options.add:
@@ -181,6 +182,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
         raise RecordError(
             f"no runs: there is no folder {', '.join(missing)}; make some with `make study-quick`"
         )
+
     data = collect(folders)
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY
     records = [record for record in data.experiments if _belongs(record, meaning)]
@@ -192,6 +194,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     if options.dry_run:
         console.print("Nothing was written (--dry-run).")
         return
+
     # Added runs come last: one that is in the archive too replaces a damaged copy.
     added = {run.id: run for run in addition.written}
     runs = archive.runs | added
@@ -229,6 +232,7 @@ def _matching(
                 f"experiments there: {known}. Make some with `make study-quick`"
             )
         chosen |= {run.id: run for run in matching}
+
     damaged = set(archive.damaged)
     new = []
     repaired = []
@@ -240,6 +244,7 @@ def _matching(
             present.append(run)
         else:
             new.append(run)
+
     return _Addition(
         new=tuple(new),
         repaired=tuple(repaired),
@@ -273,6 +278,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             f"{', '.join(uncommitted)}. Run them again from a clean checkout, name others, "
             "or add --allow-uncommitted"
         )
+
     planned: set[str] = set()
     for record in merged((*archive.experiments, *addition.records), archive.runs):
         planned |= members(record)
@@ -297,6 +303,7 @@ def _print_addition(console: Console, addition: _Addition) -> None:
         for row in record.rows:
             for planned in row.runs:
                 rows.setdefault(planned.id, f"{record.experiment}, {row.name}, {planned.env}")
+
     for verb, runs in (("add", addition.new), ("repair", addition.repaired)):
         seeds: dict[str, list[int]] = {}
         for run in runs:
@@ -304,6 +311,7 @@ def _print_addition(console: Console, addition: _Addition) -> None:
         for row_name, own in seeds.items():
             numbers = ", ".join(map(str, sorted(own)))
             console.print(f"{verb} {row_name}: seeds {numbers}", markup=False)
+
     codes = sorted({str(run.commit)[:7] for run in addition.written})
     console.print(
         f"{counted(len(addition.new), 'run')} to add, {len(addition.repaired)} to repair, "

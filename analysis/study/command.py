@@ -86,6 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     figures = draw(data, FIGURES, options.archive)
     target = options.page or PAGE
     write_bytes(target, page(data, figures).encode(), readable=True)
+
     # The tracked documents belong to the tracked page: another page does not touch them.
     if document := options.claims or (CLAIMS if target == PAGE else None):
         text = with_claims(document.read_text(), everything)

@@ -211,6 +211,7 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
             main.append(comparison)
         elif comparison.effect.resolved:
             resolved.append(comparison)
+
     if main:
         yield f"**Its scorers and its host.** {'; '.join(map(_brief, main))}."
     if resolved:

@@ -34,6 +34,7 @@ def build(data: Collected) -> Table:
         if parts:
             raise missing_runs(needed, parts)
         raise missing_runs(needed, data.sections, EXPERIMENT)
+
     scale = ready[0].scale
     notes = Footnotes()
     measured: list[Block] = []

@@ -103,6 +103,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
         if seconds.n and total:
             share = Number(f"{100 * seconds.mean / total:.2f}")
         lines.append((label, "s", shaped.count, _seconds(seconds), share))
+
     # A sum of means has no deviation over seeds.
     sum_of_medians = Summary(total, float("nan"), 1)
     lines.append((SUM, "s", shaped.count, _seconds(sum_of_medians), NONE))

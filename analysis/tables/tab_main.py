@@ -234,6 +234,7 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
             rows.append(own[name])
         if name in measured and name in published:
             rows.append(_against(data, measured[name], name, published[name]))
+
     sources = "copied and re-run here" if parts else "copied"
     differing = "".join(dict.fromkeys(map(_differing, parts)))
     return Block(f"{title}, {sources}{differing}", tuple(rows))

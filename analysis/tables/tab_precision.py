@@ -23,9 +23,11 @@ def build(data: Collected) -> Table:
         block = _block(data, part)
         if block.rows:
             blocks.append(block)
+
     if not blocks:
         needed = "finished run that measured where its credit falls"
         raise missing_runs(needed, data.sections)
+
     scale = data.sections[0].scale
     return Table(
         words=("Row", "Seeds"),
@@ -59,6 +61,7 @@ def _line(data: Collected, row: Row) -> tuple[str | Number, ...]:
         if share is not None:
             # credited and helping / helping = (precision · share) / chance
             recalls.append(precision * share / chance)
+
     return (
         row.label,
         row.count,

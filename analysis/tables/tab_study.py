@@ -63,6 +63,7 @@ def build(data: Collected) -> Table:
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
             blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
+
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     measures = _measures(data, [row for _, here in blocks for row in here])

@@ -35,6 +35,7 @@ def build(data: Collected) -> Table:
     if not found:
         needed = "two finished seeds of both rows of a named comparison"
         raise missing_runs(needed, data.sections, MAIN)
+
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
     caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
     envs = dict.fromkeys(comparison.first.env for comparison in found)

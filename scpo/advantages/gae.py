@@ -74,6 +74,7 @@ def gae(
         )
         next_value_N = np.where(valid_N, critic_NL[:, token], next_value_N)
         advantage_NL[:, token] = np.where(valid_N, advantage_N, 0.0)
+
     return_NL = (advantage_NL + critic_NL).astype(np.float32)
     return _whitened(advantage_NL, valid_NL), return_NL
 

@@ -60,6 +60,7 @@ def hgpo(
         )
         # Groups without differences give no advantage, so they must not dilute the mean either.
         weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
+
     slack = EPSILON if config.weights == "code" else 0.0
     return as_advantage(
         np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0)

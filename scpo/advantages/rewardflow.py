@@ -82,6 +82,7 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     ends = np.flatnonzero(graph.end_N & used_N & (batch.success_N | (config.failed_end == "value")))
     np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
     edges = np.flatnonzero(~graph.end_N & used_N)
+
     # Ends after finitely many rounds: γ < 1 makes going around a cycle worthless.
     while True:
         higher_V = value_V.copy()

@@ -52,6 +52,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     group_N = group_ids(batch.group_N)
     next_N = batch.timeline.neighbours(1)
     end_N = next_N < 0
+
     # Order of trajectory and time, so that node numbers do not depend on the order of rows.
     order = np.lexsort((batch.step_N, batch.trajectory_N))
     failed = order[end_N[order] & ~batch.success_N[order]]

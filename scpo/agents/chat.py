@@ -65,6 +65,7 @@ def within(
                 return answer.result()
     finally:
         over.set()
+
     if closed.is_set():
         raise AbandonedError
     raise TimeoutError
@@ -258,6 +259,7 @@ class ChatClient:
             raise _TryAgain(
                 f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
             ) from None
+
         text = self._safe(_plain(response.text))
         if response.is_success:
             return self._read(text)
@@ -281,6 +283,7 @@ class ChatClient:
                         f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat "
                         "completion"
                     )
+
         headers = {
             name: value for name, value in response.headers.items() if name.lower() in _KEPT_HEADERS
         }

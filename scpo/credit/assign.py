@@ -70,6 +70,7 @@ def assign(
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
     started = time.perf_counter()
+
     # Numbered here, once, because estimators and metrics share the states and have no scorer.
     batch, fell_back = identified(batch, host, scorer)
     states_s = time.perf_counter() - started
@@ -188,12 +189,14 @@ def _shape(
             f"method {config.name!r} has a shaper, which needs a scorer: got None, pass "
             "scpo.load_scorer('exact')"
         )
+
     try:
         named, shaper = named_states(batch, config.shaper)
         shaped = shape(named, scorer, shaper, seed, speculate=speculate, buffer=buffer)
     except ScorerUnavailable as error:
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
         return None
+
     if config.shaper.credited_states != "all":
         shaped = without_success(batch, shaped, config.shaper.credited_states)
     if config.shaper.allocation != "graph":
@@ -234,6 +237,7 @@ def assign_tokens(
         raise StepBatchError(
             f"mask_NL has {len(mask_NL)} rows, the batch {len(batch)}: pass one for each step"
         )
+
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N

@@ -113,6 +113,7 @@ def _record(
                 ],
             }
         )
+
     return {"step": step, "groups": groups}
 
 

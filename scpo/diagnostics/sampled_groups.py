@@ -111,11 +111,13 @@ def sampled_groups(
         raise ConfigError(
             f"method {method.name!r} did not shape this batch: there is no credit to sample"
         )
+
     anchor_group_N = diagnostics.anchor_group_N
     if anchor_group_N is None:
         anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
     active = list(active_groups(line))
+
     # A generator of its own, so that sampling changes no other random number.
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
     context = _Context(batch, diagnostics, shaped, anchor_group_N)
@@ -271,6 +273,7 @@ def _group_record(
     members = np.sort(np.concatenate([successful, failed]))
     rows = np.concatenate([line.rows_of(k) for k in members])
     texts = _Texts()
+
     # In the order of ``failed``.
     matches = [match for match in context.shaped.matches if match.task.group == group]
     return {

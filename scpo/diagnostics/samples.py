@@ -135,6 +135,7 @@ def save_step_texts(
     earlier = [
         path for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN) if int(path.stem[-5:]) < step
     ]
+
     # Counted on disk, so that a resumed run samples the same batches.
     if len(earlier) >= TEXT_BATCHES:
         return
@@ -232,6 +233,7 @@ def dense_probe(
     matches = [match for match in shaped.matches if match.task.reference and match.task.failed]
     if not matches:
         return None
+
     # The most credited failure shows the most of the walk.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
     task = match.task
@@ -327,7 +329,9 @@ def _check_pair(pair: Pair) -> None:
             raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
         if ((array < -1) | (array >= end)).any():
             raise ValueError(f"{name} names a position outside of -1..{end - 1}")
+
     lengths = len(pair.matched_l), len(pair.order_l)
+
     # The walk is shorter where it ended at the reference's last step.
     if lengths != (failures, failures) or len(pair.walk_l) > failures:
         raise ValueError(

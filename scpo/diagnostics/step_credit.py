@@ -76,6 +76,7 @@ def credit_precision(
 
     kinds = _kinds(batch, credited_N)
     metrics = {}
+
     # The share needs no plans, so it covers all steps and not only the sample.
     if kinds["credit/precision_random"].any():
         metrics["credit/share"] = float(
@@ -86,6 +87,7 @@ def credit_precision(
         known = [answer for answer in map(shortens, sample) if answer is not None]
         if known:
             metrics[name] = float(np.mean(known))
+
     return metrics
 
 
@@ -193,6 +195,7 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
             None if before is None or after is None else after < before
             for before, after in itertools.pairwise(left)
         ]
+
     known = np.array([answer is not None for answer in answers], dtype=np.bool_)
     row_S = np.array(rows, dtype=np.int64)[known]
     helps_S = np.array([bool(answer) for answer in answers], dtype=np.bool_)[known]
@@ -332,6 +335,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
         raise ConfigError(
             "no group of these rollouts has both a success and a failure: there is nothing to judge"
         )
+
     # Counts per group suffice: shares of a resample are ratios of weighted sums.
     draws = np.random.default_rng(seed).multinomial(
         len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS

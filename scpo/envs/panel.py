@@ -94,6 +94,7 @@ class Panels:
             raise PanelError(
                 f"no panel {name!r}; panels of this configuration: {', '.join(self.configs)}"
             )
+
         try:
             candidates = self._drawn_from(name, config)
             if isinstance(config, PanelConfig):

@@ -103,6 +103,7 @@ def update_critic(
                 critic.model, critic.optimizer, config.optimizer.gradient_clip
             )
             steps += 1
+
     mask_NL = response_mask(generations)
     means = {
         "critic/value": targets.value_NL[mask_NL].mean(),

@@ -88,6 +88,7 @@ class LocalPolicy:
         self.model.eval()
         encoded = self.encode(prompts)
         cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
+
         # Similar lengths share a pass, which then needs little padding; ties by row, so that the
         # passes are the same in every process.
         order = sorted(range(len(cut)), key=lambda row: (len(cut[row]), row))
@@ -128,6 +129,7 @@ class LocalPolicy:
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             output = self.forward(token[:, None], mask, past_key_values=cache, use_cache=True)
             logits = output.logits[:, -1]
+
         return list(_rows(torch.stack(tokens, 1), torch.stack(logprobs, 1)))
 
     def statistics(

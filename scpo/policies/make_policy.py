@@ -43,6 +43,7 @@ def make_policy(
             f"model={config.model.name} reads only env.prompt=compact, got "
             f"env.prompt={config.env.prompt}: its tokenizer and warm start are made for that prompt"
         )
+
     start = (
         config.env,
         _demonstrating(config, environment),

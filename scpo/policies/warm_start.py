@@ -46,6 +46,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
     special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
+
     # Ids follow the alphabet, not the counts of a particular sample.
     vocabulary = {
         word: index for index, word in enumerate(special + sorted(words.difference(special)))
@@ -122,12 +123,14 @@ def _make(
     tokenizer = train_tokenizer([*environment.vocabulary(), *texts])
     policy = build_tiny(model, tokenizer)
     threads = torch.get_num_threads()
+
     # Every run of the sweep waits for this.
     torch.set_num_threads(os.cpu_count() or 1)
     try:
         report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
     finally:
         torch.set_num_threads(threads)
+
     policy.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "warm_start.json").write_text(
@@ -184,6 +187,7 @@ def imitate(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(response_loss)
+
     return {"rows": float(len(rows)), "response_loss": float(np.mean(losses[-100:]))}
 
 

@@ -114,6 +114,7 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
     if durable:
         sync(path.parent)
 
@@ -146,6 +147,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
         raise RecordWriteError(
             error.errno or 0, f"cannot open the lock {path}: {error.strerror}"
         ) from error
+
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -168,6 +170,7 @@ def is_locked(path: Path) -> bool:
     except OSError:
         # No permission to look: rather assume this than start a second process.
         return True
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -351,6 +354,7 @@ def read_yaml(path: Path) -> Any:
         raise RecordError(
             f"{path} is cut short: it does not end with the line {YAML_END.strip()!r}. {RUN_AGAIN}"
         )
+
     text, line_break, last = data.removesuffix(end).rpartition(b"\n")
     expected = YAML_SUM + text_sum(text + line_break)
     if b"checksum: " in last and last.decode(errors="replace") != expected:

@@ -143,6 +143,7 @@ class JsonLines:
             record = json.loads(line, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             raise RecordError(f"{damaged}: {error}. {RUN_AGAIN}") from error
+
         if not isinstance(record, dict) or type(record.get("step")) is not int:
             raise RecordError(f"{damaged}: not a JSON object with an integer `step`. {RUN_AGAIN}")
         odd = next((key for key, value in record.items() if not _is_plain(value)), None)
@@ -228,6 +229,7 @@ def _check_sum(status: Status, path: Path, data: bytes) -> None:
     if known is None:
         # Nothing was logged yet.
         return
+
     done = status.state is State.DONE
     if len(data) < known.bytes or (done and len(data) > known.bytes):
         raise RecordError(

@@ -104,6 +104,7 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
         process = int(folder.name)
         children[parent].append(process)
         pages[process] = resident - shared
+
     waiting = [root]
     total = 0
     while waiting:

@@ -69,6 +69,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
         raise RecordError(
             f"{folder.path} is no run folder; `python -m sweeps status` lists those there are"
         )
+
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
@@ -88,6 +89,7 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
         raise ConfigError(
             f"machine.runs_dir={folder.path.parent}: {parent} is a file; name a folder for the runs"
         )
+
     with naming_write_errors(folder.path, 0):
         folder.path.parent.mkdir(parents=True, exist_ok=True)
         draft = RunFolder(tempfile.mkdtemp(dir=folder.path.parent, prefix=".new-"))

@@ -78,19 +78,24 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.config = self.path / "config.yaml"  # the full configuration
+
         # The part of it that the run id hashes.
         self.identity = self.path / "identity.yaml"
         self.provenance = self.path / "provenance.json"
         self.status = self.path / "status.json"
+
         # Present while the run is asked to stop.
         self.stop = self.path / "stop.json"
         self.panels = self.path / "panels.json"
+
         # Deterministic values only, so that a resumed run writes the same bytes.
         self.metrics = self.path / "metrics.jsonl"
+
         # Wall times and hosts, which differ between attempts.
         self.timing = self.path / "timing.jsonl"
         self.diagnostics = self.path / "diagnostics"
         self.checkpoints = self.path / "checkpoints"
+
         # Held by the run's process for its lifetime.
         self.lock = self.path / "lock"
         self.latest = self.path / "latest"  # symlink to the newest attempt
@@ -266,6 +271,7 @@ def finished_in(archive: str | None) -> frozenset[str]:
             f"machine.archive: {error}; or name a folder with {INDEX}, as docs/study; or "
             "machine.archive=null runs everything here"
         ) from error
+
     damaged = [name for name in (METRICS, RUNS) if locate(folder, name, index) is None]
     if damage or damaged:
         raise ConfigError(

@@ -57,6 +57,7 @@ class Tracker:
                 f"{self.folder.metrics}: step {step} after step {last}; "
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
+
         # The timing first: a step counts once its metrics are there, and then it has both lines.
         host = socket.gethostname()
         self._append(self._timing, {"step": step, "at": now(), "host": host, **timing})
@@ -92,7 +93,9 @@ class Tracker:
                     f"{log.path}: the lines up to step {step} are not those that were there when "
                     f"the checkpoint of that step was written. {RESTORE}"
                 )
+
         self._sums = sums
+
         # Before the logs are cut: the checksums of the first lines hold for the longer logs too, so
         # a kill in between leaves a folder that verifies.
         self.folder.note_sums(self.sums, step=max(step, 0))

@@ -25,6 +25,7 @@ def problems(folder: RunFolder) -> list[str]:
         config = check(folder)
     except ScpoError as error:
         found.append(str(error))
+
     # verl may log every few steps, and prompted methods log once.
     every_step = (
         config is not None and config.trainer.name == "local" and config.method.kind != "prompted"
@@ -43,6 +44,7 @@ def problems(folder: RunFolder) -> list[str]:
             check_records(folder)
         except ScpoError as error:
             found.append(str(error))
+
     # Several checks report an unreadable status.
     return list(dict.fromkeys(found))
 

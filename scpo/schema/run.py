@@ -195,6 +195,7 @@ class RunConfig(Strict):
                     f"method={self.method.name} trains; allowed: method=plain, react or reflexion"
                 )
             return self
+
         agent = self.method.agent
         if agent.name != "plain" and model.kind in ("tiny", "choice"):
             raise ValueError(
@@ -279,6 +280,7 @@ def _no_identity(config: RunConfig) -> str | None:
                 f"{asked} reads what env={config.env.name} with trainer={config.trainer.name} does "
                 "not give; use states=history or states=entities, which read texts and actions"
             )
+
     shaper = config.trained.shaper
     if shaper is not None and shaper.states is not None and config.scorer.kind != "exact":
         return (
@@ -286,6 +288,7 @@ def _no_identity(config: RunConfig) -> str | None:
             "scorer="
             f"{config.scorer.name} would not be read; use scorer=exact"
         )
+
     return None
 
 
@@ -314,4 +317,5 @@ def _no_choice(config: RunConfig) -> str | None:
             "provide: its hindsight is text before the prompt, of which a choice policy reads "
             "nothing; models that do: tiny, huggingface"
         )
+
     return None

@@ -136,6 +136,7 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
+
     # What its last call asked for.
     rules |= {"truncation": None, "padding": None}
     parts = [json.dumps(rules, sort_keys=True), model.config.to_json_string(), str(max_tokens)]

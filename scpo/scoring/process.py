@@ -342,8 +342,10 @@ class _Child:
             raise
         finally:
             timer.cancel()
+
         if answer.kind is Kind.REFUSED:
             raise ScorerError(answer.payload.decode(errors="replace"))
+
         # An answer to an earlier request would assign scores to the wrong pairs.
         if (answer.kind, answer.request) != (due, request):
             raise MessageError(

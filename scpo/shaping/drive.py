@@ -118,6 +118,7 @@ def credit_batch(
     """
     started = time.perf_counter()
     book = _ScoreBook(scorer)
+
     # The forward match never compares the reference with itself.
     kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
@@ -132,6 +133,7 @@ def credit_batch(
     traces, asked = _run_in_lockstep(
         tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
     )
+
     # Speculated pairs that no walk read are counted apart: the matching did not ask for them.
     scores = np.array(
         [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
@@ -163,6 +165,7 @@ def _run_in_lockstep(
     walks = {i: match(rule, len(task.reference), task.order) for i, task in enumerate(tasks)}
     waiting: dict[int, Cell | None] = dict.fromkeys(walks)
     asked = 0
+
     # One round per iteration: every walk goes as far as known scores carry it, then all unknown
     # pairs are scored in one call.
     while waiting:
@@ -242,6 +245,7 @@ class _ScoreBook:
         for matrix, texts in questions:
             if texts not in self.known:
                 unknown.setdefault(texts, matrix)
+
         # Speculative pairs only fill up a call that is needed anyway.
         if not unknown:
             return
@@ -249,6 +253,7 @@ class _ScoreBook:
             if texts not in self.known and texts not in unknown:
                 unknown[texts] = "failed"
                 self.unread.add(texts)
+
         started = time.perf_counter()
         pairs = list(unknown)
         self.known.update(zip(pairs, checked(self.scorer, pairs), strict=True))

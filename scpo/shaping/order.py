@@ -52,6 +52,7 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
         )
     elif order == "length":
         rows = np.argsort(-lengths, kind="stable")
+
     # Inverse permutation: from the rows in their new order to each row's position.
     position_N = np.empty(len(rows), dtype=np.int64)
     position_N[rows.astype(np.int64)] = np.arange(len(rows))
@@ -95,6 +96,7 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
             for a, b in zip(widest, second[::-1], strict=True)
         ]
         heapq.heappush(heap, _by_spread(merged))
+
     final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks
     return [[row for row in part.rows if row < len(lengths)] for part in final]
 

@@ -89,10 +89,12 @@ class ShaperConfig(Strict):
                     "allowed: null"
                 )
             return self
+
         try:
             identity = find_identity(self.states, self.states_threshold)
         except ConfigError as error:
             raise ValueError(str(error)) from error
+
         if "scorer" in identity.requires:
             raise ValueError(
                 "states=scorer is what the matcher does by itself; use states=null with that scorer"
@@ -103,6 +105,7 @@ class ShaperConfig(Strict):
                 "earlier one cannot be compared: reference_buffer must be off, got "
                 f"{self.reference_buffer}"
             )
+
         return self
 
     def make_buffer(self) -> ReferenceBuffer | None:
@@ -194,6 +197,7 @@ def shape(
     rule = MatchRule(
         config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match
     )
+
     # All groups at once: each round of the walks then fills one call of the scorer.
     matched = credit_batch(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
@@ -288,6 +292,7 @@ def _plans(
         reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         reference = tuple(text_N[reference_row_m])
         yield from (plan(k, group, reference, reference_row_m) for k in failed)
+
     if buffer is None:
         return
     task_N = _task_ids(batch)

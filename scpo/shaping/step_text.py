@@ -41,6 +41,7 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
             )
         stated_N: StrArray = batch.action_N + SEPARATOR + batch.next_state_N
         return stated_N
+
     first_N, second_N = (
         (batch.anchor_N, batch.action_N)
         if form == "observation_action"

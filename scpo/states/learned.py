@@ -71,6 +71,7 @@ def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArra
         pairs_equal, pairs_other = pairs_equal + int(equal.sum()), pairs_other + int((~equal).sum())
         differ_equal += differs[equal].sum(axis=0)
         differ_other += differs[~equal].sum(axis=0)
+
     kept: BoolArray = (differ_other >= FEWEST_DIFFERENT) & (
         differ_equal * pairs_other <= MOST_DIFFERENT * differ_other * pairs_equal
     )

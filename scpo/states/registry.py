@@ -48,6 +48,7 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
         raise ConfigError(
             f"states={name!r} is no identity of states{meant} Allowed: {', '.join(IDENTITIES)}"
         )
+
     entry = IDENTITIES[name]
     if threshold is None:
         return entry
@@ -57,6 +58,7 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
             f"states_threshold={threshold:g} is not read by states={name}, which compares no "
             f"similarities; allowed: null, or one of states={with_one}"
         )
+
     return replace(entry, threshold=threshold)
 
 

@@ -154,6 +154,7 @@ def word_counts(visits: Visits) -> NDArray[np.int64]:
         for word, count in counted.items():
             if word in column:
                 counts[text][column[word]] = count
+
     rows: list[Any] = [counts[text] for text in visits.text_M]
     if rows:
         return np.stack(rows)

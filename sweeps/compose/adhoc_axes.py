@@ -85,6 +85,7 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
             key = _short(override.key)
             names += [_slug(key), _slug(value)]
             labels.append(f"{key} = {value}")
+
     return row.model_copy(
         update={
             "name": "_".join(names),

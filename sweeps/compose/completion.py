@@ -37,9 +37,11 @@ def candidates(word: str) -> list[str]:
             for value in values_of(key.lstrip("+~"))
             if f"{key}={value}".startswith(word)
         ]
+
     known = [
         f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))
     ]
+
     # One level at a time, as with folders.
     depth = word.count(".") + 1
     shown = {

@@ -52,6 +52,7 @@ def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
         seen = values.setdefault(digest(settings), {key: set() for key in keys})
         for key, value in taken.items():
             seen[key].add(value)
+
     varied = {key for seen in values.values() for key, found in seen.items() if len(found) > 1}
     if first is None or not varied:
         return []

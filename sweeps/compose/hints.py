@@ -227,6 +227,7 @@ def explain_hydra(
             f"scale={scale} has no settings for env={env}; conf/scale/env/{scale}_*.yaml are what "
             "it has"
         )
+
     for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
@@ -236,6 +237,7 @@ def explain_hydra(
             inside = str(getattr(error.__cause__, "full_key", None))
             wrong = inside if inside.startswith(f"{key}.") else override
             return explain_key(wrong, default(), model)
+
     causes = [str(cause).splitlines()[0] for cause in (error, error.__cause__) if str(cause or "")]
     if isinstance(error, TypeError | ValueError):
         # Python's own errors name no override.
@@ -283,6 +285,7 @@ def _explain_absent(
     """Message for a key of the schema that this configuration has no value of."""
     present = dotted_keys(default)
     parent, _, name = key.rpartition(".")
+
     # Another choice of the group has this section.
     while parent and parent not in present:
         parent, _, name = parent.rpartition(".")
@@ -421,6 +424,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
         prefix = f"{section}." if section else ""
         here = [f"{prefix}{name}" for name in _fields_at(detail["loc"][:-1], model)]
         return _unknown(key, f" (got {_shorten(got)})", [*here, *schema_keys(model)], here)
+
     # Raised by a validator of ours, with a full message.
     if detail["type"] == "value_error":
         return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))

@@ -113,6 +113,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
         name, [override for override in common if override.key == "scale"]
     )
     added, common = split_axes(experiment, common, scale)
+
     # Against the rows as the file has them: method=scpo beside method.shaper.theta=0.4,0.6 is no
     # contradiction, though each row then sets a key of the chosen method.
     _refuse_contradictions(experiment.rows, [*(axis[0] for axis in added), *common])
@@ -125,6 +126,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
                 row, axes, parse_all(experiment.shared_overrides(scale)), common
             ):
                 matrix.add(row, config)
+
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     return matrix
 
@@ -141,6 +143,7 @@ def _row_runs(
     groups = {
         axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed
     }
+
     # The command line replaces overrides of the experiment, but not of its rows.
     given = {override.key for override in common}
     kept = [override for override in shared if override.key not in given]

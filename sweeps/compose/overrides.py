@@ -97,6 +97,7 @@ class Override:
             raise ConfigError(
                 f"{self}: one {self.target}, not a list; allowed: {', '.join(options(self.target))}"
             )
+
         known = options(self.target)
         deletes = self.text.startswith("~")
         if not deletes and isinstance(self.value, str | None) and self.value not in known:
@@ -116,6 +117,7 @@ def parse(text: str) -> Override:
         raise ConfigError(
             explain_bare_name(text, group) if group else explain_syntax(text, str(error))
         ) from None
+
     sets = parsed.package is None and not (
         parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
     )
@@ -174,6 +176,7 @@ def read_request(words: Iterable[str]) -> Request:
         raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
     overrides = parse_all(words)
     _refuse_two_askings(overrides)
+
     # A key that is given twice: the last one holds.
     last = {override.target: override for override in overrides}
     group = "search" if "search" in last else "experiment"

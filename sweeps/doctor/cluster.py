@@ -36,6 +36,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
             "run this on a login node, or launcher=local",
         )
         return
+
     yield from _accounting()
     yield from _reachable(subject)
     try:
@@ -48,6 +49,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
             "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>",
         )
         return
+
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
@@ -67,6 +69,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         requests = _requests(subject, launcher, site)
     except ConfigError:
         return
+
     folder = subject.runs_dir.absolute()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     needs = (
@@ -163,6 +166,7 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
+
     cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
     gpus = max(_gpus_in(row[4]) for row in rows)
     asked_cores, asked_gpus = (

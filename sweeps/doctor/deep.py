@@ -157,6 +157,7 @@ def _ask(what: str, config: RunConfig) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"error": f"no answer within {TIMEOUT_S} s"}
+
     try:
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except (ValueError, IndexError):

@@ -184,6 +184,7 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
     if not _in_verl_here(subject):
         return
     address = os.environ.get("RAY_ADDRESS")
+
     # Where Ray itself looks: RAY_TMPDIR comes before TMPDIR.
     ray_root = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     record = Path(ray_root) / "ray" / "ray_current_cluster"

@@ -110,6 +110,7 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
         )
         yield error("run folder", f"{place} ({kind}): {failure.strerror or failure}", fix)
         return
+
     if kind in VOLATILE_FILE_SYSTEMS:
         yield warning(
             "run folder",
@@ -159,6 +160,7 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
         return warning(
             "gpus", "none: a model of this size takes days a step on a CPU", "launcher=slurm_a800x4"
         )
+
     return ok("gpus", "none; the tiny policy needs none")
 
 

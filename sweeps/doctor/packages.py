@@ -91,6 +91,7 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
             "constraints", f"there is no {path.name}", "run from a checkout of the project"
         )
         return
+
     pins = [
         Requirement(line)
         for line in path.read_text().splitlines()
@@ -101,6 +102,7 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
         version = installed_version(pin.name)
         if version is not None and not pin.specifier.contains(version, prereleases=True):
             differing.append(f"{pin.name} {version} (tested: {str(pin.specifier).lstrip('=')})")
+
     if differing:
         yield warning(
             "constraints",

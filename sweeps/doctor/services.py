@@ -24,6 +24,7 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
             {"offline": "offline: written beside the records", "disabled": "disabled"}[mode],
         )
         return
+
     url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")

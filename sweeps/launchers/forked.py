@@ -100,6 +100,7 @@ class Forked:
         if self._anew is not None:
             self._anew.terminate()
             return
+
         limit = time.monotonic() + POLL_S
         while self.server.pid(self._number) is None and time.monotonic() < limit:
             time.sleep(POLL_S / 5)
@@ -153,6 +154,7 @@ class Server:
             start_new_session=True,
         )
         theirs.close()
+
         # Time at which its last message arrived.
         self.heard_at = time.monotonic()
         self._requests = 0

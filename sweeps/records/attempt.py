@@ -203,6 +203,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     across = config.machine.resume_across_versions
     provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
     os.environ.update(thread_environment(config.machine.threads))
+
     # Transformers draws one for every file it reads.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     folder.write_status(
@@ -241,6 +242,7 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
             "the run ended as %s (%s), which could not be recorded: %s", state, reason, error
         )
         return EXIT_FAILED
+
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
     if state is State.FAILED:
         notify(f"scpo: {folder.run_id} FAILED on {socket.gethostname()}: {reason}")

@@ -225,6 +225,7 @@ class Driver:
             records = read_whole(folder, folder.metrics)
         except RecordError as error:
             return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
+
         curve = {}
         for record in records:
             if record.get(self.plan.metric) is not None:

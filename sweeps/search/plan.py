@@ -189,6 +189,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
         raise ConfigError(
             f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}"
         ) from error
+
     scale: Scale = raw["scale"]
     chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
     rest = [

@@ -37,6 +37,7 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
     files = []
+
     # Optuna's plots change matplotlib's style.
     with plt.rc_context(), warnings.catch_warnings():
         # Experimental in Optuna; and matplotlib warns of an axis whose values are all equal.
@@ -54,6 +55,7 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
                 plt.close(figure)
                 files.append(plan.folder / f"{name}.png")
                 write_bytes(files[-1], buffer.getvalue())
+
     return files
 
 

@@ -41,6 +41,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     if request.dry_run:
         _preview(console, plan, train_script)
         return EXIT_DONE
+
     search_folder.write_plan(plan)
     study = Study(plan)
     try:
@@ -49,6 +50,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
+
     _ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")

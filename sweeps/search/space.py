@@ -153,5 +153,6 @@ def _look_up(config: RunConfig, key: str) -> Any:
                 "allowed: what `python train.py` takes, such as method.shaper.theta"
             )
         value = value[part] if isinstance(value, dict) else getattr(value, part)
+
     # Of a config group: which of its files.
     return getattr(value, "name", value)

@@ -55,6 +55,7 @@ def assets() -> Assets:
             f"the ALFWorld environment needs the packages alfworld and textworld ({error}); "
             f"install them with: {install_command('alfworld')}"
         ) from error
+
     return Assets(
         domain=Path(ALFRED_PDDL_PATH).read_text(encoding="utf-8"),
         grammar=Path(ALFRED_TWL2_PATH).read_text(encoding="utf-8"),

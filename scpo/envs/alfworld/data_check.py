@@ -18,6 +18,7 @@ def check_data(config: AlfworldConfig, folder: str | None) -> Iterator[Finding]:
             "games", "generated on the rooms of the alfworld package; --deep hashes the panels"
         )
         return
+
     root = Path(folder or "") / "json_2.1.1"
     if folder is None or not root.is_dir():
         what = (
@@ -27,6 +28,7 @@ def check_data(config: AlfworldConfig, folder: str | None) -> Iterator[Finding]:
         )
         yield error("games", what, DOWNLOAD)
         return
+
     counts = {
         split: sum(1 for _ in (root / split).glob("*/*/game.tw-pddl")) for split in OFFICIAL_GAMES
     }

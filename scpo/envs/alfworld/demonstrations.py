@@ -85,6 +85,7 @@ def demonstrations(
                 parts_made = pool.map(work, parts)
             made = _joined(parts_made, len(parts))
     order = {game_id: place for place, game_id in enumerate(games)}
+
     # Stable: repetitions stay in order.
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])
 
@@ -246,9 +247,11 @@ class _Demonstrator:
             name = command.removeprefix("go to ")
             if name not in {command, place} | self._visited:
                 copies.setdefault(name.split()[0], []).append(name)
+
         if not copies:
             return None
         habit = self._habits.get(wanted, {})
+
         # Unlikely places keep some weight, and an unseen kind of object is searched everywhere.
         floor = _ANYWHERE * sum(habit.values()) + 0.1
         kinds = sorted(copies)

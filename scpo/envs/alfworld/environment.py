@@ -96,12 +96,14 @@ class AlfworldEnvironment:
             raise EnvironmentFailure(
                 f"game {task.id} failed to start in slot {slot}: {error}"
             ) from error
+
         # A resumed run must not continue on a game that was edited or downloaded anew.
         if opened.game.sha256 != task.sha256:
             raise GameError(
                 f"game {task.id} changed: it hashes to {opened.game.sha256}, the panel was drawn "
                 f"with {task.sha256}; restore the file or draw the panel again in a new run"
             )
+
         return AlfworldEpisode(task, opened, self.engine, self.config, slot)
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:

@@ -90,7 +90,9 @@ class AlfworldEpisode:
             raise RuntimeError(
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
+
         action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
+
         # The game strips its commands.
         executed = action.strip() in self.state.operators
         try:
@@ -100,8 +102,10 @@ class AlfworldEpisode:
             raise EnvironmentFailure(
                 f"game {self.task.id} failed at step {number} on {action!r}: {error}"
             ) from error
+
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
         self._tell()
+
         # verl-agent's reward: paid once, on the step that wins.
         won = self.state.won
         self.done = won or number + 1 >= self._config.horizon

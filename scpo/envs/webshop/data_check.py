@@ -29,6 +29,7 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
             f"generated, {config.generated.products} products; --deep hashes the panels",
         )
         return
+
     fix = "python -m scpo.envs.webshop says where to get them; then WEBSHOP_DATA=<folder>"
     sets = [names for names in (SMALL, FULL) if folder and _filled(Path(folder), names)]
     if not sets:
@@ -62,6 +63,7 @@ def check_loaded(
             OVERLAP, f"{type(failure).__name__}: {failure}", "see the check of the catalogue"
         )
         return
+
     text = (
         f"{shared.goals:.1%} of the test goals and {shared.products:.1%} of their products are "
         "trained on"

@@ -102,6 +102,7 @@ def demonstrations(
             player = shopper(start(task, shown), warm_start.stop_detour, rng)
             # The first demonstration of a goal takes no detour.
             made.append(player.play(warm_start.max_detours if repetition else 0))
+
     found = [demonstration for demonstration in made if demonstration is not None]
     if not found:
         raise PanelError(

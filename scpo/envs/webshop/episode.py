@@ -98,6 +98,7 @@ class WebshopEpisode:
             raise RuntimeError(
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
+
         action, valid = projected(
             self._config.prompt, response, self.transcript.actions["clickables"]
         )
@@ -105,6 +106,7 @@ class WebshopEpisode:
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
         self._tell()
+
         # WebShop counts only a purchase with the full score as success.
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon

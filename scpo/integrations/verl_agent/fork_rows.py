@@ -61,6 +61,7 @@ def step_batch(
             "wrapped rollout: install the hooks in the process of the task runner (python -m "
             "scpo.integrations.verl_agent)"
         )
+
     slot_N, step_N = (np.asarray(columns[name].tolist(), dtype=np.int64) for name in (SLOT, STEP))
     return StepBatch(
         group_N=_smallest(columns["uid"], slot_N),

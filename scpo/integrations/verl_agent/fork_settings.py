@@ -61,6 +61,7 @@ def _check(config: RunConfig) -> VerlTrainer:
         raise ConfigError(
             f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}"
         )
+
     for key, asked, has in _of_one_value(config, trainer):
         if asked != has:
             raise ConfigError(
@@ -223,6 +224,7 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
         config.model, HuggingFaceModel
     ):
         return
+
     critic = config.trained.estimator.critic
     yield Setting(
         "algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda"

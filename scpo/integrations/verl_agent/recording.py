@@ -68,6 +68,7 @@ class RecordingEnvironments:
             observations, rewards, dones, infos = self._environments.step(text_actions)
         finally:
             self._environments.projection_f = project
+
         self.actions.append([str(action) for action in self._actions])
         self.answers.append([str(answer) for answer in observations["anchor"]])
         self.won.append([bool(info.get("won", False)) for info in infos])

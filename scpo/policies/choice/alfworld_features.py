@@ -133,6 +133,7 @@ def read(prompt: str) -> Read:
             placed += goals
         elif goals:
             known = True
+
     held, _, treated = holding.partition(" | ")
     hold = "nothing" if not held else "goal" if held.partition(" ")[0] in words else "other"
     state = State(words, hold, treated, min(placed, 2), known)

@@ -66,6 +66,7 @@ def imitating_policy(
         raise RecordError(
             f"the kept imitation start {folder} cannot be read ({error}); delete that folder"
         ) from error
+
     return ChoicePolicy(model, config)
 
 
@@ -108,6 +109,7 @@ def imitate(
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
+
     return float(np.mean(losses))
 
 

@@ -93,6 +93,7 @@ def _measure(session: Session) -> dict[str, float] | None:
         metrics |= {f"val/{panel}/{name}": value for name, value in values.items()}
         played += records
         panels[panel] = log.played(by_number)
+
     save_validation(session.folder, session.config.trainer.steps, panels)
     return metrics | usage_metrics(played, billed=session.config.model.kind == "api")
 
@@ -135,6 +136,7 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
                 )
     finally:
         log.close()
+
     return records if len(records) == len(slots) else None
 
 
@@ -151,6 +153,7 @@ def _policy(
         torch.set_num_threads(config.machine.threads)
         yield make_policy(config, environment, should_stop)
         return
+
     try:
         from scpo.agents.chat import ChatClient
     except ImportError as error:
@@ -158,6 +161,7 @@ def _policy(
             f"model={config.model.name} needs the extra agents ({error}): "
             f"{install_command('agents')}"
         ) from None
+
     policy = ChatPolicy(
         ChatClient(config.model, config.machine.api), config.trainer.max_response_tokens
     )

@@ -88,6 +88,7 @@ def save_checkpoint(
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
         sync(folder)
+
     for old in complete_checkpoints(folder)[:-keep]:
         # First: what dies here must not look whole.
         (old.folder / CHECKPOINT_MARKER).unlink()
@@ -132,6 +133,7 @@ def _write(
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
+
     # The marker comes last: a folder without it is not a checkpoint.
     write_json(scratch / CHECKPOINT_MARKER, marker.model_dump(mode="json"))
     return marker
@@ -192,6 +194,7 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
             lost = lost or error
             continue
         return checkpoint
+
     if lost is not None:
         raise lost
     return None

@@ -75,6 +75,7 @@ def hindsight_logprob(
                 for ids, generation in zip(prompts, trajectory.generations, strict=True)
             ]
         start += len(trajectory)
+
     if pairs:
         logprob_N[rows] = _scored(policy, pairs, config)[0]
     return logprob_N

@@ -102,6 +102,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     torch.set_num_threads(config.machine.threads)
     session = _open(config, folder, should_stop)
+
     # Before the first line is logged: no run continues on other games than it began with.
     folder.pin_panels(panel_records(session.environment, config))
     gpus = (
@@ -138,6 +139,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
     environment = _environment_of(config)
     policy = make_policy(config, environment, should_stop)
+
     # fused: one kernel for all parameters; on a CPU a step of 65 ms takes less than one.
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
@@ -257,6 +259,7 @@ def _training_step(
                 rng=np.random.default_rng((config.seed, step, SHUFFLE)),
                 reference=session.reference,
             )
+
     with clock("diagnostics"):
         precision = session.diagnostics.record(step, batch, credit, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | credit.metrics | precision
@@ -284,6 +287,7 @@ def _estimate(
             batch, value_NL, mask_NL, config.trained, seed=seed
         )
         return advantage_NL, credit, Targets(value_NL, return_NL)
+
     try:
         speculate = config.machine.scorer.speculate
         credited = assign(
@@ -297,6 +301,7 @@ def _estimate(
     except ScorerError:
         _save(session, tracker, step - 1)
         raise
+
     return *credited, None
 
 

@@ -84,6 +84,7 @@ def update(
                 policy.model, optimizer, config.optimizer.gradient_clip
             )
             tokens, steps = tokens + count, steps + 1
+
     per_step = {"actor/grad_norm", "actor/loss"}
     means = {
         name: value / (steps if name in per_step else tokens)

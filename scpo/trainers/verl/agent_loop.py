@@ -42,6 +42,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         entry = kwargs["extra_info"]
         task = Task(entry["task"], entry["family"], entry["sha256"])
         slot = Slot(entry["group"], entry["repeat"] + kwargs["session_id"], task)
+
         # Played among the validation's episodes, but as in training.
         if entry["panel"] == PROBE:
             sampling_params = {**sampling_params, "temperature": place.config.trainer.temperature}
@@ -68,6 +69,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 {"step": int(kwargs["global_steps"]), "task": slot.task.id, "reason": reason}
             )
             raise
+
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
@@ -92,6 +94,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 f"the rollout engine gave an empty response ({output.stop_reason}) to a prompt of "
                 f"{len(cut)} tokens"
             )
+
         missing = [name for name in VERSIONS if name not in output.extra_fields]
         if missing:
             raise RolloutError(

@@ -40,4 +40,5 @@ class WithDeadline:
                 "(trainer.verl.stall_s): it hangs or is gone. The run goes on from its last "
                 "checkpoint"
             )
+
         return answer.result()

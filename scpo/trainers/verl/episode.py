@@ -65,6 +65,7 @@ async def play(
             logger.warning(
                 "%s; the episode starts again (%d of %d retries)", failure, attempt + 1, retries
             )
+
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 

@@ -59,8 +59,10 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     """See :func:`scpo.trainers.train`."""
     check_version()
     words = prepare(config, folder, should_stop)
+
     # The first import of verl: by now its environment variables are set.
     check_signatures()
+
     # The module imports Ray, so that it waits for the checks of the versions.
     from scpo.trainers.verl.nodes import wait_for_nodes
 
@@ -70,6 +72,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     with _stop_file(Workplace(config, folder).stop_file, should_stop):
         if verl.nodes == 1 or wait_for_nodes(verl.nodes, verl.gpus, should_stop):
             _run(verl_config)
+
     # Kept after an error, for Ray's logs; a run on several nodes joined a Ray that is not its own.
     shutil.rmtree(ray_temp_folder(folder.path), ignore_errors=True)
 
@@ -98,6 +101,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     )
     variables |= update_guard.environment(config.trainer.skip_updates_without_advantage)
     os.environ.update(variables)
+
     # On the CPU a Ray of our own inherits them.
     if not on_cpu or verl.nodes > 1:
         chosen += ray_settings(config, variables)
@@ -150,10 +154,12 @@ def _write_tiny(
             f"model={model.name} is warm-started on demonstrations and reads only "
             f"env.prompt=compact, got env={config.env.name} env.prompt={config.env.prompt}"
         )
+
     policy, tokenizer = warm_started(
         model, config.env, environment, Path(config.machine.cache_dir), should_stop
     )
     tokenizer.chat_template = PLAIN_TEMPLATE
+
     # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level
     # one.
     tokenizer.save_pretrained(target / "tokenizer")

@@ -25,6 +25,7 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
     share = len(is_padding) // ranks
     order = []
     batches = len(is_padding) // mini_batch
+
     # Padding rows beyond the even share go to the next mini-batches in turn, over all ranks.
     given = 0
     for rank in range(ranks):

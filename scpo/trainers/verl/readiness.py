@@ -80,6 +80,7 @@ def _check_gpus(config: RunConfig) -> None:
             f"trainer.verl.gpus={verl.gpus}, torch sees {visible} (CUDA_VISIBLE_DEVICES="
             f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}); here: {fitting}"
         )
+
     smallest = (
         min(torch.cuda.get_device_properties(gpu).total_memory for gpu in range(visible)) / GIB
     )

@@ -67,11 +67,13 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.tracker = Tracker(self.place.folder, run)
         on_gpu = config.trainer.device != "cpu"
         self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
+
         # Ray's processes on this node descend from the parent of this one
         self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
+
         # Mini-batches of the update of the present step.
         self._mini_batches = 0
         self._validation: dict[str, float] = {}

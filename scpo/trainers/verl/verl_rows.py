@@ -171,6 +171,7 @@ def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
                 f"{[row.step for row in rows]}: rows were lost or doubled on their way through verl"
             )
         found += 1
+
     if found != episodes:
         raise RolloutError(
             f"the batch has {found} episodes, {episodes} were asked for: the others failed; the "

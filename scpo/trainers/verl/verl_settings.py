@@ -104,6 +104,7 @@ def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
 def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
+
     # Whose own module verl imports there; it brings the guard.
     if trainer.verl.engine != "hf":
         yield Setting(
@@ -133,6 +134,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         # at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
+
     if trainer.verl.engine != "hf":
         # On the CPU everything is float32.
         yield Setting(

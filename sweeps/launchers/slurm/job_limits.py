@@ -59,6 +59,7 @@ def shares(sizes: Sequence[int], running: int) -> list[int]:
             f"{len(sizes)} arrays, of which each must run one; allowed: {len(sizes)} and more, or "
             "fewer rows in a call"
         )
+
     given = [1] * len(sizes)
     for _ in range(running - len(sizes)):
         pairs = zip(sizes, given, strict=True)

@@ -98,6 +98,7 @@ class Cluster(CountsSignals):
         check_reachable(self.runs_dir)
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
+
         # Asked before the probe, whose own job would count until it is cleaned up.
         room = self._room(limits)
         self._check_nodes([request for request, *_ in arrays], snapshot)
@@ -121,6 +122,7 @@ class Cluster(CountsSignals):
                 raise RefusedError(
                     f"{error}. PENDING as before: {counted(len(runs) - len(ids), 'run')}{rest}"
                 ) from None
+
         return ids
 
     def _check_nodes(self, requests: Sequence[Request], snapshot: Path) -> None:

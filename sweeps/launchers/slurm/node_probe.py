@@ -157,9 +157,11 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
         answer = _read(output, errors, needs)
         if answer.node is None:
             _end(process, command)
+
     if stops:
         os.kill(os.getpid(), stops[0])
         raise KeyboardInterrupt
+
     return answer
 
 

@@ -93,5 +93,6 @@ def check_on_node(where: Where, needs: Sequence[Need], wait_s: int, probe: Probe
             f"unproven that nodes can read the code and Python: {answer.why}. Each job checks it "
             f"and ends with one line (exit status {NOT_REACHABLE}) where they cannot"
         )
+
     named = ", ".join(need.name for need in needs)
     return f"node {answer.node} ({where}) can use {named}"

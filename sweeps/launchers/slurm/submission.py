@@ -120,6 +120,7 @@ def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
         for folder, previous in zip(submission.runs, before, strict=True):
             restore_job(folder, previous)
         raise
+
     for folder, job, job_id in zip(submission.runs, jobs, ids, strict=True):
         write_job(folder, job.model_copy(update={"job_id": job_id}))
     return ids
@@ -163,6 +164,7 @@ def call_sbatch(submission: Submission) -> list[str]:
         from submitit.core.utils import FailedJobError
     except ImportError as error:
         raise ConfigError(NEEDS_SUBMITIT) from error
+
     try:
         # submitit prints what it raises.
         with contextlib.redirect_stderr(io.StringIO()):
@@ -288,6 +290,7 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
             f"scale={config.scale} there are no hours to take it from; say how long a job may run: "
             "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
+
     wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))
     if 60 * limit_min <= launcher.warn_s:

@@ -321,6 +321,7 @@ class TransitionStore:
         if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
             return
         path = self._path(game)
+
         # Another process has written since: its transitions are kept, too.
         if _stamp(path) != self._read.get(game.id) and (theirs := self._load(game)) is not None:
             theirs.absorb(graph)
@@ -340,6 +341,7 @@ class TransitionStore:
             )
             self._folder = None
             return
+
         graph.new = 0
         self._read[game.id] = _stamp(path)
 

@@ -123,6 +123,7 @@ def load_library() -> Any:
     import fast_downward
 
     loadable = _loadable_library()
+
     # Not an ELF file of the expected kind.
     if loadable is None:
         library = fast_downward.load_lib()
@@ -161,9 +162,12 @@ def _loadable_part(elf: bytes) -> bytes | None:
         )
         if kind == 1:
             end = max(end, offset + length)
+
     trimmed = bytearray(elf[:end])
+
     # Offset of the section table.
     struct.pack_into("<Q", trimmed, 0x28, 0)
+
     # Number of sections, index of the name section.
     struct.pack_into("<HH", trimmed, 0x3C, 0, 0)
     return bytes(trimmed)
@@ -201,6 +205,7 @@ class World:
         """Compute a new transition: the next state and the observation of an admissible command."""
         operator = state.operators[command]
         lane.move(self._flipped(state.key))
+
         # The number of effects is unknown for states read from a file.
         if operator not in self._effects:
             self._effects.update(zip(*lane.applicable(), strict=True))
@@ -211,6 +216,7 @@ class World:
         code = coded(key)
         number = self._graph.find(code)
         following = self._visit(key, code, lane) if number is None else self._graph.state(number)
+
         # A full graph takes no new state; then the transition is not stored either.
         number = self._graph.find(code)
         if number is not None:
@@ -265,6 +271,7 @@ class World:
         read = self._read_by[action]
         if read is None:
             return self._writer(key).write(template, bindings)
+
         # The command depends on static facts only, so it is the same in every state. Operators that
         # differ only in arguments that the command does not mention share it.
         said = (action, *[entity for place, entity in bindings.items() if place in read])
@@ -354,6 +361,7 @@ def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], li
             f"the game changes {unreliable} under conditions; only facts that nothing depends on "
             "may be so"
         )
+
     distinguishing = []
     negated = []
     for atom, jump in zip(translation.atoms, translation.jumps, strict=True):

@@ -179,6 +179,7 @@ class OfficialGames:
             raise GameError(
                 f"no ALFWorld games at {self._root / split}; splits are {', '.join(SPLITS)}; {_FIX}"
             )
+
         found: dict[str, list[str]] = {family: [] for family in FAMILIES.values()}
         for path in sorted((self._root / split).glob("*/*/game.tw-pddl")):
             folder = path.parent.parent.name
@@ -187,10 +188,12 @@ class OfficialGames:
             # holds such games.
             if family in found and "Sliced" not in folder:
                 found[family].append(path.parent.relative_to(self._root).as_posix())
+
         if not any(found.values()):
             raise GameError(
                 f"{self._root / split} holds no file <game>/<trial>/game.tw-pddl; {_FIX}"
             )
+
         return dict(found)
 
     def playable(self, game_id: str) -> bool:
@@ -211,6 +214,7 @@ class OfficialGames:
             raise GameError(
                 f"game file {self._path(game_id)} has no usable {wrong}; download it again"
             )
+
         return Game(
             id=game_id,
             family=game_id.split("/")[1].split("-", 1)[0],
@@ -236,8 +240,10 @@ class OfficialGames:
                 f"game file {path} is not JSON ({error}); it is corrupt, download it again "
                 "(alfworld-download)"
             ) from error
+
         if not isinstance(data, dict):
             raise GameError(
                 f"game file {path} holds a {type(data).__name__}, not a game; download it again"
             )
+
         return content, data

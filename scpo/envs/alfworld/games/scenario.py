@@ -278,6 +278,7 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     for kind in plan.objects:
         least, avoid = (wanted, destination) if kind == target else (1, "")
         things += _spread(kind, least, avoid, receptacles, rng)
+
     # Possible if no receptacle outside the destination can hold the target.
     if sum(thing.kind == target for thing in things) < wanted:
         return None
@@ -297,6 +298,7 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
         unwieldy = set(actions["Heatable"]) | {"Pot", "Pan"}
         portable = [o for o in objects if o in ("Mug", "Bowl") or o not in unwieldy]
         return [(o, "") for o in portable if any(o in holds().get(place, ()) for place in places)]
+
     allowed = set(objects)
     appliance = ""
     if family in _TREATMENTS:
@@ -398,6 +400,7 @@ def walkthrough(scenario: Scenario) -> list[str]:
         if scenario.destination:
             go(first(scenario.destination))
             commands.append(f"move {names[thing.id]} to {names[first(scenario.destination)]}")
+
     if scenario.toggle:
         lamp = next(thing for thing in scenario.things if thing.kind == scenario.toggle)
         assert lamp.receptacle is not None  # noqa: S101 (lamps that tasks use have a place)
@@ -453,6 +456,7 @@ def _facts(scenario: Scenario) -> Iterator[str]:
         yield f"receptacleAtLocation {name} {_pddl_name(receptacle.location)}"
         if receptacle.openable:
             yield f"openable {name}"
+
     for place in receptacle_kinds:
         yield from (
             f"canContain {place}Type {kind}Type"

@@ -116,6 +116,7 @@ def read_problem(domain: str, problem: str) -> Problem:
         raise GameError(
             f"the PDDL parser refused the game: {type(error).__name__}: {error}"
         ) from error
+
     return Problem(
         actions=tuple(
             [_action(action) for action in task.actions] + [_axiom(axiom) for axiom in task.axioms]
@@ -152,6 +153,7 @@ def _action(action: Any) -> Action:
         raise GameError(
             f"action {action.name} has an effect for all objects of a kind, which games do not use"
         )
+
     return Action(
         name=action.name,
         types=tuple(parameter.type_name for parameter in action.parameters),
@@ -252,6 +254,7 @@ class _Grounder:
                 self._reach(atom)
             else:
                 self._take(atom)
+
         for plan in self._plans[None]:
             self._join(plan, 0, [None] * len(plan.action.types))
         while self._queue:

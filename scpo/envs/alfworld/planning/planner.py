@@ -89,6 +89,7 @@ class LandmarkBound:
         """
         landmarks: dict[int, Facts] = {}
         missing = [(step.needs & ~state).bit_count() for step in self._steps]
+
         # Each once, oldest first.
         queue = dict.fromkeys(number for number, left in enumerate(missing) if not left)
         while queue:

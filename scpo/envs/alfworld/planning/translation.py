@@ -201,6 +201,7 @@ def make_task(problem: Problem) -> Task:
         operator = resolve.operator(action, values)
         if operator is not None:
             (axioms if action.derived else operators).append(operator)
+
     # Two objects of a kind fill an axiom's parameters either way round, which makes the same axiom
     # twice.
     return Task(variables, derived, tuple(operators), tuple(dict.fromkeys(axioms)), goal)
@@ -235,6 +236,7 @@ class _Resolver:
                 )
             else:
                 found.add((variable, int(literal.negated)))
+
         contradictory = len({variable for variable, _ in found}) < len(found)
         return None if contradictory else frozenset(found)
 
@@ -290,6 +292,7 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
             *labels,
             "end_variable",
         )
+
     yield from ("0", "begin_state", *("0" if true else "1" for true in initial), "1", "end_state")
     yield from ("begin_goal", str(len(task.goal)), *_lines(task.goal), "end_goal")
     jumps = [(variable, value) for variable, d in enumerate(derived) if not d for value in (0, 1)]
@@ -303,6 +306,7 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
         ((_, (head, value)),) = axiom.effects
         yield from ("begin_rule", str(len(axiom.preconditions)), *_lines(axiom.preconditions))
         yield from (f"{head} {1 - value} {value}", "end_rule")
+
     yield ""
 
 
@@ -313,6 +317,7 @@ def _operator(label: int, operator: Operator) -> str:
     for conditions, (variable, value) in operator.effects:
         needed = " ".join([str(len(conditions)), *_lines(conditions)])
         effects.append(f"{needed} {variable} {before.get(variable, -1)} {value}")
+
     # A condition on what an effect changes is stated with the effect.
     prevail = _lines(
         [condition for condition in operator.preconditions if condition[0] not in changed]

@@ -113,6 +113,7 @@ def check_columns(record: Any, where: str) -> None:
         raise CatalogueError(
             f"{where}: foreign columns {foreign}, allowed are {allowed}; {remedy}, or drop them"
         )
+
     for name, kinds in REQUIRED.items():
         if not isinstance(record.get(name), kinds):
             got = f"{type(record[name]).__name__} {record[name]!r:.80}"

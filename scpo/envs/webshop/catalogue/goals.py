@@ -62,6 +62,7 @@ class GoalOrder(Sequence[Goal]):
         self._origin = catalogue.origin
         self._human_instructions = catalogue.human or {}
         rng = random.Random(seed)
+
         # The order of the draws is the original's: all prices first, then all bounds.
         prices = array("d")
         self._drawn: dict[str, float] = {}
@@ -70,7 +71,9 @@ class GoalOrder(Sequence[Goal]):
             if len(product.prices) > 1:
                 price = self._drawn[product.asin] = rng.uniform(*product.prices)
             prices.append(price)
+
         sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
+
         # Arrays of numbers instead of goals: a run reads few of them.
         self._product = array("l", (product for product, _, _ in sources))
         self._annotation = array("l", (annotation for _, annotation, _ in sources))

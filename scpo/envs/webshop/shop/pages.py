@@ -172,6 +172,7 @@ def _done(page: Page, score: float) -> str:
         ("'", "\\u0027"),
     ):
         options = options.replace(character, escape)
+
     none = "None"
     purchased = [
         f"{label}{SEPARATOR}{value}"

@@ -79,6 +79,7 @@ def _spacy() -> NounRule:
             SPACY_MODEL, error, SPACY_MODEL,
         )  # fmt: skip
         return _stop_list()
+
     return lambda title: tuple(
         token.text.lower() for token in model(title) if token.pos_ in NOUN_TAGS
     )

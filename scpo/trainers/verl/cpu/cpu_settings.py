@@ -74,6 +74,7 @@ def _model() -> Iterator[Setting]:
             "flash attention needs a GPU",
             added=True,
         )
+
     yield Setting(
         "actor_rollout_ref.actor.use_torch_compile",
         False,

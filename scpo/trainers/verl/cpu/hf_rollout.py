@@ -80,6 +80,7 @@ class HfServer:
                 continue
             for request, output in zip(batch, outputs, strict=True):
                 request.answer.set_result(output)
+
         self.worker = None
 
     @torch.no_grad()
