@@ -20,7 +20,7 @@ import yaml
 from scpo.errors import ConfigError, ScpoError
 from scpo.records import RunFolder, State, run_config
 from scpo.records.identity import run_id
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
 from sweeps.compose.overrides import options, parse_all, replaced

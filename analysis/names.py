@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 from analysis.sources.rows import DEFAULT, Row, Section
 from scpo.benchmarks import BENCHMARKS
-from scpo.schema import AGENT_LABELS, FAMILIES, METHOD_LABELS, method_label
+from scpo.schema.agent import AGENT_LABELS
+from scpo.schema.env import FAMILIES
+from scpo.schema.method import METHOD_LABELS, method_label
 
 MODELS = {
     "tiny": "tiny language model",

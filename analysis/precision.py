@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis.rendering.table import Block, Table
+from scpo.advantages.registry import WITH_STEP_TERM
 from scpo.diagnostics.rollout_file import Recorded, read_rollouts
 from scpo.diagnostics.step_credit import (
     Rate,
@@ -34,7 +35,7 @@ from scpo.diagnostics.step_credit import (
 )
 from scpo.library import load_environment, load_method, load_scorer
 from scpo.records.files import write_bytes
-from scpo.schema import WITH_STEP_TERM, TrainedMethod, method_label
+from scpo.schema.method import TrainedMethod, method_label
 
 NAME = "tab_precision_recorded"
 MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}

@@ -24,7 +24,7 @@ from scpo.envs.alfworld.assets import assets
 from scpo.envs.alfworld.engine.engine import Engine, Limits
 from scpo.envs.alfworld.games.games import Game, GameSource, GeneratedGames, OfficialGames
 from scpo.envs.alfworld.planning.translation import TranslationStore
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 
 REPETITIONS = 100  # a cached step takes less than the clock's noise

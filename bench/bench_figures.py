@@ -21,7 +21,7 @@ import numpy as np
 from analysis.build import build_from
 from analysis.sources.collect import collect
 from scpo.records.files import write_json, write_yaml
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from sweeps.compose.configuration import compose_run
 
 SEEDS = 5

@@ -26,7 +26,8 @@ from scpo.diagnostics.sampled_groups import save_groups
 from scpo.records import RunFolder, run_config
 from scpo.records.files import write_json
 from scpo.records.identity import run_id
-from scpo.schema import FAMILIES, RunConfig
+from scpo.schema.env import FAMILIES
+from scpo.schema.run import RunConfig
 from scpo.scoring import make_scorer
 from scpo.steps import StepBatch
 from sweeps.compose.configuration import compose_run

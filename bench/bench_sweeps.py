@@ -24,7 +24,7 @@ from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import file_sum
 from scpo.records.identity import run_id
 from scpo.records.logs import to_line
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps import dispatch
 from sweeps.compose import configuration as compose
 from sweeps.compose.matrix import expand

@@ -37,7 +37,7 @@ from bench.gpu_report import PAGE, RECORD, exit_status, keep_earlier_report, new
 from scpo.errors import ConfigError, first_line
 from scpo.records.memory import installed_gpus, used_gib
 from scpo.records.provenance import REPOSITORY
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.doctor.machine import disk_gib
 

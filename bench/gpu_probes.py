@@ -21,7 +21,10 @@ import numpy as np
 from bench.recorded import recorded
 from scpo.benchmarks import BENCHMARKS
 from scpo.memory import GIB, gpu_table, micro_batch
-from scpo.schema import CrossEncoderScorer, HuggingFaceModel, RunConfig, VerlTrainer
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import RunConfig
+from scpo.schema.scorer import CrossEncoderScorer
+from scpo.schema.trainer import VerlTrainer
 from scpo.scoring import make_scorer
 from scpo.shaping.step_text import step_texts
 from sweeps.compose.configuration import compose_run

@@ -15,7 +15,7 @@ from bench.gpu_thresholds import Verdict, verdicts
 from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib
 from scpo.records.memory import driver_version, installed_gpus
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 
 PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray", "accelerate")
 PAGE, RECORD = "report.md", "report.json"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.random_walks import best_of
-from scpo.schema import CrossEncoderScorer
+from scpo.schema.scorer import CrossEncoderScorer
 from scpo.scoring.cross_encoder import CrossEncoder
 from scpo.scoring.pretrained import package_folder
 from scpo.shaping.drive import TextPair

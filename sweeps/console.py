@@ -11,7 +11,8 @@ from rich.table import Table
 from scpo.progress import about, counted
 from scpo.records import State
 from scpo.records.status import Observed
-from scpo.schema import Experiment, RunConfig
+from scpo.schema.experiment import Experiment
+from scpo.schema.run import RunConfig
 from sweeps.compose.matrix import Matrix
 from sweeps.estimates import PastTimes, api_lines, cost_lines, duration, resources
 from sweeps.launchers.run_process import Outcome, tail

@@ -13,7 +13,8 @@ from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, manifest, provenance, run_config, run_folders
 from scpo.records.status import Observed
-from scpo.schema import Experiment, LauncherConfig, RunConfig
+from scpo.schema.experiment import Experiment
+from scpo.schema.run import LauncherConfig, RunConfig
 from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand

@@ -26,14 +26,10 @@ from scpo.progress import counted
 from scpo.records import RunFolder, State, Status, run_config
 from scpo.records.identity import run_id
 from scpo.records.run_folders import list_runs
-from scpo.schema import (
-    ApiModel,
-    CrossEncoderScorer,
-    HuggingFaceModel,
-    RunConfig,
-    SlurmLauncher,
-    VerlTrainer,
-)
+from scpo.schema.model import ApiModel, HuggingFaceModel
+from scpo.schema.run import RunConfig, SlurmLauncher
+from scpo.schema.scorer import CrossEncoderScorer
+from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed
 
 # Appendix A.2: one node of 4 x A800 80 GB.

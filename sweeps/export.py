@@ -10,7 +10,7 @@ import yaml
 from scpo.errors import ConfigError
 from scpo.records import RunFolder, run_config
 from scpo.records.identity import identity, run_id
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options
 

@@ -13,7 +13,8 @@ from scpo.errors import ConfigError
 from scpo.findings import Finding, Level, error
 from scpo.installed import install_command, installed_version
 from scpo.records.provenance import REPOSITORY
-from scpo.schema import AlfworldConfig, RunConfig
+from scpo.schema.env import AlfworldConfig
+from scpo.schema.run import RunConfig
 from sweeps.doctor import deep, model_files, services
 from sweeps.doctor.packages import of_trainer
 from sweeps.doctor.subject import Subject, distinct

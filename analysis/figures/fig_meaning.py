@@ -29,7 +29,7 @@ from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import MEANING, StudyRow, reported, rows_of, selected, started
 from scpo.intervals import Summary, summarise
-from scpo.schema import METHOD_LABELS
+from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
 ENV = "alfworld"

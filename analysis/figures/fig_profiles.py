@@ -39,7 +39,7 @@ from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.measures import LEVELS, reaches, steps_to
 from scpo.benchmarks import with_families
 from scpo.intervals import Summary, summarise
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 
 # Heights in inches.
 HEIGHT = 0.9  # a line of panels without rows

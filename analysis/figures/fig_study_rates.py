@@ -22,7 +22,7 @@ from analysis.sources.rows import Row, missing_runs
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
 from scpo.intervals import Summary, summarise
-from scpo.schema import METHOD_LABELS
+from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
 # Panels in a line.

@@ -35,7 +35,8 @@ from scpo.errors import RecordError
 from scpo.records.health import examine, read_rules
 from scpo.records.run_folders import RunFolder
 from scpo.records.wandb_mirror import url_of
-from scpo.schema import MACHINE_SECTIONS, method_label
+from scpo.schema.method import method_label
+from scpo.strict import MACHINE_SECTIONS
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = (

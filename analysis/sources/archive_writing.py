@@ -37,7 +37,7 @@ from scpo.records.archive_index import (
 )
 from scpo.records.files import RunningSum, naming_write_errors, sealed, sync, write_bytes
 from scpo.records.status import State
-from scpo.schema import MACHINE_SECTIONS
+from scpo.strict import MACHINE_SECTIONS
 
 # Runs that one flipped bit can lose; groups of 16 make the files 6 % larger.
 RUNS_A_GROUP = 32

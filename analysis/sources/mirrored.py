@@ -26,7 +26,8 @@ from scpo.records.files import first_complaint
 from scpo.records.manifest import PlannedRow, PlannedRun
 from scpo.records.status import State
 from scpo.records.wandb_mirror import read_configuration
-from scpo.schema import TUNING, method_label
+from scpo.schema.env import TUNING
+from scpo.schema.method import method_label
 
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",

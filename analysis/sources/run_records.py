@@ -36,7 +36,7 @@ from scpo.records.logs import read_whole
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
-from scpo.schema import MACHINE_SECTIONS, Scale
+from scpo.strict import MACHINE_SECTIONS, Scale
 
 # Folders in a runs folder that hold no run.
 NOT_RUNS = (EXPERIMENTS, "searches")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 
 SCORE = "webshop_task_score (not success_rate)"
 # Other names of ``algorithm.adv_estimator`` are the same as ours.

@@ -128,7 +128,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
     }
 )
-"""By the names that an experiment's file may give (``scpo.schema.Measure``)."""
+"""By the names that an experiment's file may give (``scpo.schema.experiment.Measure``)."""
 
 AREA = MEASURES["validation_area"]
 FASTER = steps_to(0.5)

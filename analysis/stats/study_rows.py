@@ -15,7 +15,8 @@ from analysis.sources.collect import Collected
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run
 from scpo.records.status import State
-from scpo.schema import MACHINE_SECTIONS, METHOD_LABELS
+from scpo.schema.method import METHOD_LABELS
+from scpo.strict import MACHINE_SECTIONS
 
 # Its rows and comparisons come first.
 MAIN = "main_table"

@@ -5,7 +5,7 @@ from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, at, settings_table
-from scpo.schema import COMPARES_STATES
+from scpo.schema.method import COMPARES_STATES
 
 CAPTION = (
     "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."

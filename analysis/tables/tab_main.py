@@ -40,7 +40,7 @@ from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
 # As the published numbers call them.

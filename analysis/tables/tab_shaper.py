@@ -6,7 +6,8 @@ from typing import Any
 from analysis.rendering.table import Table
 from analysis.sources.collect import Collected
 from analysis.tables.settings_table import Config, Entry, at, settings_table
-from scpo.schema import ShaperConfig, method_label
+from scpo.schema.method import method_label
+from scpo.shaping.shaper import ShaperConfig
 
 CAPTION = (
     "Settings of the shaper in the finished runs, as their records hold them, and the paper's. "

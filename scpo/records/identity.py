@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scpo.schema.run import RunConfig
+from pydantic import BaseModel
+
 from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
@@ -32,7 +33,7 @@ SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
 PAPERS_HOST = "gigpo"
 
 
-def identity(config: RunConfig) -> dict[str, Any]:
+def identity(config: BaseModel) -> dict[str, Any]:
     """The configuration without the sections that only affect where and how it runs."""
     return config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
 
@@ -45,7 +46,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def run_id(config: RunConfig) -> str:
+def run_id(config: BaseModel) -> str:
     """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
     return recorded_id(identity(config))
 
@@ -75,7 +76,7 @@ def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
         return False
 
 
-def settings_digest(config: RunConfig) -> str:
+def settings_digest(config: BaseModel) -> str:
     """The hash of a configuration without its seed: equal for repetitions of one setting."""
     settings = identity(config)
     del settings["seed"]

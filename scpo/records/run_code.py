@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.advantages.registry import ESTIMATORS
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 
 REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
 _ENTRY = re.compile(

@@ -11,7 +11,8 @@ from typing import Any
 from omegaconf import ListConfig, OmegaConf
 
 from scpo.errors import ConfigError
-from scpo.schema import METHOD_LABELS, Experiment, ExperimentRow
+from scpo.schema.experiment import Experiment, ExperimentRow
+from scpo.schema.method import METHOD_LABELS
 from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw
 from sweeps.compose.overrides import Override, parse, parse_all

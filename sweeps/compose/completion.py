@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from scpo.schema import HOSTS, RunConfig
+from scpo.advantages.registry import HOSTS
+from scpo.schema.run import RunConfig
 from sweeps.compose.hints import models_in, schema_keys
 from sweeps.compose.overrides import CONF, HOST_KEY, options
 

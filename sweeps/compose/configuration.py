@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from yaml import MarkedYAMLError, YAMLError
 
 from scpo.errors import ConfigError, first_line
-from scpo.schema import Experiment, RunConfig
+from scpo.schema.experiment import Experiment
+from scpo.schema.run import RunConfig
 from scpo.strict import Scale
 from sweeps.compose.hints import (
     explain_hydra,

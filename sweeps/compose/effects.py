@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from scpo.records.identity import digest, identity
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 
 # Exact similarity is 0 or 1, so every threshold in (0, 1] accepts the same pairs, and the credit
 # above the soft base, (s - base) / (1 - base), is 1 for each of them.

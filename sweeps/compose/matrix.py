@@ -12,7 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id, settings_digest
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun, PrimaryComparisons
-from scpo.schema import Experiment, ExperimentRow, RunConfig, Scale
+from scpo.schema.experiment import Experiment, ExperimentRow
+from scpo.schema.run import RunConfig
+from scpo.strict import Scale
 from sweeps.compose.adhoc_axes import split_axes, with_axes
 from sweeps.compose.configuration import (
     compose_experiment,

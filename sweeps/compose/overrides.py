@@ -10,8 +10,9 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from scpo.advantages.registry import HOSTS, configuration_folders
 from scpo.errors import ConfigError
-from scpo.schema import HOSTS, MACHINE_SECTIONS, configuration_folders
+from scpo.strict import MACHINE_SECTIONS
 from sweeps.compose.hints import (
     explain_bare_name,
     explain_flag,

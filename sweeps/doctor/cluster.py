@@ -9,7 +9,7 @@ from pathlib import Path
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
-from scpo.schema import SlurmLauncher
+from scpo.schema.run import SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.node_probe import Need, ask_node

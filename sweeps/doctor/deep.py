@@ -12,7 +12,8 @@ from scpo.errors import RecordError
 from scpo.findings import Finding, Level, error, ok, warning
 from scpo.records import run_config, run_folders
 from scpo.records.provenance import REPOSITORY
-from scpo.schema import HuggingFaceModel, RunConfig
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 from sweeps.records.attempt import thread_environment
 

@@ -9,14 +9,10 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
 from scpo.records.memory import driver_version, installed_gpus, usable_cores
-from scpo.schema import (
-    HuggingFaceModel,
-    LocalLauncher,
-    RunConfig,
-    SlurmLauncher,
-    VerlTrainer,
-    WebshopConfig,
-)
+from scpo.schema.env import WebshopConfig
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
+from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, duration, resources, trains_in_verl

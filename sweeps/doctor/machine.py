@@ -13,7 +13,8 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB
 from scpo.records.files import write_bytes
 from scpo.records.memory import installed_gpus, usable_cores
-from scpo.schema import HuggingFaceModel, LocalLauncher
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import LocalLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import disk_gib, training_gib
 from sweeps.launchers.local import refused_here, slots_for

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.schema import ApiModel, HuggingFaceModel, RunConfig
+from scpo.schema.model import ApiModel, HuggingFaceModel
+from scpo.schema.run import RunConfig
 from sweeps.doctor.services import why_unreachable
 from sweeps.doctor.subject import Subject
 

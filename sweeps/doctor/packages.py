@@ -12,7 +12,7 @@ from packaging.version import Version
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import install_command, installed_version
 from scpo.records.provenance import REPOSITORY
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 
 

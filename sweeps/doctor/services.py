@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.schema import ApiModel, RunConfig
+from scpo.schema.model import ApiModel
+from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 
 WANDB_URL = "https://api.wandb.ai"

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scpo.schema import RunConfig, Search, required
+from scpo.schema.method import required
+from scpo.schema.run import RunConfig
+from scpo.schema.search import Search
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import parse_all, read_request

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.launchers.run_process import Outcome
 
 LAUNCHERS = {

@@ -41,7 +41,7 @@ from typing import Any
 from scpo.records import run_config
 from scpo.records.provenance import REPOSITORY, code_files
 from scpo.records.run_folders import RunFolder
-from scpo.schema import LocalLauncher, RunConfig
+from scpo.schema.run import LocalLauncher, RunConfig
 from sweeps.estimates import resources, trains_in_verl
 from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, ignore_warning
 from sweeps.records.attempt import thread_environment

@@ -13,7 +13,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import JsonLines, RunFolder, State
 from scpo.records.memory import usable_cores, visible_gpus
-from scpo.schema import LocalLauncher, RunConfig
+from scpo.schema.run import LocalLauncher, RunConfig
 from scpo.stop_signals import CountsSignals
 from sweeps.estimates import resources, trains_in_verl
 from sweeps.launchers.forked import forked_runs

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from scpo.errors import ScpoError
 from scpo.progress import Pace, about, counted
 from scpo.records import JsonLines, RunFolder
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup

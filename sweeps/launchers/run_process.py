@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
 from scpo.records.files import locked
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.records.attempt import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12

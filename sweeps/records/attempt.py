@@ -29,7 +29,7 @@ from scpo.records import RunFolder, State, Status, provenance, run_config, run_f
 from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from scpo.stop_signals import stop_signals_go_to
 from sweeps.notify import notify
 

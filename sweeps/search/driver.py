@@ -12,7 +12,7 @@ from scpo.errors import RecordError, RecordWriteError
 from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.launchers.base import Launcher
 from sweeps.launchers.slurm.launcher import cancel
 from sweeps.launchers.slurm.observer import Observer

@@ -12,7 +12,10 @@ from pydantic import ValidationError
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import ConfigError
 from scpo.records.identity import HASH_LENGTH, digest, identity, run_id
-from scpo.schema import TUNING, Choice, RunConfig, Scale, Search, Tuning
+from scpo.schema.env import TUNING
+from scpo.schema.run import RunConfig
+from scpo.schema.search import Choice, Search, Tuning
+from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw, resolve
 from sweeps.compose.effects import unread_in_space
 from sweeps.compose.hints import explain_validation

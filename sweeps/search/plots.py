@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.records.files import write_bytes
-from scpo.schema import Choice
+from scpo.schema.search import Choice
 from sweeps.search.plan import Plan
 from sweeps.search.study import default_result, ranked
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from scpo.errors import RecordError
 from scpo.intervals import summarise
 from scpo.records.files import read_json, write_bytes, write_json
-from scpo.schema import Search
+from scpo.schema.search import Search
 from sweeps.compose.overrides import parse_all
 from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from scpo.errors import ConfigError
-from scpo.schema import Choice, Dimension, LogRange, RunConfig, StepRange
+from scpo.schema.run import RunConfig
+from scpo.schema.search import Choice, Dimension, LogRange, StepRange
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

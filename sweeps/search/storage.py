@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import SEAL, sealed, unsealed
 from scpo.records.logs import cut_torn_line
-from scpo.schema import MedianPruning
+from scpo.schema.search import MedianPruning
 from sweeps.search.plan import Plan
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 
 from analysis.names import METHODS, TRAINED
 from analysis.paper.published import main_table
-from scpo.advantages.registry import ESTIMATORS
+from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id
-from scpo.schema import AGENT_LABELS, HOSTS
+from scpo.schema.agent import AGENT_LABELS
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import CONF, options
 from sweeps.search.plan import make_plan

@@ -26,7 +26,7 @@ from verl.trainer.ppo import ray_trainer
 
 from scpo.integrations.verl_agent.hooks import Hooks, install
 from scpo.records import RunFolder
-from scpo.schema import ExactScorer
+from scpo.schema.scorer import ExactScorer
 from scpo.scoring import PairCache
 from scpo.scoring.lexical import Exact
 from sweeps.compose.configuration import compose_run

@@ -13,7 +13,7 @@ import yaml
 
 from scpo.records import RunFolder, State, run_config
 from scpo.records.wandb_mirror import group_of, read_configuration
-from scpo.schema import MACHINE_SECTIONS
+from scpo.strict import MACHINE_SECTIONS
 from sweeps.compose.overrides import CONF
 from tests.support import counted_training
 from tests.support.wandb_server import KEY, serve

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from scpo.schema import ApiLimits, ApiModel, Prices
+from scpo.schema.model import ApiModel, Prices
+from scpo.schema.run import ApiLimits
 
 ACTION = "<think>Nothing to lose.</think><action>look</action>"
 KEY = "sk-planted-secret-0123456789"

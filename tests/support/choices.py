@@ -1,7 +1,7 @@
 """A choice policy of a few thousand parameters and prompts with a memory, for tests that need a real one."""
 
 from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
-from scpo.schema import ChoiceModel
+from scpo.schema.model import ChoiceModel
 
 COMMANDS = ("close fridge 1", "go to desk 1", "go to shelf 2", "take mug 2 from fridge 1")
 

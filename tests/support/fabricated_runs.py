@@ -12,7 +12,7 @@ from typing import Any
 
 from scpo.records.files import write_json, write_yaml
 from scpo.records.identity import recorded_id
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from sweeps.compose.matrix import expand
 from tests.support.run_records import write_panels
 

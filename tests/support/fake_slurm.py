@@ -11,7 +11,7 @@ from unittest.mock import patch
 from scpo.records import RunFolder, provenance
 from scpo.records.status import JobState
 from scpo.records.tracker import Tracker
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm import observer

@@ -11,14 +11,14 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from scpo import schema
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, write_json, write_yaml
 from scpo.records.identity import recorded_id
 from scpo.records.run_folders import TRAINING_PANELS
+from scpo.schema.env import FAMILIES as FAMILIES_OF_GAMES
 
 ROOT = Path(__file__).parents[2]
-FAMILIES = tuple(schema.FAMILIES.values())
+FAMILIES = tuple(FAMILIES_OF_GAMES.values())
 PANELS = {
     "mini": {"valid_seen": 140, "valid_unseen": 134, "train_games": 32},
     "paper": {"valid_seen": 140, "valid_unseen": 134},

@@ -7,7 +7,7 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from scpo.advantages.registry import ESTIMATORS
-from scpo.schema import TrainedMethod
+from scpo.schema.method import TrainedMethod
 from scpo.shaping.shaper import ShaperConfig
 from scpo.shaping.step_text import StepFilter
 from scpo.steps import StepBatch

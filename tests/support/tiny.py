@@ -3,7 +3,7 @@
 from scpo.policies.language_policy import LocalPolicy
 from scpo.policies.model import build_tiny
 from scpo.policies.warm_start import train_tokenizer
-from scpo.schema import TinyModel, WarmStart
+from scpo.schema.model import TinyModel, WarmStart
 
 WORDS = ["go to desk 1 | take mug 2 from shelf 3 > nothing happens : ; <action> </action>"]
 

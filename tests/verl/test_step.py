@@ -16,7 +16,7 @@ from scpo.policies.warm_start import train_tokenizer
 from scpo.records import JsonLines, run_config
 from scpo.records.tracker import Tracker
 from scpo.rollout import step_batch
-from scpo.schema import ExactScorer
+from scpo.schema.scorer import ExactScorer
 from scpo.scoring.lexical import Exact
 from scpo.shaping.order import UNSHAPED_RANKS, positions
 from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder

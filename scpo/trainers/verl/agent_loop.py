@@ -14,7 +14,8 @@ from scpo.errors import RolloutError
 from scpo.generation import Generation, Ids
 from scpo.policies.encoding import decode, encode, is_success, with_hindsight
 from scpo.rollout import Slot
-from scpo.schema import RunConfig, required
+from scpo.schema.method import required
+from scpo.schema.run import RunConfig
 from scpo.trainers.verl.data import PROBE, TRAIN
 from scpo.trainers.verl.episode import Answer, Turn, play
 from scpo.trainers.verl.hindsight_pass import HINDSIGHT

@@ -15,7 +15,7 @@ from typing import Any
 from scpo.envs.base import Environment, Task
 from scpo.records.files import write_bytes
 from scpo.rollout import training_tasks
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from scpo.verl_config import prompts_per_step
 
 TRAIN, PROBE = "train", "probe"

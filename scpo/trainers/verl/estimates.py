@@ -13,7 +13,8 @@ from scpo.advantages.estimator import OPTIONAL_FIELDS
 from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import CreditDiagnostics
 from scpo.rollout import Trajectory, step_batch
-from scpo.schema import RunConfig, required
+from scpo.schema.method import required
+from scpo.schema.run import RunConfig
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS
 from scpo.shaping.reference_buffer import ReferenceBuffer

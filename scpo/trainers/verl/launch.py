@@ -20,7 +20,7 @@ from scpo.errors import ConfigError, first_line
 from scpo.policies.kept import made_once
 from scpo.records import RunFolder
 from scpo.records.files import write_bytes, write_yaml
-from scpo.schema import TinyModel
+from scpo.schema.model import TinyModel
 from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
@@ -41,7 +41,7 @@ from scpo.trainers.verl.workplace import Workplace
 from scpo.verl_config import Setting, ray_temp_folder
 
 if TYPE_CHECKING:
-    from scpo.schema import RunConfig
+    from scpo.schema.run import RunConfig
 
 logger = logging.getLogger(__name__)
 

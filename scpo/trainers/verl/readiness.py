@@ -14,7 +14,8 @@ from scpo.installed import install_command, installed_version
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.records.memory import usable_cores
-from scpo.schema import RunConfig, VerlTrainer
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import STORAGE_UNITS, Setting, cores_needed, ray_temp_folder, temp_root
 
 Attention = Literal["flash", "sdpa"]

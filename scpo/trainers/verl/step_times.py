@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scpo.memory import parameters
-from scpo.schema import RunConfig, VerlTrainer
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 
 ESTIMATE = "estimate_s/"
 """Prefix of the estimated seconds in timing.jsonl; the measured ones are ``part_s/``."""

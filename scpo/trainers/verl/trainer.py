@@ -26,7 +26,7 @@ from scpo.records.files import write_bytes
 from scpo.records.memory import NodeMemory
 from scpo.records.tracker import Tracker
 from scpo.rollout import step_batch
-from scpo.schema import required
+from scpo.schema.method import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
 from scpo.trainers.verl import update_guard

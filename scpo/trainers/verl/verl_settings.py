@@ -10,7 +10,9 @@ from typing import Literal
 from scpo.advantages.gae import GaeSettings
 from scpo.errors import ConfigError
 from scpo.memory import engine_memory, micro_batch
-from scpo.schema import RunConfig, VerlTrainer, required
+from scpo.schema.method import required
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 from scpo.trainers.verl import update_guard
 from scpo.verl_config import Setting, engine_seed, prompts_per_step, siblings
 

@@ -11,7 +11,8 @@ from scpo.envs import open_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.records import JsonLines, RunFolder, run_config
-from scpo.schema import RunConfig, VerlTrainer
+from scpo.schema.run import RunConfig
+from scpo.schema.trainer import VerlTrainer
 
 KEY = "scpo"
 """The section that is added to verl's configuration; ``scpo.run_folder`` is all it holds."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from scpo.progress import counted
 from scpo.records import RunFolder, State
 from scpo.records.provenance import key_variables
-from scpo.schema import RunConfig, SlurmLauncher
+from scpo.schema.run import RunConfig, SlurmLauncher
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import Site, read_site

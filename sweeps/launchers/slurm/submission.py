@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import ConfigError
 from scpo.installed import install_command
 from scpo.records import RunFolder
-from scpo.schema import RunConfig, SlurmLauncher
+from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import Resources, check_fits, hours, resources
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job

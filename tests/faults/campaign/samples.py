@@ -19,7 +19,7 @@ from analysis.rendering import style
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_json, read_yaml, write_json, write_yaml
 from scpo.records.manifest import EXPERIMENTS
-from scpo.schema import MACHINE_SECTIONS
+from scpo.strict import MACHINE_SECTIONS
 from tests.faults.campaign import commands
 from tests.faults.campaign.place import Found, Place, damage_one, records
 from tests.faults.campaign.readers import Verdict

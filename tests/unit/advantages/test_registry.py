@@ -35,7 +35,7 @@ USE = """
 import doubled  # first, as in a package's own tests
 from analysis.names import METHODS
 from scpo.credit.assign import assign
-from scpo.schema import HOSTS
+from scpo.advantages.registry import HOSTS
 from sweeps.compose.configuration import compose_run
 from tests.support.step_batches import make_batch
 
@@ -81,7 +81,7 @@ def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path
 )
 def test_an_entry_point_that_cannot_be_used_is_refused_with_its_package(tmp_path, value, estimator, reason):
     install(tmp_path, value, estimator)
-    refused = python(tmp_path, "import scpo.schema")
+    refused = python(tmp_path, "import scpo.schema.method")
     assert refused.returncode
     assert f"entry point scpo.estimators of doubled, {value}" in refused.stderr
     assert reason in refused.stderr

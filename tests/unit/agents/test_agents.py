@@ -2,7 +2,7 @@ import pytest
 
 from scpo.agents import make_agent
 from scpo.agents.base import ReflectingAgent, Turn, thought, without_thoughts
-from scpo.schema import PlainAgent, ReactAgent, ReflexionAgent
+from scpo.schema.agent import PlainAgent, ReactAgent, ReflexionAgent
 
 TURNS = [
     Turn(f"PROMPT {n}", f"<think>idea {n}\nlonger</think><action>act {n}</action>", f"act {n}", f"saw {n}")

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from scpo.agents.chat import ChatClient, Completion
 from scpo.errors import ChatError, ConfigError
-from scpo.schema import Prices
+from scpo.schema.model import Prices
 from tests.support.chat_server import KEY, Reply, api_model, completion, limits, serving
 
 

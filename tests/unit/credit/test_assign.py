@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from bench.recorded import recorded
 from scpo.advantages.anchors import anchor_groups
-from scpo.advantages.registry import ESTIMATORS
+from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import STAGES
 from scpo.errors import ConfigError, StepBatchError
-from scpo.schema import HOSTS, IndependentSampling
+from scpo.schema.method import IndependentSampling
 from tests.support.step_batches import (
     EqualityScorer,
     make_batch,

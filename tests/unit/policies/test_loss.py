@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from scpo.policies.loss import TokenStatistics, k3, policy_loss, token_statistics
-from scpo.schema import LossConfig
+from scpo.schema.trainer import LossConfig
 
 
 def config(**changes):

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
-from scpo.schema import Experiment
+from scpo.schema.experiment import Experiment
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import options
 

@@ -3,8 +3,9 @@
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.schema import METHOD_LABELS, ExperimentRow, method_label
 from scpo.schema.env import WebshopConfig
+from scpo.schema.experiment import ExperimentRow
+from scpo.schema.method import METHOD_LABELS, method_label
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options
 

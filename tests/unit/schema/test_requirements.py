@@ -3,7 +3,8 @@
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.schema import AGENT_LABELS, PROVIDES, misfit, required
+from scpo.schema.agent import AGENT_LABELS
+from scpo.schema.method import PROVIDES, misfit, required
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import options

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from scpo.errors import ConfigError, ScorerError
-from scpo.schema import PROVIDES
+from scpo.schema.method import PROVIDES
 from scpo.trainers import TRAINERS, train
 from sweeps.compose.configuration import compose_run
 

@@ -31,7 +31,7 @@ class Game:
 
     Attributes:
         id: Stable name, ``<split>/...``, the same on every machine.
-        family: One of the values of ``scpo.schema.FAMILIES``.
+        family: One of the values of ``scpo.schema.env.FAMILIES``.
         sha256: Hash of the content.
         domain: PDDL domain.
         problem: PDDL problem.

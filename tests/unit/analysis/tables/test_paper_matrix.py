@@ -11,7 +11,7 @@ from analysis.names import COLUMNS, METHODS, success_metric
 from analysis.rendering.table import Number
 from analysis.sources.collect import collect
 from analysis.tables import tab_main
-from scpo.schema import METHOD_LABELS
+from scpo.schema.method import METHOD_LABELS
 from tests.support.fabricated_runs import NOT_STARTED, STEPS, invented, of_experiment, write_record, write_runs
 
 HOLES = {  # (row, environment, model, seed): state

@@ -12,7 +12,7 @@ from scpo.envs.alfworld.games.games import generate
 from scpo.envs.alfworld.transcript import Transcript
 from scpo.envs.base import DemonstratingEnvironment, Task
 from scpo.errors import EnvironmentFailure, GameError, PanelError
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from tests.support.alfworld_games import alfworld_config, official_data
 
 

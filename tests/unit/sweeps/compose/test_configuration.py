@@ -7,7 +7,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
 from scpo.errors import ConfigError
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from sweeps.compose import configuration
 from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
 from sweeps.compose.hints import explain_hydra

@@ -3,7 +3,7 @@
 import pytest
 
 from scpo.findings import Level
-from scpo.schema import SlurmLauncher
+from scpo.schema.run import SlurmLauncher
 from sweeps.doctor import cluster as cluster_checks
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm import reachable

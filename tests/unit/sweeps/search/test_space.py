@@ -1,7 +1,7 @@
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.schema import Choice, LogRange, StepRange
+from scpo.schema.search import Choice, LogRange, StepRange
 from sweeps.compose.configuration import compose_run
 from sweeps.search import space
 

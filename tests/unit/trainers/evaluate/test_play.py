@@ -7,7 +7,7 @@ from scpo.diagnostics.validation_episodes import episode_metrics
 from scpo.errors import EnvironmentFailure
 from scpo.generation import Generation
 from scpo.rollout import group_slots, rollout
-from scpo.schema import PlainAgent, ReflexionAgent
+from scpo.schema.agent import PlainAgent, ReflexionAgent
 from scpo.trainers.evaluate.episode_records import EpisodeRecord, panel_metrics, usage_metrics
 from scpo.trainers.evaluate.play import BilledGeneration, play_all
 from tests.unit.test_rollout import TASKS, Countdowns, Guess

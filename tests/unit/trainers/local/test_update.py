@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from scpo.schema import LocalTrainer
+from scpo.schema.trainer import LocalTrainer
 from scpo.trainers.local.update import UpdateBatch, update
 from tests.support.tiny import tiny_policy
 

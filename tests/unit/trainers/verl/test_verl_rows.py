@@ -10,7 +10,7 @@ from scpo.credit.assign import assign
 from scpo.envs.base import GivenState
 from scpo.errors import RolloutError
 from scpo.rollout import step_batch
-from scpo.schema import ExactScorer
+from scpo.schema.scorer import ExactScorer
 from scpo.scoring.lexical import Exact
 from scpo.shaping.order import positions
 from scpo.trainers.verl.verl_rows import read_rows

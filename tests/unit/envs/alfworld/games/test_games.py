@@ -18,7 +18,7 @@ from scpo.envs.alfworld.games.games import SPLITS, GeneratedGames, OfficialGames
 from scpo.envs.alfworld.games.scenario import sample
 from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.errors import GameError
-from scpo.schema import FAMILIES
+from scpo.schema.env import FAMILIES
 from scpo.schema.env import GeneratedGames as Sizes
 from tests.support.alfworld_games import StockEngine, official_data
 

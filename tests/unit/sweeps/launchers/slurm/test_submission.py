@@ -8,7 +8,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
-from scpo.schema import SlurmLauncher
+from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import Resources
 from sweeps.launchers.slurm import submission
