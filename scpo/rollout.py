@@ -102,6 +102,7 @@ def training_tasks(
 
     Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
     """
+    # The first round's seed has no turn, so that its tasks do not depend on further rounds.
     purpose = (TASKS, turn) if turn else (TASKS,)
     chosen = []
     for place in range((step - 1) * groups, step * groups):
@@ -146,9 +147,12 @@ def rollout(
     Raises:
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
     """
+    # The slot's index is part of the seed: an episode's draws do not change with the others'.
     running = [_start(environment, slot, (*seed, index)) for index, slot in enumerate(slots)]
     while active := [run for run in running if not run.episode.done]:
         prompts = [run.episode.prompt() for run in active]
+        # Numbers for a whole response are drawn even if it ends early, so that the next turn starts
+        # at the same place of the stream.
         uniforms_NL = np.stack([run.rng.random(policy.max_response_tokens) for run in active])
         generations = policy.generate(prompts, temperature, uniforms_NL)
         for run, prompt, generation in zip(active, prompts, generations, strict=True):
@@ -168,6 +172,7 @@ def _step(
 ) -> None:
     anchor = run.episode.observation
     before = run.trajectory.results
+    # The state before this step is the one that the step before led to.
     state = before[-1].state if before else state_text(run.episode)
     given = before[-1].given if before else given_state(run.episode)
     try:
@@ -185,6 +190,8 @@ def _step(
             "%s; the episode starts again (%d of %d retries)", failure, run.failures, retries
         )
         run.episode = environment.start(slot.task, slot.sibling)
+        # The generator of uniform numbers is kept: the new episode must not repeat the draws of the
+        # broken one.
         run.trajectory = Trajectory(slot, restarts=run.failures)
         return
 
@@ -237,6 +244,7 @@ def step_batch(
         reward_N=np.array([result.reward for result in results], dtype=np.float32),
         valid_N=np.array([result.valid for result in results]),
         episode_return_N=returns,
+        # Compared in float32, the type of the returns: as a double, 0.1 is another number.
         success_N=returns > np.float32(success_threshold),
         won_N=np.repeat([trajectory.won for trajectory in trajectories], length_T),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
@@ -252,6 +260,7 @@ def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
     results = [result for trajectory in trajectories for result in trajectory.results]
     after = [result.given for result in results]
     columns: dict[str, NDArray[Any]] = {}
+    # A trajectory that was built without these facts has fewer of them than steps.
     if len(before) < len(after):
         return columns
     for name in ("facts", "commands", "true_anchor", "true_state"):

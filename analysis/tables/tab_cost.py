@@ -95,6 +95,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     shaped = part.row(name)
     host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
+    # A stage that no run has timed is not part of the sum.
     total = sum(seconds.mean for seconds in stages.values() if seconds.n)
     lines: list[Cells] = []
     for stage, label in STAGES.items():
@@ -140,6 +141,7 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
         yield (ADDED, "s", counts, seconds, share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
+            # The peak of a run is the highest of its steps.
             values = [max(data.series(run, metric).values, default=None) for run in row.finished]
             peaks = summarise(values)
             if peaks.n:

@@ -165,6 +165,7 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
     for part in parts:
         if _is_main(part) and any(row.finished and is_method(row) for row in part.rows):
             ready.append(part)
+    # Models in the order in which their sections appear.
     for model in dict.fromkeys(part.model for part in ready):
         own = [part for part in ready if part.model == model]
         left = [part for part in own if part.env != HOME]
@@ -176,6 +177,7 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
             shop = _partner(left, asked)
             if shop:
                 left.remove(shop)
+                # An experiment pairs one section of each benchmark at most.
                 paired |= asked & set(shop.experiments)
             yield Measured(model, home, shop, notes)
         for part in left:
@@ -206,6 +208,7 @@ def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
 
     Blocks of other panels, settings and models follow.
     """
+    # Reversed, so that the first section of each model remains.
     first = {part.model: part for part in reversed(measured)}
     closed = [first[model] for model in CLOSED if model in first]
     yield _published_block("Closed-source LLMs", data, "closed", closed)
@@ -225,6 +228,7 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
     published = _published_rows(size)
     measured = {name: part for part in parts for name in part.methods}
     lines = [_line(data, part, name, PANELS[0]) for name, part in measured.items()]
+    # The best are marked among the measured rows, apart from the published ones.
     own = dict(zip(measured, with_best_in_bold(lines), strict=True))
     rows: list[Cells] = []
     for name in dict.fromkeys((*METHODS, *measured)):
@@ -266,6 +270,7 @@ def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed
     if any(number.quoted for number in printed.values()):
         label = f"{label}*"
         source = "quoted"
+    # Where the paper prints a deviation, it is of three seeds.
     seeds = "3" if any(number.number.std for number in printed.values()) else ""
     return (kind, label, source, seeds, "", *marked(cells, COPIED))
 
@@ -297,6 +302,7 @@ def _minus(measured: Number, published: Number) -> Number:
     if NONE.mean in (measured.mean, published.mean):
         return NONE
     change = float(measured.mean) - float(published.mean)
+    # A minus sign, as everywhere in the tables, instead of a hyphen.
     return Number(f"{change:+.1f}".replace("-", "−"))
 
 

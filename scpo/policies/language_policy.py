@@ -60,6 +60,7 @@ class LocalPolicy:
         self.max_prompt_tokens = max_prompt_tokens
         self.max_response_tokens = max_response_tokens
         self.batch_rows = batch_rows
+        # No result depends on the padding, so that any token serves where the tokenizer has none.
         self.pad_id: int = (
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
@@ -106,6 +107,8 @@ class LocalPolicy:
         self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
         # Siblings begin with the same prompt: its cache is computed once and then copied.
+        # `dict.fromkeys` keeps the order, so that the rows of the pass are the same in every
+        # process.
         unique = {prompt: index for index, prompt in enumerate(dict.fromkeys(prompts))}
         owner = torch.tensor([unique[prompt] for prompt in prompts], device=self.device)
         ids, mask = self.left_padded(list(unique))
@@ -126,6 +129,7 @@ class LocalPolicy:
             alive = alive & (token != self.end_id)
             if not alive.any() or step == self.max_response_tokens - 1:
                 break
+            # Padding of finished rows is not masked: nothing reads these rows again.
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             output = self.forward(token[:, None], mask, past_key_values=cache, use_cache=True)
             logits = output.logits[:, -1]
@@ -155,6 +159,8 @@ class LocalPolicy:
         # transformers recomputes activations only in training mode; dropout is off for such models.
         self.model.train(self.recomputes and torch.is_grad_enabled())
         output = self.forward(ids, mask, logits_to_keep=length + 1)
+        # The logits at a position predict the token after it, so that the last ones predict nothing
+        # here.
         return output.logits[:, :-1], ids[:, -length:], response_mask
 
     def joined(
@@ -216,6 +222,7 @@ class LanguageValue(ValueModel):
 
     def __init__(self, policy: LocalPolicy) -> None:
         super().__init__()
+        # A copy, because critic and policy are updated with different losses.
         self.base = copy.deepcopy(policy.model.base_model)
         self.head = torch.nn.Linear(policy.model.config.hidden_size, 1, device=policy.device)
         torch.nn.init.zeros_(self.head.weight)
@@ -228,12 +235,14 @@ class LanguageValue(ValueModel):
         """See :class:`scpo.policies.base.ValueModel`."""
         ids, mask, response_mask = self._joined(prompts, responses)
         output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
+        # The value before a token is read where the model predicts that token.
         before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
         return self.head(before.float())[..., 0], response_mask
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:
     """Position of each token among those of the attention mask; 0 on padding."""
+    # Left padding has a cumulative sum of 0 and so would get position -1.
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
@@ -259,6 +268,7 @@ def _rows(
     token_NL: torch.Tensor, logprob_NL: torch.Tensor
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
     """Cut each row after its last sampled token; the rest has no log-probability."""
+    # `_sample` marks what comes after a row's end with NaN.
     length_N = (~logprob_NL.isnan()).sum(1)
     for tokens, logprobs, length in zip(
         token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True

@@ -138,8 +138,10 @@ def credit_batch(
     scores = np.array(
         [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
     )
+    # Speculated pairs are left out here as well, so that the share does not depend on `speculate`.
     above_theta = int((scores >= rule.theta).sum())
     pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
+    # The walks took the time that was not spent in the scorer.
     matching = time.perf_counter() - started - sum(book.seconds.values())
     seconds = {
         "scoring": book.seconds["failed"],
@@ -177,9 +179,11 @@ def _run_in_lockstep(
                 del waiting[i]
             else:
                 waiting[i] = advanced.state
+        # Every walk that is still waiting asks for exactly one cell.
         asking = [(tasks[i], cell) for i, cell in waiting.items() if cell]
         ahead = [pair for task, cell in asking for pair in _ahead(task, cell)] if speculate else []
         book.learn([(cell.matrix, task.texts(cell)) for task, cell in asking], ahead)
+    # Walks end at different rounds; the answer is in the order of the tasks.
     return tuple(traces[i] for i in range(len(tasks))), asked
 
 
@@ -257,6 +261,7 @@ class _ScoreBook:
         started = time.perf_counter()
         pairs = list(unknown)
         self.known.update(zip(pairs, checked(self.scorer, pairs), strict=True))
+        # One call answers both kinds of pairs, so that its time can only be split by their numbers.
         elapsed = time.perf_counter() - started
         for matrix in unknown.values():
             self.seconds[matrix] += elapsed / len(unknown)
@@ -276,6 +281,7 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
             f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
     scores = answers.astype(np.float32)
+    # Negated, so that NaN, for which every comparison is false, counts as bad too.
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))
     if len(bad):
         raise ScorerError(

@@ -77,6 +77,7 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     used_KTV[k, t, code_N[line.row_KT[k, t]]] = True
     after_KTV = np.logical_or.accumulate(used_KTV, axis=1)
     before_KTV = np.zeros_like(after_KTV)
+    # What was used before a step was used up to the step before it; before the first, nothing was.
     before_KTV[:, 1:] = after_KTV[:, :-1]
     slot_M = line.slot_N[visits.row_M]
     step_M = line.step_N[visits.row_M]
@@ -109,6 +110,7 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
         if z_V[best] < LEAST_Z:
             break
         lasts_V[best] = True
+        # The next verbs are compared among visits that agree in this one.
         class_M = key_ids(zip(class_M.tolist(), used_MV[:, best].tolist(), strict=True))
     return lasts_V
 
@@ -121,6 +123,8 @@ def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDAr
     # Only visits whose class varies in the verb are informative.
     varies_MV = used != 0
     covariance_VW = used.T @ has
+    # The centred values of a class sum to 0, so that sums of products are covariances within
+    # classes.
     variance_V = (used**2).sum(axis=0)
     variance_VW = varies_MV.T.astype(np.float64) @ has**2
     count_V = varies_MV.sum(axis=0)
@@ -146,6 +150,7 @@ def word_counts(visits: Visits) -> NDArray[np.int64]:
     totals: Counter[str] = Counter()
     for counted in words.values():
         totals.update(counted)
+    # Ties by word, so that the columns do not depend on the order of the texts.
     most = sorted(totals, key=lambda word: (-totals[word], word))[:MOST_WORDS]
     column = {word: index for index, word in enumerate(most)}
     counts: dict[str, NDArray[np.int64]] = {}

@@ -66,6 +66,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.buffer = run.trained.shaper.make_buffer() if run.trained.shaper else None
         self.tracker = Tracker(self.place.folder, run)
         on_gpu = config.trainer.device != "cpu"
+        # On a GPU, a neural scorer runs in a process of its own.
         self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
 
         # Ray's processes on this node descend from the parent of this one
@@ -85,12 +86,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         # verl compares this word in eight places; ours names the same algorithm.
         self.trainer_mode = "sync"
         buffer = super()._build_replay_buffer()
+        # verl constructs the buffer itself, so that its settings can only be set afterwards.
         buffer.stall_s = self.place.stall_s
         buffer.failures = self.place.failures
         return buffer
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
+        # Step 0 has no checkpoint: the buffer is empty.
         if self.buffer is not None and self.global_steps:
             self.buffer.load(
                 (self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes()
@@ -135,6 +138,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         """verl's, and then its padding spread over the mini-batches; real rows keep their order."""
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
+        # verl leaves all padding at the end of each rank's part, which the last mini-batch would
+        # get.
         batch.reorder(spread(_padding_of(batch), **shape))
         self._mini_batches = len(batch) // self._mini_batch * self.place.config.trainer.epochs
         metrics["train/smallest_mini_batch"] = float(min(real_rows(_padding_of(batch), **shape)))
@@ -154,6 +159,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        # Only what the method requires is fetched from TransferQueue: each column is a tensor over
+        # all tokens.
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
         names = {name: TOKEN_COLUMNS[name] for name in wanted}
         fields = ["response_mask", "extra_fields", "responses", *names.values()]
@@ -176,6 +183,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             episodes=self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n,
         )
         if self.scorer is not None:
+            # Forgets the pairs of earlier steps, which a resumed run would not have either.
             self.scorer.begin_step()
         estimated = estimate(
             rows,
@@ -210,6 +218,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             write_bytes(
                 self.place.folder.checkpoint(self.global_steps) / REFERENCES, self.buffer.dump()
             )
+        # The checksums follow in `_finished`, when this step is in the logs too.
         self._saved_step = self.global_steps
 
     def on_step_end(self) -> None:
@@ -224,6 +233,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         panels = {
             name: of_panel(rows, name).trajectories for name in sorted(run.env.validation_panels)
         }
+        # The probe is played with the validation but is no part of its metrics.
         self._validation = validation_metrics(panels)
         self._diagnostics.record_validation(self.global_steps, panels)
         if self._diagnostics.probe_due(self.global_steps):
@@ -238,6 +248,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         """Before the update: the policy is the one that sampled. None: the method asks for none."""
         if "hindsight_logprob" not in required(self.place.config.method):
             return None
+        # Every rank must get equally many full micro-batches.
         micro = self.config.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu or 1
         started = time.perf_counter()
         found = hindsight_logprob(
@@ -279,6 +290,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _play_validation(self) -> Rows:
         fields: list[Any] = []
         for entries in self.val_dataloader:
+            # Each episode is a group of its own: validation compares no siblings.
             entries["uid"] = np.array(
                 [str(uuid.uuid4()) for _ in entries["raw_prompt"]], dtype=object
             )
@@ -296,12 +308,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 keys=batch.keys, partition_id="val", select_fields=["extra_fields"]
             )
             fields += list(data["extra_fields"])
+            # TransferQueue keeps rows until they are cleared, and panels may be large.
             tq.kv_clear(keys=batch.keys, partition_id="val")
         return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))
 
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
         """Record a finished step, begin with its checkpoint's checksums, and stop if asked to."""
         learned, took = split_metrics(metrics)
+        # verl reports the mean over mini-batches, which becomes their number here.
         learned |= self._update_counts(learned.pop(f"actor/{update_guard.BLIND}", None))
         if self._saved_step == step:
             took[CHECKSUMS_WAIT] = self._checksums_wait

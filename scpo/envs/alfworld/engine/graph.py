@@ -61,6 +61,7 @@ class State:
             tried. Numbers, so that states which this process never visits stay packed.
     """
 
+    # Slots save memory: a process may keep an object for each state of its games.
     __slots__ = ("admissible", "code", "operators", "successors", "won")
 
     def __init__(self, code: bytes, offer: Offer, won: bool) -> None:
@@ -135,6 +136,7 @@ class Graph:
         self.new = 0
         self._most_states = most_states
         self._packed = packed or _Packed()
+        # None: still packed, see `state`.
         self._states: list[State | None] = [None] * len(self._packed)
         self._numbers: dict[bytes, int] | None = None
         self._offers: dict[int, Offer] = {}
@@ -162,6 +164,7 @@ class Graph:
     def add(self, state: State) -> int | None:
         """Add a new state and return its number; None if the graph is full."""
         number = len(self)
+        # A full graph still answers what it knows; it only stops growing.
         if number >= self._most_states or self.find(state.code) is not None:
             return None
         assert self._numbers is not None  # noqa: S101 (for mypy: `find` has made it)
@@ -226,6 +229,7 @@ class Graph:
             packer.rows.append(self._packed.state(number) if state is None else packer.row(state))
         tables: dict[str, Any] = {"opening": self.opening, "texts": list(packer.texts)}
         tables |= {"commands": list(packer.commands), "offers": packer.offers}
+        # Little-endian on every machine, because the cache folder may be shared.
         sizes = np.array([len(packer.rows), *map(len, packer.rows)], dtype="<i4")
         numbers = np.concatenate([sizes, *packer.rows]).astype("<i4")
         return zlib.compress(json.dumps(tables).encode() + b"\n" + numbers.tobytes(), level=1)
@@ -318,6 +322,7 @@ class TransitionStore:
 
     def keep(self, game: Game, graph: Graph) -> None:
         """Merge the graph with its file and rewrite it, if enough transitions are new."""
+        # Rewriting a large file for a few transitions costs more than computing them again.
         if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
             return
         path = self._path(game)
@@ -371,6 +376,7 @@ class TransitionStore:
 
 def transition_key(game: Game) -> str:
     """Hash of everything that a game's transitions depend on."""
+    # Another version of the engine may phrase an observation differently.
     versions = (f"{package} {package_version(package)}" for package in _PLAYED_BY)
     parts = (f"format {_FORMAT}", *versions, game.domain, game.problem, game.grammar)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -382,4 +388,5 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
         found = path.stat()
     except OSError:
         return None
+    # Files are replaced by renaming, which changes the inode; the others guard against its reuse.
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -51,6 +51,7 @@ class Lane:
 
     def __init__(self) -> None:
         self._library = load_library()
+        # Grows in `applicable` when a state has more operators.
         self._operators = np.zeros(64, OPERATOR)
         self._make_room(8)
         self._jumps: tuple[int, ...] = ()
@@ -160,6 +161,7 @@ def _loadable_part(elf: bytes) -> bytes | None:
         kind, _flags, offset, _virtual, _physical, length = struct.unpack_from(
             "<IIQQQQ", elf, header
         )
+        # PT_LOAD: a segment that the loader maps into memory.
         if kind == 1:
             end = max(end, offset + length)
 
@@ -197,6 +199,7 @@ class World:
 
     def start(self, lane: Lane) -> tuple[State, str]:
         """The first state and the opening text."""
+        # No fact differs from the start yet.
         key: Key = frozenset()
         opening = self._writer(key).write(self._grammar.rules["intro"][0].symbols, {})
         return self._visit(key, coded(key), lane), opening
@@ -254,6 +257,7 @@ class World:
             operators: dict[str, int] = {}
             for operator in applicable:
                 command = self._commands.get(operator) or self._command(operator, key)
+                # The library's order decides between operators of one command.
                 operators.setdefault(command, operator)
             offer = self._graph.offer(operators)
             # No command changes while the same operators apply.
@@ -316,6 +320,7 @@ class World:
 
     @staticmethod
     def _flipped(key: Key) -> frozenset[int]:
+        # Odd codes record a deletion, which does not change the value of a variable.
         return frozenset([code >> 1 for code in key if not code & 1])
 
 
@@ -329,6 +334,7 @@ def _by_predicate(atoms: Iterable[Atom]) -> Facts:
 
 def _changed(start: Facts, removed: Iterable[Atom], added: Iterable[Atom]) -> Facts:
     """The facts of a state: those of the game's start, with a few removed and a few added."""
+    # Only the lists of changed predicates are copied; the others are shared with the start.
     changed = {predicate: list(start.get(predicate, ())) for predicate, *_ in (*removed, *added)}
     for predicate, *arguments in removed:
         changed[predicate].remove(tuple(arguments))
@@ -353,6 +359,7 @@ def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], li
 
     A text may ask for the second kind, see ``graph``'s keys.
     """
+    # Facts that no text, precondition or goal reads would only split equal states.
     read = grammar.predicates()
     matter = read | translation.reads
     unreliable = sorted(p for p in translation.unreliable if p in matter or _NEGATION + p in matter)
