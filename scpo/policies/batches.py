@@ -58,6 +58,7 @@ def micro_batches(
     members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
     for row in rows:
         members[pairs[row]].append(int(row))
+    # Ties by content, so that micro-batches do not depend on the order of the rows.
     keys = sorted(members, key=lambda key: (len(key[0]) + len(key[1]), key))
     for part in _parts(keys, size, most_tokens):
         owned = [(place, row) for place, key in enumerate(part) for row in members[key]]
@@ -77,6 +78,7 @@ def _parts(
     longest = (0, 0)
     for prompt, response in keys:
         wider = (max(longest[0], len(prompt)), max(longest[1], len(response)))
+        # Prompts are padded on the left and responses on the right, each to its longest.
         too_many = most_tokens is not None and (len(part) + 1) * sum(wider) > most_tokens
         if part and (len(part) == size or too_many):
             yield part

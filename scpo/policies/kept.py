@@ -76,6 +76,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
     # Left by killed processes: the lock is ours.
     for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
+    # Renamed when complete: readers see the whole folder or none.
     scratch = folder.with_suffix(f".tmp-{os.getpid()}")
     scratch.mkdir()
     try:
@@ -84,6 +85,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
         for name in files:
             sync(scratch / name)
         record = {name: known.model_dump() for name, known in files.items()}
+        # The record of the checksums is itself sealed, so that a change of it is found too.
         replace_file(scratch / SUMS, json.dumps(sealed({"files": record})).encode())
         scratch.rename(folder)
         sync(folder.parent)
@@ -121,8 +123,10 @@ def start_key(
 
     content = {
         "recipe": recipe,
+        # Another version of torch trains other weights.
         "torch": torch.__version__,
         "model": model.model_dump(mode="json", exclude={"value_model"}),
+        # Settings that demonstrations do not show, such as the horizon, share one start.
         "env": env.model_dump(mode="json", include=shown),
         "train_panel": environment.panel("train").sha256,
     }
@@ -146,6 +150,7 @@ def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
             logger.info("waiting for %s, which another run makes", path.stem)
         while not free:
             stop_if_asked(should_stop)
+            # Polled instead of a blocking flock, so that a stop request ends the wait.
             time.sleep(_POLL_S)
             free = _try_lock(file)
         yield

@@ -44,6 +44,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
+    # Padding has id 0; the tags are tokens even if no demonstration contains them.
     special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
 
@@ -156,6 +157,7 @@ def imitate(
         ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last
         100 updates.
     """
+    # Only encoding, padding and the forward pass of it are used here; it never samples.
     policy = LocalPolicy(
         model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1
     )
@@ -172,6 +174,7 @@ def imitate(
     batches = _batches(rows, config)
     for step in progress(range(config.steps), "warm start", "update"):
         stop_if_asked(should_stop)
+        # Linear warm-up over 50 updates, then linear decay to a tenth.
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate
@@ -208,7 +211,10 @@ def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
         order = rng.permutation(len(rows))
         for start in range(0, len(order), block):
             part = sorted(
-                (rows[row] for row in order[start : start + block]), key=lambda row: len(row[0])
+                # Sorted within a block only: similar lengths share a batch, and the order stays
+                # random.
+                (rows[row] for row in order[start : start + block]),
+                key=lambda row: len(row[0]),
             )
             batches = [
                 part[i : i + config.batch_size] for i in range(0, len(part), config.batch_size)
@@ -231,7 +237,9 @@ def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, to
     place = torch.arange(target.shape[1], device=ids.device)[None]
     lengths = torch.tensor([len(response) for _, response in rows], device=ids.device)[:, None]
     is_response = (place >= target.shape[1] - lengths).float()
+    # Left padding has weight 0, also where the target is the first token of the prompt.
     weight = is_response + prompt_weight * (mask[:, 1:] * mask[:, :-1]) * (1 - is_response)
     entropy = entropy.view_as(weight)
+    # Divided by the batch's response tokens, so that micro-batches add up to one mean.
     ((entropy * weight).sum() / tokens).backward()
     return float((entropy.detach() * is_response).sum() / tokens)

@@ -99,6 +99,7 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
         OSError: It cannot be written; ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, because a rename is atomic within a file system only.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -189,6 +190,7 @@ def file_sum(path: Path, first: int | None = None) -> FileSum:
     left = path.stat().st_size if first is None else first
     seen = RunningSum()
     with path.open("rb") as file:
+        # Block by block: checkpoints are larger than the memory that may be free.
         while left > 0 and (block := file.read(min(left, _BLOCK))):
             seen.add(block)
             left -= len(block)
@@ -208,6 +210,7 @@ def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
         if not stat.S_ISREG(status.st_mode):
             return "is not a regular file"
         size = status.st_size
+        # The size is compared first: it costs no read.
         if size < known.bytes or (whole and size > known.bytes):
             return f"holds {size} bytes, not the {known.bytes} that were written"
         if file_sum(path, known.bytes) == known:
@@ -268,6 +271,7 @@ def text_sum(data: bytes) -> str:
 
 
 def _digest(record: Mapping[str, Any]) -> str:
+    # A canonical form: the checksum does not depend on the order of keys or on white space.
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return text_sum(text.encode())
 
@@ -321,6 +325,7 @@ def write_yaml(path: Path, value: Any, *, checked: bool = False) -> None:
         value: Mappings, sequences and scalars.
         checked: Add a checksum, for a file that nobody should edit.
     """
+    # Keys keep their order, which is that of the schema and easier to read.
     text = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120).encode()
     mark = f"{YAML_SUM}{text_sum(text)}\n" if checked else ""
     write_bytes(path, text + (mark + YAML_END).encode())
@@ -357,6 +362,7 @@ def read_yaml(path: Path) -> Any:
 
     text, line_break, last = data.removesuffix(end).rpartition(b"\n")
     expected = YAML_SUM + text_sum(text + line_break)
+    # Only some records have a checksum; those that people may edit have none.
     if b"checksum: " in last and last.decode(errors="replace") != expected:
         raise RecordError(
             f"{path} was edited or damaged: its checksum is not that of its content. Restore it, "

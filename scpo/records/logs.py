@@ -47,6 +47,7 @@ def to_line(record: Mapping[str, Any]) -> bytes:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
+    # NumPy's numbers are registered as Integral and Real.
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
@@ -99,6 +100,7 @@ class JsonLines:
         kept = []
         for number, line in enumerate(self.whole_lines().split(b"\n")[:-1], start=1):
             if self._object(line, f"line {number}")["step"] > step:
+                # Steps ascend, so that all further lines are later ones.
                 break
             kept.append(line + b"\n")
         return b"".join(kept)
@@ -132,6 +134,7 @@ class JsonLines:
     def _open(self) -> int:
         if self._descriptor is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # O_APPEND: each write goes to the end, even after another writer's truncation.
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             _cut(descriptor)
             self._descriptor = descriptor
@@ -218,6 +221,7 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     else:
         # Line by line, whose message is more precise than that of the checksum below.
         lines = JsonLines(path).parse(whole)
+    # timing.jsonl may be a step ahead: it is written before metrics.jsonl.
     if path == folder.metrics:
         _check_steps(folder, status, [line["step"] for line in lines])
     _check_sum(status, path, data)

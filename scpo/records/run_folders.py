@@ -78,24 +78,19 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.config = self.path / "config.yaml"  # the full configuration
-
         # The part of it that the run id hashes.
         self.identity = self.path / "identity.yaml"
         self.provenance = self.path / "provenance.json"
         self.status = self.path / "status.json"
-
         # Present while the run is asked to stop.
         self.stop = self.path / "stop.json"
         self.panels = self.path / "panels.json"
-
         # Deterministic values only, so that a resumed run writes the same bytes.
         self.metrics = self.path / "metrics.jsonl"
-
         # Wall times and hosts, which differ between attempts.
         self.timing = self.path / "timing.jsonl"
         self.diagnostics = self.path / "diagnostics"
         self.checkpoints = self.path / "checkpoints"
-
         # Held by the run's process for its lifetime.
         self.lock = self.path / "lock"
         self.latest = self.path / "latest"  # symlink to the newest attempt
@@ -111,6 +106,7 @@ class RunFolder:
 
     def write_status(self, status: Status) -> Status:
         """Write the status with the current time; returns what was written."""
+        # For a finished run this is its end, from which past durations are computed.
         stamped = status.model_copy(update={"updated_at": now()})
         write_json(self.status, stamped.model_dump(mode="json"))
         return stamped
@@ -154,6 +150,7 @@ class RunFolder:
         if not self.provenance.exists():
             return []
         attempts = read_record(self.provenance, Provenance, "record of attempts").attempts
+        # As numbers: "10" would come before "2".
         return [attempts[number] for number in sorted(attempts, key=int)]
 
     def pin_panels(self, panels: dict[str, dict[str, Any]]) -> None:

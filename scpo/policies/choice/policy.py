@@ -39,11 +39,13 @@ class ScoreNet(torch.nn.Module):
 
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
+        # A generator of its own: the first weights do not depend on what was drawn before.
         generator = torch.Generator().manual_seed(config.init_seed)
         table = (
             torch.randn(config.table_rows, config.width + 1, generator=generator)
             * config.init_scale
         )
+        # Feature 0 pads rows and must not add to a score.
         table[0] = 0
         table[:, -1] = 0  # the weights
         self.table = torch.nn.Parameter(table)
@@ -93,6 +95,7 @@ class Library:
         Raises:
             ConfigError: They are not prompts with a memory, or of several environments.
         """
+        # All prompts of a run come from one environment, whose reader is kept.
         reader = self._reader = self._reader or self._reader_of(bytes(prompts[0]).decode())
         return reader, [self._read(reader, prompt) for prompt in prompts]
 
@@ -204,6 +207,7 @@ class ChoicePolicy:
         score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
         place_PA = np.full((len(prompts), count_P.max()), len(feature_KF), dtype=np.int64)
         place_PA[np.arange(count_P.max()) < count_P[:, None]] = place_C
+        # One further score, which the places without a command point to.
         padded_K = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
         return (padded_K[torch.from_numpy(place_PA).to(self.device)] / temperature).log_softmax(-1)
 
@@ -217,6 +221,7 @@ class ChoiceValue(ValueModel):
 
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
+        # Another seed, so that the critic's features are not those of the policy.
         self.net = ScoreNet(config.model_copy(update={"init_seed": config.init_seed + 1}))
         # Initial values of 0, so that the first advantages are those without a critic.
         torch.nn.init.zeros_(self.net.out.weight)

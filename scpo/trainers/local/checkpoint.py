@@ -124,6 +124,7 @@ def _write(
     learned.policy.save(scratch)
     save_file(_optimizer_tensors(learned.optimizer), scratch / "optimizer.safetensors")
     if learned.critic is not None:
+        # save_model, because a critic's tensors may share memory, which save_file rejects.
         save_model(learned.critic.model, str(scratch / "critic.safetensors"))
         save_file(
             _optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors"
@@ -154,6 +155,8 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
             marker = read_record(
                 path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"
             )
+            # Sizes reveal cut files at once; contents are hashed only of the checkpoint that is
+            # resumed from.
             sizes = {name: (path / name).stat().st_size for name in marker.files}
         except (OSError, RecordError) as error:
             logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)
@@ -191,6 +194,7 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
             cut_logs(checkpoint)
         except RecordError as error:
             logger.warning("%s; an earlier checkpoint is tried", error)
+            # The error of the newest checkpoint is the most helpful one if none is usable.
             lost = lost or error
             continue
         return checkpoint
@@ -233,6 +237,7 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     state = optimizer.state_dict()["state"]
     return {
+        # safetensors stores contiguous tensors only.
         f"{index}.{name}": value.contiguous()
         for index, slots in state.items()
         for name, value in slots.items()

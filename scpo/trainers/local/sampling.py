@@ -71,6 +71,7 @@ def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
         )
         trajectories = draw.play(slots, turn)
         played += trajectories
+        # The last round is kept whole: a step must have something to learn from.
         kept += trajectories if turn == config.rounds - 1 else informative(trajectories)
         if len(kept) >= draw.groups * draw.group_size:
             break

@@ -100,6 +100,7 @@ class Session(Learned):
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """See :func:`scpo.trainers.train`."""
+    # Runs that share a machine must not take all of its cores each.
     torch.set_num_threads(config.machine.threads)
     session = _open(config, folder, should_stop)
 
@@ -117,6 +118,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ):
         done = _resume(session, tracker)
         if done is None:
+            # The curve starts with the policy before training.
             metrics, timing = _measure(session, 0)
             _probe(session, 0)
             tracker.log(0, metrics, timing | memory.take())
@@ -124,12 +126,15 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         for step in range(done + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
+                # Validated at the last step too, so that every run ends with a measured policy.
                 validation, seconds = _measure(session, step)
                 metrics, timing = metrics | validation, timing | seconds
             _probe(session, step)
             tracker.log(step, metrics, timing | memory.take())
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
+                # After the line is logged: the checkpoint holds the checksums of the logs at its
+                # step.
                 _save(session, tracker, step)
                 collect()
             if stop:
@@ -147,6 +152,8 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         weight_decay=config.trainer.optimizer.weight_decay,
         fused=True,
     )
+    # Without a KL term nothing reads the initial policy, which would double the memory of the
+    # weights.
     reference = None
     if config.trainer.loss.kl_coefficient > 0:
         # A shallow copy with weights of its own: tokenizer and settings are shared.
@@ -205,6 +212,7 @@ def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, f
             logger.info("validation: panel %s", panel)
             repeats = session.config.env.validation_panels[panel].repeats
             slots = group_slots(session.environment.panel(panel).tasks, repeats)
+            # The seed holds neither run nor step: curves differ by the policy, not by the draws.
             panels[panel] = _play(session, slots, (validation.seed,), validation.temperature)
         session.diagnostics.record_validation(step, panels)
     return validation_metrics(panels), dict(clock.seconds)
@@ -299,6 +307,8 @@ def _estimate(
             buffer=session.buffer,
         )
     except ScorerError:
+        # Nothing of this step has been learned yet, so that a restart repeats it with a working
+        # scorer.
         _save(session, tracker, step - 1)
         raise
 
@@ -337,6 +347,7 @@ def _roll_out(session: Session, step: int) -> Sampled:
         return _play(
             session,
             slots,
+            # Each round of sampling needs draws of its own.
             (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT),
         )
 

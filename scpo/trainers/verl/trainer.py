@@ -68,13 +68,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         on_gpu = config.trainer.device != "cpu"
         # On a GPU, a neural scorer runs in a process of its own.
         self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
-
         # Ray's processes on this node descend from the parent of this one
         self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
-
         # Mini-batches of the update of the present step.
         self._mini_batches = 0
         self._validation: dict[str, float] = {}
