@@ -66,11 +66,13 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     matrix = expand(request.name, request.overrides)
     configs = list(matrix.runs.values())
     launcher = open_launcher(configs, train_script, console)
+    # One observer, which asks the scheduler once for all runs.
     observer = Observer(Slurm())
     seen = {
         run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs
     }
     archived = _archived(matrix)
+    # Archived runs have no folder, but count as finished.
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, configs[0].launcher.max_failures) | archived
     starts = {
@@ -149,6 +151,8 @@ def run(
     # the lock until its jobs are recorded; runs of this machine lock their own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer, archived)
+        # Jobs whose submission was recorded as an intent only: the driver died before it knew the
+        # id.
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
         starts = {
@@ -169,6 +173,7 @@ def run(
     if starts:
         # Slots, servers and the time left are for the runs that are left.
         launcher = launcher_for([config for _, config in starts.values()])
+        # Outside the driver's lock: another sweep may start other runs meanwhile.
         ended, completed = follow(launcher, starts, matrix.experiment.name)
         outcomes |= ended
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
@@ -192,6 +197,7 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
     or was cancelled.
     """
     states = {outcome.state for outcome in outcomes}
+    # The worst outcome decides; a shell sees one number only.
     for state, code in (
         (State.FAILED, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
@@ -225,6 +231,7 @@ def runs_dir(matrix: Matrix) -> Path:
 
 def _elsewhere(folder: Path) -> list[str]:
     """Note that runs exist in the checkout, but not in the folder that this call reads."""
+    # Users who call sweep.py from another folder would start all runs again.
     usual = CONF.parent / folder
     if folder.is_absolute() or folder.exists() or not run_folders.list_runs(usual):
         return []
@@ -275,6 +282,7 @@ def _open(
             found.seen[run_id] = observer.observe(folder)
             found.folders[run_id] = folder
         except (RecordError, RecordWriteError) as error:
+            # One damaged folder must not keep the other runs from starting.
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
     manifest.update(runs_dir(matrix), matrix.manifest)

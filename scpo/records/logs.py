@@ -221,7 +221,7 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     else:
         # Line by line, whose message is more precise than that of the checksum below.
         lines = JsonLines(path).parse(whole)
-    # timing.jsonl may be a step ahead: it is written before metrics.jsonl.
+    # A step is written to timing.jsonl first, which may therefore have one more.
     if path == folder.metrics:
         _check_steps(folder, status, [line["step"] for line in lines])
     _check_sum(status, path, data)

@@ -99,6 +99,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "started_at": now(),
         "commit": code["commit"],
         "dirty": bool(diff),
+        # Two attempts with the same hash ran the same uncommitted code.
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
         "seed": config.seed,
         "host": socket.gethostname(),
@@ -207,6 +208,7 @@ def check_resume(
     if checkpoints and not across:
         earlier = read_code(folder)
         if earlier is None:
+            # Without a record of the files, only the commits can be compared.
             same = commits[0] == commits[1]
             changed = [] if same else [f"commit {commits[0]}, now {commits[1]}"]
         else:

@@ -63,6 +63,7 @@ class Tracker:
         self._append(self._timing, {"step": step, "at": now(), "host": host, **timing})
         self._append(self._metrics, {"step": step, **metrics})
         self.folder.note_sums(self.sums, step=step)
+        # W&B comes after the disk: what it shows is on record.
         self._mirror.log(step, {**metrics, **timing})
         self._records.append({"step": step, **metrics})
         self._check_health()
@@ -85,6 +86,7 @@ class Tracker:
         """
         kept = {log: log.up_to(step) for log in self._sums}
         sums = {log: RunningSum.of(lines) for log, lines in kept.items()}
+        # Verified before anything changes, so that a refused resume leaves the folder as it was.
         self._check_lines(step, kept[self._metrics])
         for log, running in sums.items():
             present = running.now()
@@ -122,12 +124,14 @@ class Tracker:
     def _check_health(self) -> None:
         """Report each remark of conf/health.yaml once; ``level: stop`` ends the run."""
         for remark in examine(self._records):
+            # A rule that stays violated would otherwise be reported at every step.
             if _key(remark) in self._reported:
                 continue
             self._reported.add(_key(remark))
             logger.warning("health: %s", remark)
             self._mirror.alert(f"{self.folder.run_id}: {remark.rule}", str(remark))
             if remark.level == "stop":
+                # CANCELLED, because a sweep would start an interrupted run again.
                 request = StopRequest(state=State.CANCELLED, reason=f"health rule {remark}")
                 self.folder.request_stop(request)
 
@@ -175,6 +179,7 @@ class StepLines:
         present = self.clock()
         parts = [*_summary(metrics), f"{present - self._last:.1f} s"]
         if self._first is None:
+            # The first step of an attempt loads models and games, and would distort the estimate.
             self._first = present, step
         elif step < self.steps:
             started, first_step = self._first

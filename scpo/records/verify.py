@@ -51,6 +51,7 @@ def problems(folder: RunFolder) -> list[str]:
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     """Runs with equal environment settings but different panels: they may not share a table."""
+    # (settings, panel) -> run that has it first, and the hash of its games.
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found = []
     for folder in folders:

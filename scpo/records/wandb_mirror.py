@@ -58,6 +58,7 @@ class WandbMirror:
         """Queue the values of one step; non-finite ones, null in metrics.jsonl, are left out."""
         finite = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         if self._thread is not None:
+            # A lambda, because `_run` exists only once the thread has initialised W&B.
             self._tasks.put(lambda: self._run.log(finite, step=step))
 
     def alert(self, title: str, text: str) -> None:
@@ -70,10 +71,12 @@ class WandbMirror:
         if self._thread is None:
             return
         self._tasks.put(lambda: self._run.finish(exit_code=exit_code))
+        # None ends the thread's loop.
         self._tasks.put(None)
         limit = self._config.wandb.finish_timeout_s
         self._thread.join(limit)
         if self._thread.is_alive():
+            # The thread is a daemon: from here on its errors would only confuse.
             self._abandoned = True
             logger.warning(
                 "W&B did not finish within %g s and is left behind; %s is whole",
@@ -131,6 +134,7 @@ class WandbMirror:
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
+            # W&B's own summary is the last value, without the best checkpoint.
             self._run.define_metric(metric, summary="max,last")
         keep_address(self._folder, self._run, config.wandb.mode)
         if url := _url(self._run):
@@ -218,6 +222,7 @@ def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     a second copy is sent under ``WHOLE``.
     """
     sections = config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
+    # Only there, so that other runs' configurations are not twice as long.
     copy = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
     return {**sections, **copy, "run_id": folder.run_id, "commit": _commit(folder)}
 

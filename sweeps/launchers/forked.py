@@ -101,6 +101,7 @@ class Forked:
             self._anew.terminate()
             return
 
+        # Waits briefly for the pid, because ending the run without it ends its server too.
         limit = time.monotonic() + POLL_S
         while self.server.pid(self._number) is None and time.monotonic() < limit:
             time.sleep(POLL_S / 5)
@@ -109,6 +110,7 @@ class Forked:
             self.server.kill()
             pid = self.server.pid(self._number)
         if pid is None:
+            # The server is dead and never forked the run: nothing is left to end.
             self._withdrawn = True
             return
         with contextlib.suppress(ProcessLookupError):
@@ -303,6 +305,8 @@ def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> It
             # starts by itself reports the reason.
             return begin_anew(start)
         if not servers or servers[-1].used_up:
+            # Old servers are closed when a new one starts, so that two hold the games at most while
+            # their runs end.
             for server in [server for server in servers if server.over]:
                 servers.remove(server)
                 server.close()
@@ -338,6 +342,8 @@ def main() -> None:
     # Before the first import of training code, so that the checksums are of the files that are run.
     code = code_files()
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
+    # Objects made while the environment opens are nearly all permanent; the collector would walk
+    # over them again and again.
     gc.disable()
     if open_ahead is not None:
         open_ahead(run_config.read_config(RunFolder(sys.argv[3])))
@@ -360,6 +366,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
             except EOFError:
                 return None
             started, start = os.pipe()
+            # Only one thread runs here, so that a fork is safe.
             pid = os.fork()
             if pid == 0:
                 # With this end open, the read below would never notice that the server died.
@@ -372,6 +379,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
                 return request
             numbers[pid] = request["number"]
             channel.send({"number": request["number"], "pid": pid})
+            # Only now may the child run: the launcher can find its pid in the pipe.
             os.write(start, b"1")
             os.close(started)
             os.close(start)

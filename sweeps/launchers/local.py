@@ -87,6 +87,7 @@ class Pool(CountsSignals):
         return []
 
     def _start(self, folder: RunFolder, config: RunConfig) -> None:
+        # The lowest free slot, so that a run gets the GPUs of one that has ended.
         slot = next(number for number in range(len(self.slots)) if number not in self._running)
         gpus = self.slots[slot]
         variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
@@ -109,6 +110,7 @@ class Pool(CountsSignals):
         for slot, run in list(self._running.items()):
             # A damaged log is the run's own to report.
             with contextlib.suppress(ScpoError):
+                # Only the last line is read: this is repeated ten times a second.
                 last = JsonLines(run.folder.metrics).last()
                 if last is not None:
                     self.board.progress(run.folder, last["step"], last.get("train/success_rate"))
@@ -157,12 +159,15 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
             f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
         )
     gpus = visible_gpus() if machine.device != "cpu" else []
+    # All slots have the size of the largest run, because any run may get any slot.
     largest = max(configs, key=lambda config: resources(config).all_gpus)
     _check_gpus(largest, gpus, launcher.gpus_per_run)
     size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
     cores = usable_cores()
+    # Runs without a GPU are bound by the cores.
     number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
+    # More slots than GPUs share them in turn.
     return [shares[index % len(shares)] if shares else None for index in range(number)]
 
 

@@ -144,10 +144,12 @@ class RunProcess:
         folder = self.folder
         log = self.folder.attempt_log(self.attempt)
         if code == EXIT_BUSY:
+            # The attempt never began, and its folder would look like a failed one.
             shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
             return Outcome(State.RUNNING, "another process runs it")
         try:
             status = folder.read_status()
+            # The status of an earlier attempt does not describe this one.
             ended = status.attempt == self.attempt and status.state is not State.RUNNING
             if ended or status.state in (State.DONE, State.PRUNED, State.CANCELLED):
                 return Outcome(status.state, status.reason, log)
@@ -169,6 +171,7 @@ class RunProcess:
         if request is not None:
             state = request.state
             reason = request.reason
+        # The lock is free once the process is dead, unless somebody else has started the run since.
         with locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)

@@ -95,6 +95,7 @@ def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
     """Mean over the seeds at the steps that all of them have reached."""
+    # A mean over fewer seeds at the last steps would be compared with means over all.
     common = set.intersection(*(set(run.curve) for run in runs))
     curve = {}
     for step in sorted(common):
@@ -122,6 +123,7 @@ class Driver:
     def run(self) -> bool:
         """Run until no trial is left for this driver; False if a signal stopped it."""
         with self.launcher as launcher:
+            # A trial may end before the launcher has reported all of its runs.
             while self.step() or self._under_way:
                 if launcher.signals:
                     launcher.stop()
@@ -136,10 +138,12 @@ class Driver:
             self._under_way.discard(run_id)
             if outcome.state is State.FAILED:
                 self._never_started[run_id] = outcome.reason or "could not be started"
+        # Found anew at each poll: runs of a dead driver end without notice.
         self._inherited.clear()
         for trial in self.study.mine():
             self._follow(trial)
         self._start_waiting()
+        # Runs of existing trials come first, so that trials finish instead of piling up.
         while self._room() and self._make_trial():
             self._start_waiting()
         return bool(self.study.mine())
@@ -158,6 +162,7 @@ class Driver:
         if trial is not None:
             self.say(f"trial {trial.number}: {shown(trial.params)}")
             for run_id in self._runs(trial):
+                # A new trial may try settings again that could not be started before.
                 self._never_started.pop(run_id, None)
         return trial is not None
 
@@ -182,6 +187,7 @@ class Driver:
     def _follow(self, trial: "FrozenTrial") -> None:
         runs = self._runs_now(trial)
         self._inherited |= {run.run_id for run in runs if run.takes_room} - self._under_way
+        # Reported even at the end: pruners compare later trials with this curve.
         hopeless = self.study.report(trial, mean_curve(runs))
         end, reason = end_of(runs)
         if end is State.DONE:
@@ -220,6 +226,7 @@ class Driver:
             seen = self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
+            # The run may have been edited or be of another configuration.
             if status.state is State.DONE:
                 run_config.check(folder, config)
             records = read_whole(folder, folder.metrics)

@@ -77,18 +77,21 @@ class Study:
     def mine(self) -> "list[FrozenTrial]":
         """The unfinished trials of this driver, which first takes over those of dead drivers."""
         running = self.under_way()
+        # The usual case needs no lock.
         if all(self._alive(trial.user_attrs[OWNER]) for trial in running):
             return [trial for trial in running if trial.user_attrs[OWNER] == self._me]
         with self._turn():
             for trial in self.under_way():
                 if not self._alive(trial.user_attrs[OWNER]):
                     self._handle(trial).set_user_attr(OWNER, self._me)
+        # Read again: between the two reads another driver may have taken some over.
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
         """Create the next trial; None if nothing is left to try."""
         with self._turn():
             trials = self.trials()
+            # Under the lock: two drivers would otherwise propose the same settings.
             proposal = propose(self.plan, trials)
             if proposal is None:
                 return None
@@ -100,6 +103,7 @@ class Study:
         handle = self._handle(trial)
         with _unless_ended():
             for step in sorted(curve.keys() - trial.intermediate_values.keys()):
+                # Ascending, because pruners look at the last reported step.
                 handle.report(curve[step], step)
         return bool(curve) and handle.should_prune()
 
@@ -138,6 +142,7 @@ class Study:
             return False
         with locked(path) as free:
             if free:
+                # A lock that can be taken shows that its owner is dead.
                 path.unlink(missing_ok=True)
         return not free
 
