@@ -103,10 +103,15 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
 
     ``gpus`` of each run, on all its nodes.
     """
-    known = [(hours(config), count) for config, count in zip(configs, gpus, strict=True)]
-    return sum(value * count for value, count in known if value is not None), sum(
-        value is None for value, _ in known
-    )
+    total = 0.0
+    unknown = 0
+    for config, count in zip(configs, gpus, strict=True):
+        value = hours(config)
+        if value is None:
+            unknown += 1
+        else:
+            total += value * count
+    return total, unknown
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
@@ -119,18 +124,21 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     figures = BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
         return None
+    # A model of the paper gets the paper's own hours, although it has 1.54 or 7.62 billion
+    # parameters.
     billions = next(
         (size for size in PAPER_BILLIONS if config.model.name == f"{size:g}B"), count / 1e9
     )
     whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
-    rollout = (
-        min(ROLLOUT_SHARE[0], max(ROLLOUT_SHARE[1], _linear(billions, ROLLOUT_SHARE)))
-        * whole
-        / trainer.steps
-    )
-    more = _episodes(config) * _validations(config) - PAPER_EPISODES * (
-        trainer.steps / PAPER_EVERY + 1
-    )
+    # Between the two sizes the share is linear; outside, the nearer one's is taken.
+    largest, smallest = ROLLOUT_SHARE
+    share = min(largest, max(smallest, _linear(billions, ROLLOUT_SHARE)))
+    rollout = share * whole / trainer.steps
+
+    # The paper's hours include its own validation, so that only further episodes are added.
+    own = _episodes(config) * _validations(config)
+    papers = PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
+    more = own - papers
     ranks = trainer.verl.gpus * trainer.verl.nodes
     took = (whole + max(0.0, more) / PAPER_EPISODES * rollout) * PAPER_GPUS / ranks
     as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS
@@ -287,6 +295,7 @@ def resources(config: RunConfig) -> Resources:
 def _derived(config: RunConfig) -> Resources:
     billions = (parameters(config.model) or 0.0) / 1e9
     if config.model.kind == "api":
+        # The work is the endpoint's: episodes run here, without a model.
         return Resources(1, 0, 2, 2 * SMALL_GB)
     if trains_in_verl(config):
         verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
@@ -348,6 +357,7 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
 
 
 def _rounded(gb: float) -> int:
+    # Rounded up to 8 GB: the figures are estimates, and few different requests share an array.
     return 8 * math.ceil(gb / 8)
 
 
@@ -366,6 +376,7 @@ def training_gib(config: RunConfig) -> float | None:
         return None
     if config.method.kind == "prompted":
         return count * _width(config) / GIB
+    # Weights, gradients and two moments; the reference policy of a KL term is one more.
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)
     return count * copies * _width(config) / GIB
 

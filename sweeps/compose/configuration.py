@@ -50,6 +50,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
         parse(f"+experiment={name}").check()
         path = CONF / "experiment" / f"{name}.yaml"
     section = _section(path)
+    # Composed rather than read from the overrides: the default of `scale` is in conf/config.yaml.
     scale: Scale = resolve(compose_raw(overrides))["scale"]
     try:
         return Experiment.model_validate(section), scale
@@ -139,6 +140,7 @@ def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
 
 def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> None:
     try:
+        # Merged, as Hydra does: a mapping changes the keys that it names.
         OmegaConf.update(raw, override.target, override.value, merge=True)
     except (ConfigAttributeError, ConfigKeyError) as error:
         # The key inside a mapping that an override gives, as in method={nme: x}.

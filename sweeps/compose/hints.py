@@ -115,8 +115,10 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
         if habit.script == "sweep.py":
             kept = [_as_axis(word) for word in kept]
         if habit.script == "sweep.py" and not any(word.startswith("+") for word in kept):
+            # sweep.py needs an experiment; this one has a single row.
             kept = ["+experiment=one", *kept]
         return f"{flag}: {habit.answer}: {_command(habit.script, [*kept, *habit.add])}"
+    # --key=value: the form in which `wandb agent` passes parameters.
     if any(re.match(r"--(?!seed=)[^=]*=", word) for word in words):
         plain = [word.removeprefix("--") for word in words]
         return (
@@ -144,6 +146,7 @@ def explain_launcher(words: Sequence[str]) -> str | None:
     ``launcher=local`` is accepted, since it changes nothing.
     """
     chosen = [word for word in words if word.lstrip("+").startswith(("launcher", "hydra/launcher"))]
+    # It is train.py's only launcher, and given by habit.
     if all(word == "launcher=local" for word in chosen):
         return None
     seeds = [word.partition("=")[2] for word in words if word.startswith("seed=")] or ["0"]
@@ -275,6 +278,7 @@ def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) 
         return _explain_absent(override, key, default, model)
     present = dotted_keys(default)
     parent = key.rpartition(".")[0]
+    # Keys of the same section are likelier to be meant than equally similar ones elsewhere.
     siblings = [name for name in present if _within(name, parent)]
     return _unknown(key, "", [*schema_keys(model), *present], siblings)
 

@@ -94,6 +94,7 @@ class Matrix:
         config.check_started_here()
         name = run_id(config)
         same = [cell for cell in self.cells if cell.run_id == name]
+        # An axis that does not change the run, such as a model that the row fixes, gives it twice.
         if any(cell.row == row for cell in same):
             return
         if same:
@@ -120,6 +121,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     # contradiction, though each row then sets a key of the chosen method.
     _refuse_contradictions(experiment.rows, [*(axis[0] for axis in added), *common])
     experiment = with_axes(experiment, added)
+    # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(common))
     for row in experiment.rows:
@@ -184,6 +186,7 @@ def seeded_runs(
 
 def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
     if values:
+        # The composition is cached and shared by all seeds.
         raw = copy.deepcopy(raw)
     for key, value in values.items():
         try:
@@ -221,6 +224,7 @@ def _values(override: Override) -> list[Any]:
     values = given if isinstance(given, list) else [given]
     if not values:
         raise ConfigError(f"{override}: an axis needs at least one value")
+    # Seeds are integers; all other axes name files.
     return [value if isinstance(value, int) else str(value) for value in values]
 
 

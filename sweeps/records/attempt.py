@@ -112,6 +112,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY
         before = folder.read_status()
+        # CANCELLED is not among them: its request decides below, so that `retry` works.
         if before.state in (State.DONE, State.PRUNED):
             logger.info("%s is %s already", folder.run_id, before.state)
             _warn_of_other_code(folder, config)
@@ -143,6 +144,7 @@ def leave(status: int) -> NoReturn:
     except OSError:
         # Python reports what could not be written and exits with another status.
         sys.exit(status)
+    # Without freeing objects, but after everything that a normal exit would have written.
     os._exit(status)
 
 
@@ -153,6 +155,7 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
         folder.clear_stop()
         return False
     logger.warning("`python -m sweeps retry %s` would let it go on", folder.run_id)
+    # The run never started, but its end is recorded as for one that did.
     _end(folder, request.state, request.reason)
     return True
 
@@ -172,6 +175,7 @@ def _attempt(
         try:
             _start(folder, config, before, number)
             train(config, folder, stop)
+            # The log decides, not the trainer: all its lines are verified here.
             done = _last_step(folder)
             if done < config.trainer.steps and not stop():
                 raise RuntimeError(
@@ -184,6 +188,7 @@ def _attempt(
             return _end_early(folder, "stopped in the middle of a step")
         except Exception as error:  # noqa: BLE001 (the boundary of a run: any cause of death is recorded)
             stop.over = True
+            # A traceback helps with our own mistakes only.
             logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))
         if done < config.trainer.steps:
@@ -202,6 +207,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     commit = provenance.git_commit()
     across = config.machine.resume_across_versions
     provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
+    # Libraries read these when they are imported, which happens in `train`.
     os.environ.update(thread_environment(config.machine.threads))
 
     # Transformers draws one for every file it reads.
@@ -228,6 +234,7 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
 def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
         before = folder.read_status()
+        # A sweep gives up after `max_failures` of them.
         failures = before.failures + (state is State.FAILED)
         # Damaged logs are why it failed: its step stays what it was.
         with contextlib.suppress(RecordError):
@@ -259,7 +266,7 @@ def _say_result(folder: RunFolder) -> None:
 
 
 def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
-    """Whoever edits an estimator and gives the same command again gets the old numbers."""
+    """Warn that a finished run keeps its numbers, although its code has changed since."""
     changed = provenance.changed_files(folder, config)
     if changed:
         logger.warning(

@@ -33,6 +33,7 @@ def cancel(
     if folder.read_status().state in (*FINAL, state):
         return False
     folder.request_stop(StopRequest(state=state, reason=reason))
+    # After the request: a job that ends first would be requeued or count as failed.
     if end_job is not None:
         end_job()
     if not settle(folder):
@@ -69,6 +70,7 @@ def retry(folder: RunFolder) -> None:
             )
         folder.clear_stop()
         state = _AGAIN.get(status.state, status.state)
+        # Failures are counted anew: a person has looked at the run.
         folder.update_status(state=state, failures=0, reason=None, pid=None)
 
 
@@ -76,5 +78,6 @@ def _signal(folder: RunFolder) -> None:
     """Wake the process, if it is on this host; elsewhere it reads the request at its next step."""
     status = folder.read_status()
     if status.pid is not None and status.host == socket.gethostname():
+        # The process may have ended, or its number may belong to another user's by now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(status.pid, signal.SIGTERM)

@@ -62,6 +62,8 @@ def reconcile(
 
 def decide(run: Observed, max_failures: int) -> Decision:
     """Decide about one run; after ``max_failures`` failures only `retry` starts it again."""
+    # The order matters: a recorded end is final, then a living process, then what the scheduler
+    # knows.
     if run.recorded.settled:
         return _SETTLED[run.recorded]
     if run.alive:

@@ -186,7 +186,8 @@ class Driver:
 
     def _follow(self, trial: "FrozenTrial") -> None:
         runs = self._runs_now(trial)
-        self._inherited |= {run.run_id for run in runs if run.takes_room} - self._under_way
+        in_slots = {run.run_id for run in runs if run.takes_room}
+        self._inherited |= in_slots - self._under_way
         # Reported even at the end: pruners compare later trials with this curve.
         hopeless = self.study.report(trial, mean_curve(runs))
         end, reason = end_of(runs)

@@ -51,11 +51,13 @@ class Cause(StrEnum):
 
 @dataclass
 class Supervisor:
-    """Watches the process of one run from its job. ``now`` and ``sleep`` are its clock, in seconds.
+    """Watch the process of one run from its job.
 
-    ``ran_s``: how long the job has had its node already. Slurm lets a step wait while the node is
-        busy with the end of
-    the job before, and a warning that it sends meanwhile reaches nobody.
+    Attributes:
+        ran_s: How long the job has had its node already. Slurm lets a step wait while the node is
+            busy with the end of the job before, and a warning that it sends meanwhile is lost.
+        now: Clock, in seconds.
+        sleep: Waits for a number of seconds.
     """
 
     folder: RunFolder
@@ -71,6 +73,7 @@ class Supervisor:
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
+        # The time limit counts from the allocation, not from the start of this process.
         self._started = self.now() - self.ran_s
 
     def warn(self, _number: int = 0, _frame: FrameType | None = None) -> None:
@@ -86,6 +89,7 @@ class Supervisor:
         while (code := self.process.poll()) is None:
             self.check()
             self.sleep(POLL_S)
+        # An end that nobody asked for is a failure, not an interruption.
         outcome = self.process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
             return outcome.state

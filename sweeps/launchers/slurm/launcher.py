@@ -96,6 +96,7 @@ class Cluster(CountsSignals):
         limits = self._limits()
         arrays = self._arrays(configs, limits)
         check_reachable(self.runs_dir)
+        # Jobs may start days later, when the working tree has changed.
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
 
@@ -103,6 +104,7 @@ class Cluster(CountsSignals):
         room = self._room(limits)
         self._check_nodes([request for request, *_ in arrays], snapshot)
         for request, names, running in arrays:
+            # What the account may not submit now stays PENDING, and the next call submits it.
             fitting = names if room is None else names[: max(0, room - len(ids))]
             folders = [runs[name][0] for name in fitting]
             try:
@@ -156,6 +158,7 @@ class Cluster(CountsSignals):
         if limits.running is not None:
             # Each array runs at least one job; what the account may not run yet, Slurm queues.
             most = min(most, max(limits.running, len(arrays)))
+        # Slurm limits each array by itself, so that the limit of all is divided among them.
         given = shares([len(part) for _, part in arrays], most)
         return [
             (request, part, share) for (request, part), share in zip(arrays, given, strict=True)
@@ -165,6 +168,7 @@ class Cluster(CountsSignals):
         """Number of further jobs that the account may have; None: no limit."""
         if limits.submitted is None:
             return None
+        # Jobs of other projects count against the same limit.
         return max(0, limits.submitted - len(self.scheduler.jobs() or {}))
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
@@ -220,6 +224,7 @@ class Cluster(CountsSignals):
             if not state.live:
                 del self._running[run_id]
                 status = folder.read_status()
+                # LOST: the job ended without recording how.
                 end = State.FAILED if state is State.LOST else state
                 ended[run_id] = Outcome(end, status.reason, folder.attempt_log(status.attempt))
         self.outcomes |= ended

@@ -88,6 +88,7 @@ def ask_node(where: Where, needs: Sequence[Need], wait_s: int) -> Answer:
         KeyboardInterrupt: A stop signal arrived, and its handler returned.
     """
     deadline = time.monotonic() + wait_s
+    # First without a GPU, which is free sooner; some partitions refuse such jobs.
     answer = _ask(_command(where, needs, wait_s, gpus=0), needs, deadline)
     without_gpu = answer.why
     refused = answer.node is None and time.monotonic() < deadline and BUSY not in without_gpu
@@ -159,6 +160,7 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
             _end(process, command)
 
     if stops:
+        # The handler that was there before decides what a stop signal means.
         os.kill(os.getpid(), stops[0])
         raise KeyboardInterrupt
 
@@ -181,6 +183,7 @@ def _environment() -> dict[str, str]:
 def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
     """The probe's answer; output that ends early is none, since a test may be missing from it."""
     lines = [line.split(" ") for line in output.splitlines() if line.startswith(f"{MARK} ")]
+    # A node that dies in the middle would otherwise seem to lack nothing.
     if [MARK, "end"] not in lines:
         return Answer(None, why=f"srun: {words_of(errors)}")
     found = [(line[1], line[2]) for line in lines if len(line) == 3]

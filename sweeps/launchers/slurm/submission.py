@@ -90,6 +90,7 @@ def by_request(
             _limit_min(config, launcher, site), needed, site.partition_for(needed.gpus)
         )
         groups[request].append(run_id)
+    # Large requests first: they wait longest for room.
     return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
 
 
@@ -111,8 +112,10 @@ def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
         )
         for index in range(len(submission.runs))
     ]
+    # Restored if the scheduler refuses: an earlier attempt's job may still be of interest.
     before = [read_job(folder) for folder in submission.runs]
     for folder, job in zip(submission.runs, jobs, strict=True):
+        # Without an id: a call that finds this later adopts the job by its name.
         write_job(folder, job)
     try:
         ids = list(sbatch(submission))
@@ -150,6 +153,7 @@ def new_folder(runs_dir: Path, title: str) -> Path:
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_private(parent)
     folder = parent / f"{re.sub(r'[^a-z0-9_]+', '_', title.lower())}-{secrets.token_hex(4)}"
+    # Fails if it exists, so that nobody can have put a pickle there before.
     folder.mkdir(mode=0o700)
     return folder
 
@@ -205,6 +209,7 @@ def sbatch_text(submission: Submission) -> str:
             (commands / name).write_text("#!/bin/sh\necho Submitted batch job 1\n")
             (commands / name).chmod(0o700)
         path = os.environ["PATH"]
+        # submitit writes the script only while it submits, here to an sbatch that does nothing.
         os.environ["PATH"] = f"{commands}:{path}"
         try:
             job = _submit(submission, Path(f"{top}{submission.folder}"))[0]
@@ -237,6 +242,7 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "job_name": submission.name,
         "time": request.limit_min,
         "nodes": needed.nodes,
+        # One task: verl and Ray start their own processes.
         "ntasks_per_node": 1,
         "cpus_per_task": needed.cpus,
         # since Slurm 22.05 srun does not take it from sbatch
@@ -274,6 +280,7 @@ def _guard(submission: Submission) -> list[str]:
     ]
     return [
         f"export {STARTED}=$(date +%s)",
+        # submitit's outputs and results hold the run's output.
         "umask 077",
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; '
         f"then echo {folder} is not private; exit 77; fi",
@@ -291,6 +298,7 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
             "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
 
+    # A run that needs longer is requeued from its checkpoint, so that the limit may be tight.
     wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))
     if 60 * limit_min <= launcher.warn_s:
