@@ -3,8 +3,8 @@
 A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which
 returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
 caption). It is called once for each scale. Outputs of the paper's scale get the plain name, so that
-no paper can include a file of another scale by it. A module with a ``SCALE`` is built for that
-scale alone, under its plain name.
+no paper can include a file of another scale by it. A module with a ``SCALE`` is built
+only for that scale, under its plain name.
 
 ``sources.json`` records the runs, inputs and code of each output. A figure, which takes seconds, is
 drawn again only when one of them has changed.

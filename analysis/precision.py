@@ -194,7 +194,7 @@ def _step_term_rules(scorers: Sequence[str]) -> Iterator[Rule]:
 def _rules_without_penalty() -> Iterator[Rule]:
     """Yield step terms without the penalty of invalid actions.
 
-    The penalty raises valid steps above invalid ones, so it hides what the states alone tell.
+    The penalty raises valid steps above invalid ones, which would hide the effect of the states.
     """
     block = "Step term without the penalty of invalid actions"
     variants: list[tuple[str, str, dict[str, Any]]] = [

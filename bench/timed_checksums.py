@@ -1,8 +1,8 @@
 """``python -m bench.timed_checksums FILE WORD...``: train.py, and into FILE the CPU seconds that its checksums took.
 
-Timed is whatever makes or checks one: those of records, logs and checkpoints
-(``scpo.records.files``), and those of the caches, which hand their bytes to sha256 at once. The
-clock is each thread's own: it stands while others work.
+Both computing and verifying checksums is timed: those of records, logs and checkpoints
+(``scpo.records.files``), and those of the caches, which pass their bytes to sha256 in one call. CPU
+time is measured for each thread, so that the work of other threads does not count.
 """
 
 import atexit

@@ -208,7 +208,7 @@ def _local_hours(config: RunConfig) -> float:
 
 
 def api_usd(config: RunConfig) -> float | None:
-    """US dollars that a run behind an API costs at most; None: it is behind none.
+    """US dollars that a run behind an API costs at most; None for other models.
 
     As ``_api_hours`` it counts a request for every step of every episode. Prompts are as long as
     the longest on record for the benchmark, responses as long as the run allows, with all

@@ -56,7 +56,7 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
 def _missing_packages(config: RunConfig) -> Iterator[Finding]:
     """Packages of the environment's and the trainer's extras that are not installed."""
     described = REPOSITORY / "pyproject.toml"
-    # The code alone, without the project around it.
+    # Only the code, without the project around it.
     if not described.exists():
         return
     project = tomllib.loads(described.read_text(encoding="utf-8"))["project"]

@@ -63,6 +63,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
+    # Only a run that is being run gets closer to its end.
     running = seen.state is State.RUNNING and step_s is not None
     return RunStatus(
         run_id=folder.run_id,
@@ -104,6 +105,7 @@ def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: fl
     """Show the table again and again until no run waits or runs."""
     with Live(console=console, auto_refresh=False) as live:
         while True:
+            # Live runs first: a long table is cut at the end of the screen.
             rows = sorted(read(), key=lambda row: not row.state.live)
             live.update(_table(rows), refresh=True)
             if not any(row.state.live or row.state is State.PENDING for row in rows):

@@ -37,7 +37,7 @@ MARGIN = 0.5  # the remark
 KEY_HEIGHT = 0.16  # a line of keys
 # Benchmarks and models, and rows, that fit on a page.
 MOST, MOST_KEYS = 5, 12
-# Length of a line of text beside a panel, which is about as high.
+# Characters of a line of text next to a panel, so that the text is about as high as it.
 LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {

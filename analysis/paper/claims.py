@@ -132,11 +132,14 @@ class Claim:
 def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
     """Verdict on a claim: agrees, disagrees, undecided or not run.
 
-    At the paper's scale the interval is held against the claimed number and the null. It agrees
-    where it includes the number alone, disagrees where it includes the null alone or lies on its
-    other side, and is undecided where it includes both. One that includes neither, on the claimed
-    side, agrees with the claim, not with its size. Other scales have other models, so there the
-    interval is held against the null alone.
+    At the paper's scale, the interval is compared with the claimed number and the null:
+
+    - It includes only the claimed number: agrees.
+    - It includes only the null, or lies on the other side of it: disagrees.
+    - It includes both: undecided.
+    - It includes neither and lies on the claimed side: agrees with the claim, not with its size.
+
+    Other scales have other models, so the interval is compared only with the null.
     """
     if not claim.tested_at(scale):
         return ELSEWHERE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
 
-# A line may end here if there is no space to end it at.
+# A line without a space may end here.
 BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")
 # Lines of \footnotesize that fit above a long caption on a page of nine inches.
 MOST_LINES = 54

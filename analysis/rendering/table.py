@@ -161,7 +161,7 @@ class Table:
         label: LaTeX label.
         widths: Widths of the columns of words where they hold whole texts, as shares of the
             page's width.
-        repeated: Leading columns that LaTeX repeats where it spreads a table of texts alone over
+        repeated: Leading columns that LaTeX repeats where it spreads a table of only texts over
             several grids.
     """
 

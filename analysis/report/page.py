@@ -434,8 +434,8 @@ def configurations(data: Collected) -> dict[str, Any]:
 
     Returns:
         ``keys`` that differ, the distinct ``values`` of each, and ``runs``: run -> index of its
-        value of each key. A value is None where a configuration lacks the key. What says where a
-        run runs is left out.
+        value of each key. A value is None where a configuration lacks the key. Settings of the
+        machine are left out.
     """
     flat = {run: _flat(data, run) for run in data.runs["id"]}
     keys = []

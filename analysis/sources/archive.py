@@ -101,6 +101,7 @@ def read_archive(folder: Path) -> Archive:
     index, damage = read_index(folder)
     problems = [Problem(f"{folder}/{INDEX}", damage)] if damage else []
     experiments = tuple(_read_experiments(folder, index, problems))
+    # Only problems of the index so far: with these, no run may be added to the archive.
     index_problems = tuple(problems)
     lines = _read_lines(folder, index, problems)
     table = _read_metrics(folder, index, problems)
@@ -187,6 +188,7 @@ def _read_lines(
             if sums is None:
                 # A damaged index may have lost its entry.
                 unlisted.add(str(line.get("id")))
+            # The first intact line counts, if a damaged file holds a run twice.
             if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
 
@@ -216,6 +218,8 @@ def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) ->
     for group in _row_groups(path or folder / METRICS):
         # Columns may have another name or type.
         with contextlib.suppress(pa.ArrowException, KeyError):
+            # A group that cannot be read or cast is left out; its runs are then missed by their
+            # checksums.
             groups.append(group.select(METRIC_SCHEMA.names).cast(METRIC_SCHEMA))
     table = pa.concat_tables(groups) if groups else METRIC_SCHEMA.empty_table()
     return by_key(table.to_pandas())
@@ -260,6 +264,7 @@ def _damaged_metrics(
     """
     last_steps = {run: line["last_step"] for run, line in lines.items()}
     reasons = content_damage(table, last_steps)
+    # Hashing every run's rows takes longer than everything else here.
     if intact:
         return reasons
     sums = metric_sums(table)
@@ -305,10 +310,11 @@ def content_damage(
 
 
 def _inside_ranges(table: pd.DataFrame) -> pd.Series:
-    """Whether each value lies in the range of its metric."""
+    """Mask of the rows whose value lies in the range of its metric."""
     lowest: dict[str, float] = {}
     highest: dict[str, float] = {}
     for metric in table["metric"].unique():
+        # Looked up once per name, because the table has a row for every step.
         lowest[metric], highest[metric] = allowed(metric) or (-np.inf, np.inf)
     low = table["metric"].map(lowest).astype(float) - ROUNDING
     high = table["metric"].map(highest).astype(float) + ROUNDING
@@ -339,6 +345,7 @@ def metric_sums(table: pd.DataFrame) -> dict[str, str]:
 def _run(folder: Path, line: Mapping[str, Any]) -> Run:
     config = json.loads(line["config"])
     panels = json.loads(line["panels"])
+    # The id hashes the configuration, so that it reveals a changed one.
     if not is_id_of(line["id"], config):
         raise ValueError("its id is not that of its configuration")
     return Run(

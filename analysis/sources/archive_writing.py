@@ -166,6 +166,7 @@ def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
     settle(folder)
     for name, content in contents.items():
         write_bytes(folder / f"{name}{STAGED}", content, readable=True)
+    # From here on the new tables count, whether or not they have their final names yet.
     write_bytes(folder / INDEX, index, readable=True)
     settle(folder)
 
@@ -198,6 +199,7 @@ def locked(folder: Path) -> Iterator[None]:
     Two commands at a time would each write the archive without the other's runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    # The folder itself is locked, so that no lock file lies in an archive under version control.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -208,10 +210,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _line(run: Run) -> dict[str, Any]:
     """Values of a run by the names of ``RUN_SCHEMA``."""
+    # Paths and launchers of a machine are nobody else's business and no part of the run's id.
     config = {key: value for key, value in run.config.items() if key not in MACHINE_SECTIONS}
     panels = {}
     for name, panel in run.panels.items():
         if isinstance(panel, dict):
+            # The hash is enough to tell whether two runs played the same games; ids of tasks would
+            # double the file.
             panels[name] = {"sha256": panel.get("sha256")}
     return {
         "id": run.id,
@@ -257,5 +262,6 @@ def _joined(
                 planned[key] = run
         runs = tuple(planned[key] for key in sorted(planned))
         rows[row.name] = known.model_copy(update={"runs": runs})
+    # The later record holds if both name primary comparisons.
     primary = second.primary or first.primary
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

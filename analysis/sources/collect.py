@@ -72,7 +72,7 @@ class Collected:
         by_id: Every run.
         runs: One line per run, with ``RUN_COLUMNS``.
         metrics: The long table, sorted by run, metric and step.
-        sections: Rows that may stand in one table.
+        sections: Rows that may share a table.
         problems: Runs and files that were left out.
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
@@ -101,12 +101,14 @@ class Collected:
 
     def at_scale(self, scale: str) -> "Collected":
         """Return the data that a builder gets: sections of one scale, and fresh notes."""
+        # `used` and `seen` are new sets, because each output lists its own sources.
         parts = tuple(part for part in self.sections if part.scale == scale)
         return replace(self, sections=parts, used=set(), seen=set())
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""
         if run in self.by_id:
+            # Noted even if the metric is missing: the output depends on that too.
             self.used.update((run, name) for name in self.by_id[run].logs)
         return self.by_metric.get(run, {}).get(metric, Series())
 

@@ -136,7 +136,7 @@ def without_record(
 
 
 def is_trial(run: Run) -> bool:
-    """Whether a run was evaluated on a search's tuning panel alone."""
+    """Return True if a run was evaluated only on a search's tuning panel."""
     env = run.config.get("env")
     panels = env.get("validation_panels") if isinstance(env, dict) else None
     return isinstance(panels, dict) and set(panels) == {TUNING}

@@ -1,6 +1,6 @@
 """Group runs into rows of tables, and find the runs that are missing.
 
-A section is a set of rows that may stand in one table: same scale, environment and model, and
+A section is a set of rows that may share a table: same scale, environment and model, and
 configurations that differ in method and seed only. A row that its experiment runs under a setting
 of its own (another trainer, another scorer) is kept with the others and marked with what differs.
 Other runs that differ in anything else (training steps, panels, ...) get sections of their own.
@@ -192,6 +192,7 @@ def sections(
         settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
+                # Such a run would be a seed of a row that it does not belong to.
                 if run.id in runs and (reason := contradiction(runs[run.id], run, record)):
                     problems.append(Problem(run.id, reason))
                     continue
@@ -204,6 +205,7 @@ def sections(
         parts.append(part)
         problems += displaced
 
+    # Sorted before the differences are found: they are described against the first of each kind.
     parts.sort(key=_order)
     return tuple(_with_differences(parts, runs)), tuple(problems)
 
@@ -311,6 +313,7 @@ class _Draft:
             chosen[name] = {}
             for seed, asked in sorted(seeds.items()):
                 states = {entry.run.id: _state(entry.run, runs, scale) for entry in asked}
+                # min keeps the first of equals, that is the experiment that was read first.
                 best = min(asked, key=lambda entry: states[entry.run.id] != State.DONE)
                 chosen[name][seed] = best.run
                 for run_id, state in states.items():
@@ -353,7 +356,7 @@ class _Draft:
     def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
         """Yield single runs of seeds that the row's experiment does not ask for.
 
-        They are in no view at all, so the user must be told.
+        No view shows them, so they are reported.
         """
         for name, seeds in chosen.items():
             owner = self._owner(name)
@@ -395,6 +398,8 @@ class _Draft:
         runs: Runs,
         usual: Run | None,
     ) -> Row:
+        # All runs of a row share a setting apart from their seed, so that any of them represents
+        # it.
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
         return Row(
@@ -411,6 +416,7 @@ class _Draft:
         for row in rows:
             for run in row.missing:
                 asked = self.asked[row.name][run.seed]
+                # Any experiment that asks for the run could make it; one command is enough.
                 first = next(entry for entry in asked if entry.run.id == run.id)
                 missing.setdefault(first.experiment, set()).add(run.seed)
         for name, seeds in missing.items():
@@ -459,7 +465,7 @@ def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
 
 
 def _settled(run: str, runs: Runs) -> bool:
-    """Whether a run's setting is known: its panels are recorded when it starts."""
+    """Return True if a run's setting is known: its panels are recorded when it starts."""
     return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
@@ -480,8 +486,9 @@ def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
 
 
 def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
-    """Whether a row was asked for under another setting than the usual one, and the run has it."""
+    """Return True if a row was asked for under an unusual setting and the run has that setting."""
     own = Counter(other.setting for name, other in known if name == row)
+    # A row with a run in the usual setting was not asked for under another one.
     if usual.setting in own or run.setting != own.most_common(1)[0][0]:
         return False
     return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
@@ -506,6 +513,7 @@ def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> Mi
     """
     recorded = dict.fromkeys(name for part in parts for name in part.sweeps)
     names = experiments or tuple(recorded) or ("ablation",)
+    # mini is the default of sweep.py.
     scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
     commands = [f"python sweep.py +experiment={name}{scale}" for name in names]
     return MissingRunsError(needed, "\n".join(commands))

@@ -65,7 +65,7 @@ Panels: TypeAlias = Mapping[str, Any]
 
 
 def is_implied(experiment: str) -> bool:
-    """Whether an experiment has no record: it groups runs of a W&B project or of train.py."""
+    """Return True if an experiment has no record: it groups runs of W&B or of train.py."""
     return experiment.startswith(WANDB) or experiment == SINGLE
 
 
@@ -178,15 +178,16 @@ class Run:
 
     @property
     def settled(self) -> bool:
-        """Whether ``setting`` is final: a run of ours records its panels when it starts."""
+        """Return True if ``setting`` is final: our runs record their panels when they start."""
         if self.foreign or self.project is not None:
             return True
         return bool(self.panels) or self.state == State.DONE
 
 
 def one_processor_type(run: Run, other: Run) -> bool:
-    """Whether two runs had the same processor and, where both recorded it, CPU capability of torch.
+    """Return True if two runs had the same type of processor.
 
+    Where both recorded it, torch must have had the same CPU capability too.
     Sums of floats differ between types, so the two runs of a pair should share one.
     """
     capabilities = {run.torch_capability, other.torch_capability} - {UNKNOWN}
@@ -220,6 +221,7 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
         if not folder.is_dir() or folder.name in NOT_RUNS or folder.name.startswith("."):
             continue
+        # Recognised by its file, because the folder's name is W&B's choice.
         if any(folder.glob("*.wandb")):
             if not folder.is_symlink():
                 # W&B's latest-run is a link to one of the other folders.
@@ -246,7 +248,7 @@ def read_run(folder: Path) -> Run:
     A run whose status or panels are damaged is returned in state DAMAGED with its ``damage``.
 
     Raises:
-        RecordError: The folder holds no run, or another run than its name says.
+        RecordError: The folder holds no run, or a run of another name.
     """
     records = RunFolder(folder)
     config = _read_config(records)
@@ -352,7 +354,7 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
 
 
 def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> str | None:
-    """Describe how a run differs from what a record says of it; None if it does not."""
+    """Describe how a run differs from its record; None if it does not."""
     for what, own, asked in (
         ("scale", run.head.scale, record.scale),
         ("environment", run.head.env.name, planned.env),
@@ -407,7 +409,7 @@ def setting_differences(
 
 
 def same_games(panels: Panels, other: Panels) -> bool:
-    """Whether panels of the same name hold the same tasks in both runs."""
+    """Return True if panels of the same name hold the same tasks in both runs."""
     return not any(_differing_panels(panels, other))
 
 
@@ -421,7 +423,7 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each differing key; of a section of another kind its name alone.
+    """Yield each differing key; of a section of another kind only its name.
 
     A verl trainer has other keys than the local one: to list them all would hide the difference
     that matters, ``trainer=verl``.

@@ -34,7 +34,7 @@ SHARED = (
 
 
 def is_verl_agent(config: Mapping[str, Any]) -> bool:
-    """Whether a run's configuration is one of verl-agent."""
+    """Return True if a run's configuration is one of verl-agent."""
     env = config.get("env")
     return "actor_rollout_ref" in config and isinstance(env, dict) and "env_name" in env
 
@@ -62,7 +62,7 @@ def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_our_shaper(config: Mapping[str, Any]) -> bool:
-    """Whether ``trainer=verl_agent`` started it for SCPO.
+    """Return True if ``trainer=verl_agent`` started it for SCPO.
 
     The fork's configuration then names our run folder, whose name has the method.
     """

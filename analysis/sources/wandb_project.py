@@ -49,7 +49,7 @@ class IncompleteReadError(ScpoError, EOFError):
 
 @dataclass(frozen=True)
 class Settings:
-    """How projects are read: where copies lie, and how patient a download is."""
+    """Settings of reading W&B projects: folder of local copies, retries and time limits."""
 
     cache: Path = Path(".cache/scpo/wandb")
     refresh: bool = False

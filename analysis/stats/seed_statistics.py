@@ -41,8 +41,8 @@ def difference(first: Values, second: Values) -> Summary:
 def p_value(difference: Summary) -> float:
     """Two-sided paired t-test against no difference; 1 where the rows are equal.
 
-    NaN below two pairs, and where all pairs differ by the same: a few seeds of coarse rates do,
-    which is no proof.
+    NaN below two pairs, and where all pairs differ by the same: with a few seeds and coarse rates,
+    that happens by chance.
     """
     n = difference.n
     mean = difference.mean
@@ -86,7 +86,7 @@ def power(effect: float, std: float, n: int) -> float:
 def resolvable(std: float, n: int) -> float:
     """Smallest true difference that n pairs find with power ``POWER``; NaN below two pairs.
 
-    It depends on the spread of the pairs alone, not on the observed difference, so it is no
+    It depends only on the spread of the pairs, not on the observed difference, and so is not a
     post-hoc power.
     """
     if n < 2 or not math.isfinite(std):

@@ -148,7 +148,7 @@ def refuse_damaged(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Addition:
-    """What ``--add`` does.
+    """Runs that ``--add`` finds.
 
     Attributes:
         new: Runs that the archive does not have.

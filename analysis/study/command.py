@@ -1,6 +1,6 @@
 """``python -m analysis study``: write the study's page and pictures from the archive of its runs.
 
-Tracked files are written from the archive alone, so they never depend on what happens to be in a
+Tracked files are written only from the archive, so they never depend on what happens to be in a
 folder of runs. Runs of a folder enter the archive only when ``--add`` names them.
 """
 

@@ -1,4 +1,4 @@
-"""What the paper's table lacks: every panel with avg@k and pass@k, errors, and SCPO's margin.
+"""Beyond the paper's table: every panel with avg@k and pass@k, errors, and SCPO's margin.
 
 One block for each benchmark, model, setting and validation panel; one line for each method.
 """

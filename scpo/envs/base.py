@@ -42,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class GivenState:
-    """What an environment gives of a state besides its text, for identities of states.
+    """Facts of a state besides its text, from the environment, for identities of states.
 
     Attributes:
         facts: Structured facts, in one canonical text.

@@ -1,7 +1,7 @@
 """verl-agent's protocol: action projection and the history fields of the prompts.
 
-Exactly as in verl-agent's commit 796ed31, for both environments. Validity concerns the format
-alone, not admissibility: ALFWorld answers "fly" with "Nothing happens.", and a click on something
+Exactly as in verl-agent's commit 796ed31, for both environments. Validity concerns only the
+format, not admissibility: ALFWorld answers "fly" with "Nothing happens.", and a click on something
 that is not on a page of WebShop changes nothing.
 """
 

@@ -59,7 +59,7 @@ def rewording_of(config: WordingsConfig, task: str, sibling: int) -> Rewording |
 
 
 class Draw:
-    """What is drawn for one observation; asked in the order of its text."""
+    """Draws for one observation, in the order of its text."""
 
     def __init__(self, config: WordingsConfig, generator: random.Random) -> None:
         self._config = config

@@ -55,7 +55,7 @@ def recorded_id(config: Mapping[str, Any]) -> str:
     """The run id of a configuration as config.yaml has it, of any version of the schema.
 
     Raises:
-        KeyError, ValueError, TypeError, AttributeError: It is no run's configuration.
+        KeyError, ValueError, TypeError, AttributeError: The configuration is not one of a run.
     """
     hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
     words = [

@@ -177,8 +177,8 @@ class BiEncoder:
 
     Not (1 + cos) / 2, which puts almost all pairs above 0.6. Embeddings are mean-pooled over the
     tokens and normalised, as sentence-transformers does for all-MiniLM-L6-v2 (arXiv 2002.10957).
-    Each text is a forward pass of its own, on a GPU too, so that its embedding depends on the text
-    alone and can be stored. Norms and cosines are in float64: the score of two equal texts is
+    Each text is a forward pass of its own, on a GPU too, so that its embedding depends only on
+    the text and can be stored. Norms and cosines are in float64: the score of two equal texts is
     exactly 1.
 
     Args:

@@ -150,7 +150,7 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
         while j >= 0 and score < rule.theta:
             j = yield from _fall_back(table, j, rule)
             score = yield Cell("failed", j + 1, v)
-        # ≥ as in algorithm 2; section 3.3 says that it must exceed θ (ledger 31).
+        # ≥ as in algorithm 2; by section 3.3 it must exceed θ (ledger 31).
         if score >= rule.theta:
             j += 1
             if j > frontier or not rule.monotonic:

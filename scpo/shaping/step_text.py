@@ -14,7 +14,7 @@ StepText = Literal["action_next_observation", "observation_action", "action", "a
 
 
 class StepFilter(Strict):
-    """No-op observations: such steps earn no credit and are no reference position."""
+    """No-op observations: such steps earn no credit and cannot be a reference position."""
 
     no_op_observations: tuple[str, ...]
     no_op_if_unchanged: bool

@@ -465,7 +465,7 @@ def _shorten(value: Any) -> str:
 
 
 def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
-    """Return True if a part of a location is the tag of a union (`gigpo`), which is no YAML key."""
+    """Return True if a part of a location is the tag of a union (`gigpo`) and not a YAML key."""
     at = detail["loc"].index(part)
     before = _models_at(detail["loc"][:at], model)
     after = _models_at(detail["loc"][: at + 1], model)

@@ -27,7 +27,7 @@ LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run ended here. ``state`` RUNNING: another process is running it."""
+    """End of one run, as its launcher saw it. ``state`` RUNNING: another process is running it."""
 
     state: State
     reason: str | None = None

@@ -141,6 +141,7 @@ class Plan:
     ) -> Iterator[RunConfig]:
         """Compose the run at each seed; ``values`` are by key, a config group's names its file."""
         chosen = []
+        # A group's choice is composed by Hydra; plain values are set afterwards, which is faster.
         settings = dict(panels or {})
         for key, value in values.items():
             override = parse(f"{key}={value}")
@@ -194,6 +195,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
         ) from error
 
     scale: Scale = raw["scale"]
+    # Choices come first: later overrides may change keys of the files that they choose.
     chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
     rest = [
         *parse_all(search.overrides),
@@ -211,6 +213,7 @@ def _check_space(plan: Plan) -> None:
     """Check that a run can start at both ends of each range and with every choice."""
     for name, dimension in plan.search.space.items():
         points = values(dimension)
+        # A range's inner values are taken to be valid where both of its ends are.
         for value in points if isinstance(dimension, Choice) else (points[0], points[-1]):
             try:
                 next(plan.configurations(plan.seeds[:1], {dimension.key: value}))

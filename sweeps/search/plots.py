@@ -33,6 +33,7 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     import numpy as np
     import optuna
 
+    # No display is needed, nor looked for.
     plt.switch_backend("agg")
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
@@ -89,8 +90,10 @@ def importance(plan: Plan, study: "optuna.Study") -> "Axes | None":
     from optuna.visualization.matplotlib import plot_param_importances
 
     means = [result.summary.mean for result in ranked(study.trials)]
+    # Equal means have no variance to explain.
     if len(means) < LEAST_FOR_IMPORTANCE or len(set(means)) < 2:
         return None
+    # A fixed seed, so that the same trials give the same plot.
     evaluator = FanovaImportanceEvaluator(seed=0)
     names = list(plan.search.space)
     return plot_param_importances(study, evaluator=evaluator, params=names, target_name=plan.metric)
@@ -112,6 +115,7 @@ def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
         if not isinstance(dimension, Choice):
             numbers.append(name)
     pair = CONTOUR if set(CONTOUR) <= set(numbers) else numbers[:2]
+    # Optuna interpolates between points, for which both parameters must vary.
     places = {tuple(result.params[name] for name in pair) for result in ranked(study.trials)}
     varied = [len(set(values)) > 1 for values in zip(*places, strict=True)]
     if len(places) < LEAST_FOR_CONTOUR or varied != [True, True]:

@@ -40,6 +40,7 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     if again is not None:
         return again
     tried = {key_of_params(trial.params) for trial in trials}
+    # Settings count, not trials: a retry uses up none of the budget.
     if len(tried) >= plan.trials:
         return None
     for params in _candidates(plan, trials):
@@ -56,6 +57,7 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
         same.setdefault(key_of_params(trial.params), []).append(trial)
     for tries in same.values():
         failed = all(trial.state is TrialState.FAIL for trial in tries)
+        # The first try is none of the retries.
         if failed and len(tries) <= retries:
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None
@@ -65,6 +67,8 @@ def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]
     space = plan.search.space
     sampler = plan.search.sampler
     default = plan.default()
+    # First, so that every search can compare its best with the unchanged configuration. A grid that
+    # does not contain it stays as the user gave it.
     if default is not None and (sampler.name == "tpe" or default in grid(space, 0)):
         yield default
     if sampler.name == "grid":
@@ -82,6 +86,7 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 
     space = plan.search.space
     config = plan.search.sampler
+    # A function of the plan and of the number of trials only, see the module's docstring.
     seed = int(digest([config.seed, len(trials)])[:8], 16)
     tpe = optuna.samplers.TPESampler(
         seed=seed, n_startup_trials=config.startup_trials, constant_liar=True
@@ -97,6 +102,7 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 def first(plan: Plan, count: int) -> list[Params]:
     """The first settings of a search that has not begun; later ones depend on results."""
     settings: dict[str, Params] = {}
+    # Draws may repeat a setting, so that a few more are made than shown.
     for params in islice(_candidates(plan, []), DRAWS):
         settings.setdefault(key_of_params(params), params)
     return list(settings.values())[:count]

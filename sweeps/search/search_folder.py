@@ -103,6 +103,7 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
             override_texts(plan.search.space, best.params),
         )
     ]
+    # The comparison is with the setting that the search started from, unless that is the best.
     if default is not None and default.number != best.number:
         rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
     return {
@@ -185,6 +186,7 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
 def _against(best: Result, default: Result) -> str:
     if best.number == default.number:
         return "No setting was better than the one the search started from."
+    # Paired: both settings ran on the same seeds.
     gain = summarise(best.by_seed[seed] - default.by_seed[seed] for seed in best.by_seed)
     text = (
         f"The setting the search started from (trial {default.number}): {_mean(default)}. "

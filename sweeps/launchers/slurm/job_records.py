@@ -15,10 +15,11 @@ STARTED = "SCPO_JOB_STARTED"
 
 
 class Job(BaseModel):
-    """A run's job. ``name`` is its submission's name in Slurm; ``job_id`` is None until known.
+    """A run's job.
 
-    ``index`` is its place in the submission's array; None if it was submitted alone. ``timeouts``
-    and ``preemptions`` count the cut-offs, ``fruitless`` the time limits reached without a further
+    ``name`` is its submission's name in Slurm; ``job_id`` is None until known. ``index`` is its
+    place in the submission's array; None if it was submitted by itself. ``timeouts`` and
+    ``preemptions`` count the cut-offs, ``fruitless`` the time limits reached without a further
     step.
     """
 
@@ -42,7 +43,7 @@ class Job(BaseModel):
         return next((id_ for id_ in same if self.job_id in (None, id_)), None)
 
     def state(self, seen: Mapping[str, Seen] | None) -> JobState:
-        """How the job stands; ``seen`` None: the scheduler does not answer."""
+        """State of the job; ``seen`` None: the scheduler does not answer."""
         if seen is None:
             return JobState.UNKNOWN
         found = self.found_in(seen)
