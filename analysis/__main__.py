@@ -37,6 +37,7 @@ FIX = (
     "make some, `make demo` or `python sweep.py +experiment=ablation`, "
     "or name others with --runs-dir or --wandb"
 )
+LISTED = 3  # lines about unfinished runs
 FONT_SIZES = (3.0, 40.0)  # points
 
 
@@ -374,10 +375,16 @@ def _print_left_out(console: Console, report: Report) -> None:
     """Print damaged records and unfinished runs, with the commands that finish these."""
     for problem in report.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
-    if report.unfinished:
+    if len(report.unfinished) > LISTED:
+        first = "; ".join(report.unfinished[:LISTED])
+        more = len(report.unfinished) - LISTED
+        line = f"Not finished, so not in any mean: {first}; and {more} more, all on the report page"
+        console.print(line, markup=False)
+    elif report.unfinished:
         console.print("Not finished, so not in any mean:")
         unfinished = [f"  {line}" for line in report.unfinished]
         console.print(*unfinished, sep="\n", markup=False)
+    if report.unfinished:
         commands = [f"  {command}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
 

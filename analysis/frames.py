@@ -64,7 +64,7 @@ def load_runs(
     Warns:
         UserWarning: A run was left out, because it is damaged or not finished.
     """
-    data = _collected([source] if isinstance(source, str | Path) else list(source), refresh=refresh)
+    data = _collected(_listed(source), refresh=refresh)
     runs = _runs_frame(data)
     if finished:
         runs = runs[runs["finished"]]
@@ -113,6 +113,23 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
             # The run's problem has the details.
             reasons[run.id] = f"not finished ({run.state})"
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
+
+
+def _listed(source: object) -> list[str | Path]:
+    """One source or several, as a list.
+
+    Raises:
+        ConfigError: It is something else, such as None.
+    """
+    several = isinstance(source, Iterable) and not isinstance(source, str | bytes)
+    sources = list(source) if several else [source]
+    for item in sources or [source]:
+        if not isinstance(item, str | Path):
+            raise ConfigError(
+                f"load_runs(source): got {item!r}; name a folder of run folders, an archive, "
+                '"wandb:<entity>/<project>", or a list of them, e.g. load_runs("runs")'
+            )
+    return sources
 
 
 def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:

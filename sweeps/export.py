@@ -25,8 +25,9 @@ def experiment_yaml(folder: RunFolder) -> str:
 
     Raises:
         ConfigError: The present configuration files cannot express the run, e.g. a key was renamed.
+        RecordError: The folder holds another run than its name says, or is damaged.
     """
-    config = run_config.read_config(folder)
+    config = run_config.check(folder)
     scale = f"scale={config.scale}"
     choices: dict[str, str] = {}
     for group in GROUPS:

@@ -1,6 +1,7 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
-A finished run goes only with ``--finished``, a live one never. Manifests keep their rows, so that
+A finished run, or one whose records cannot be read, goes only with ``--finished``, a live one
+never. Manifests keep their rows, so that
 tables show the runs as missing and the same sweep makes them again.
 """
 
@@ -52,16 +53,11 @@ def _remove(
     wanted: Callable[[State], bool],
 ) -> int:
     observer = Observer(Slurm())
-    states = {folder: observer.observe(folder).state for folder in folders}
+    states = {folder: _state(observer, folder) for folder in folders}
     chosen = {folder: state for folder, state in states.items() if wanted(state)}
     finished = getattr(arguments, "finished", False)
-    kept = {
-        folder: "is running or waits for its job: `python -m sweeps cancel` first"
-        if state.live
-        else "is finished: --finished deletes it too"
-        for folder, state in chosen.items()
-        if state.live or (state is State.DONE and not finished)
-    }
+    reasons = {folder: _why_kept(state, finished) for folder, state in chosen.items()}
+    kept = {folder: why for folder, why in reasons.items() if why}
     for folder, why in kept.items():
         say(console, f"{folder.run_id} is kept: it {why}")
     doomed = [folder for folder in chosen if folder not in kept]
@@ -79,6 +75,24 @@ def _remove(
     failed = [folder for folder in doomed if not _delete(console, folder)]
     say(console, f"{counted(len(doomed) - len(failed), 'run folder')} deleted")
     return EXIT_FAILED if failed else EXIT_DONE
+
+
+def _state(observer: Observer, folder: RunFolder) -> State:
+    try:
+        return observer.observe(folder).state
+    except RecordError:
+        return State.DAMAGED
+
+
+def _why_kept(state: State, finished: bool) -> str | None:
+    """Why a run is not deleted; None if it may be."""
+    if state.live:
+        return "is running or waits for its job: `python -m sweeps cancel` first"
+    if state is State.DONE and not finished:
+        return "is finished: --finished deletes it too"
+    if state is State.DAMAGED and not finished:
+        return "has damaged records and may be finished: --finished deletes it too"
+    return None
 
 
 def _steps(folder: RunFolder) -> str:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
-from scpo.records import RunFolder, State
+from scpo.records import RunFolder, State, run_config
 from scpo.records.health import RULES, Remark, examine, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_whole
 from scpo.records.wandb_mirror import url_of
@@ -52,6 +52,7 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
+        run_config.check_name(folder)
         seen = observer.observe(folder)
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 
 import numpy as np
@@ -91,11 +91,17 @@ class Strip:
             return ordered[0]
         return f"{ordered[0]} to {ordered[-1]}"
 
-    def label(self, notes: Footnotes, *, alone: bool) -> str:
-        """Text next to its panels; differences between its runs go into a footnote."""
+    def label(self, notes: Footnotes, drawn: Sequence["Strip"]) -> str:
+        """Text next to its panels; a footnote has what sets it apart from others that are drawn."""
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
-        count = self.usual_count if alone else self.counts
-        return f"{place}{notes.mark(self.part.differs)}, {count} seeds"
+        count = self.usual_count if len(drawn) == 1 else self.counts
+        mark = notes.mark(self.part.differs) if self.is_beside_another(drawn) else ""
+        return f"{place}{mark}, {count} seeds"
+
+    def is_beside_another(self, strips: Sequence["Strip"]) -> bool:
+        """Return True if these have another setting of its benchmark and model."""
+        here = (self.part.env, self.part.model)
+        return sum((strip.part.env, strip.part.model) == here for strip in strips) > 1
 
 
 def _as_numbers(count: str) -> tuple[int, ...]:
@@ -110,7 +116,7 @@ def build(data: Collected) -> Drawing:
     drawn, others = _drawn(data, strips)
     notes = Footnotes()
     labels = _labels(drawn, notes)
-    settings = [strip.label(notes, alone=len(drawn) == 1) for strip in drawn]
+    settings = [strip.label(notes, drawn) for strip in drawn]
     with house_style():
         figure = _draw(data, drawn, settings, labels)
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
@@ -254,7 +260,9 @@ def _numbers(
     blocks = []
     rows: list[Row] = []
     for strip in strips:
-        title = f"{names.setting(strip.part)}, {scale} scale"
+        # What sets it apart is told where there is something to set it apart from.
+        part = strip.part if strip.is_beside_another(strips) else replace(strip.part, differs="")
+        title = f"{names.setting(part)}, {scale} scale"
         blocks.append(Block(title, tuple(_values(data, strip, notes))))
         rows += [row for row in strip.part.rows if row.finished and _has_curves(data, row)]
 

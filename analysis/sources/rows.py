@@ -121,8 +121,8 @@ class Section:
         rows: Rows, each with the seeds of one experiment: the main table's, else the first one's.
         commands: Commands that make the missing runs.
         families: The rows as each experiment asked for them.
-        differs: What sets it apart from the first section of its benchmark and model, which is
-            the one with most finished rows.
+        differs: What sets it apart from the first section of its benchmark and model: the main
+            table's, else the one with most finished rows.
     """
 
     scale: str
@@ -210,10 +210,14 @@ def sections(
     return tuple(_with_differences(parts, runs)), tuple(problems)
 
 
-def _order(part: Section) -> tuple[str, str, str, int, str]:
-    """Sections with most finished rows come first on each benchmark and model."""
+def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
+    """Sort key: on each benchmark and model the main table's section first, then by finished rows.
+
+    A tuning of learning rates may have more rows than the table whose rates it chose.
+    """
     finished = sum(bool(row.finished) for row in part.rows)
-    return (part.scale, part.env, part.model, -finished, part.setting or "")
+    aside = MAIN not in part.experiments
+    return (part.scale, part.env, part.model, aside, -finished, part.setting or "")
 
 
 def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:

@@ -374,6 +374,15 @@ def read_yaml(path: Path) -> Any:
         raise RecordError(f"{path} is damaged: {first_line(error)}. {RUN_AGAIN}") from error
 
 
+def yaml_problem(path: Path | str, error: yaml.YAMLError) -> str:
+    """Message with file, line and column of a YAML file that cannot be parsed."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"{path} is no YAML: {first_line(error)}"
+    mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+    place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return f"{path}{place}: no YAML: {problem}"
+
+
 @functools.lru_cache(maxsize=256)
 def _parsed(data: bytes) -> bytes:
     """Parse YAML, pickled: several readers read the same record, and each may modify its copy."""

@@ -20,7 +20,8 @@ from pydantic import (
     ValidationError,
 )
 
-from scpo.errors import ConfigError, first_line
+from scpo.errors import ConfigError
+from scpo.records.files import yaml_problem
 from scpo.strict import Strict
 
 RULES = Path(__file__).resolve().parents[2] / "conf" / "health.yaml"
@@ -156,7 +157,7 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: {place}: got {first['input']!r}; {first['msg']}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {first_line(error)}") from None
+        raise ConfigError(yaml_problem(path, error)) from None
 
 
 def examine(

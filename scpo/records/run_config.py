@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import first_complaint, naming_write_errors, read_yaml, write_yaml
-from scpo.records.identity import identity, run_id
+from scpo.records.identity import identity, is_id_of, recorded_id, run_id
 from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
@@ -75,12 +75,30 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
     if want is not None:
         _same(folder.path, "identity.yaml", hashed, "the configuration asked for", identity(want))
-    if folder.run_id != (name := run_id(config)):
-        raise RecordError(
-            f"{folder.path} holds the run {name}: the folder holds another run than it says, or is "
-            "a copy of one. Restore its name and files, or delete it"
-        )
+    check_name(folder)
     return config
+
+
+def check_name(folder: RunFolder) -> None:
+    """Verify that a folder's name is the id of its config.yaml, of whatever version.
+
+    Raises:
+        RecordError: The folder is a copy or was renamed, or config.yaml is damaged.
+    """
+    config = read_yaml(folder.config)
+    if is_id_of(folder.run_id, config):
+        return
+    try:
+        held = recorded_id(config)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise RecordError(
+            f"{folder.config} is no run's configuration. Restore it, or delete {folder.path}"
+        ) from error
+    raise RecordError(
+        f"{folder.path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
+        "changed. No table, figure or sweep uses it. Restore its name and files, or delete it: "
+        f"`python -m sweeps rm --finished {folder.run_id}`"
+    )
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:

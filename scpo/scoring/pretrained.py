@@ -1,6 +1,8 @@
 """Loader of pretrained models: a package's folder, a local folder or the Hugging Face hub."""
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +37,29 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
         ) from error
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
     local = Path(source).is_dir()
+    # A download takes minutes and keeps its bar.
+    loading = _without_progress_bars() if local else nullcontext()
     try:
-        return getattr(transformers, auto_class).from_pretrained(
-            source, local_files_only=local, **settings
-        )
+        with loading:
+            return getattr(transformers, auto_class).from_pretrained(
+                source, local_files_only=local, **settings
+            )
     except (OSError, ValueError) as error:
         raise ScorerError(_missing(path, local, error)) from error
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Turn off the bars of transformers, which it draws for each file, as in notebooks."""
+    from transformers.utils import logging as messages
+
+    enabled = messages.is_progress_bar_enabled()
+    messages.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if enabled:
+            messages.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:

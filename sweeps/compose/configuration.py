@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from yaml import MarkedYAMLError, YAMLError
 
 from scpo.errors import ConfigError, first_line
+from scpo.records.files import yaml_problem
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import RunConfig
 from scpo.strict import Scale
@@ -126,12 +127,9 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
 def _no_yaml(error: MarkedYAMLError) -> str:
     """Message with the file and line of a YAML file that cannot be parsed."""
     mark = error.problem_mark or error.context_mark
-    problem = error.problem or error.context
-    if mark is None:
-        return f"a file in {CONF} is no YAML: {problem}"
-    path = Path(mark.name)
-    name = path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
-    return f"{name}, line {mark.line + 1}, column {mark.column + 1}: no YAML: {problem}"
+    path = Path(mark.name) if mark else CONF
+    shown = path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
+    return yaml_problem(shown, error)
 
 
 def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
@@ -189,7 +187,21 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
             {key: value for key, value in data.items() if key != "experiment"}
         )
     except ValidationError as error:
-        raise ConfigError(explain_validation(error, RunConfig)) from None
+        lines = [explain_validation(error, RunConfig), *_files_with_unknown_names(error)]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
+    """A line for each configuration file that holds a ``name:`` that is not known."""
+    for detail in error.errors(include_url=False):
+        if detail["type"] != "union_tag_invalid" or not detail["loc"]:
+            continue
+        group, tag = detail["loc"][-1], detail["ctx"]["tag"]
+        line = re.compile(rf"^name: *{re.escape(tag)} *(#|$)", re.MULTILINE)
+        for folder in FOLDERS:
+            for path in sorted((folder / str(group)).glob("*.yaml")):
+                if line.search(path.read_text()):
+                    yield f"{path.relative_to(folder.parent)} has name: {tag}"
 
 
 def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) -> None:

@@ -19,6 +19,8 @@ from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 
+SIGN_OF_LIFE_S = 300.0  # a log without news shows that the sweep still runs
+
 
 @dataclass
 class _Run(RunPace):
@@ -40,7 +42,8 @@ class _Run(RunPace):
 class ProgressBoard:
     """Line for each run (activity, step of steps, training success) and one for all of ``planned``.
 
-    In a log file: a line when a run starts or ends, and one after each longer silence.
+    In a log file: a line when a run starts or ends and, at growing intervals, lines with news; what
+    has not changed is repeated every five minutes.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class ProgressBoard:
         self._planned = planned
         self._runs: dict[str, _Run] = {}
         self._pace = Pace(clock)
+        self._said = ""
+        self._said_at = clock()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -123,10 +128,12 @@ class ProgressBoard:
             if not run.ended and line != run.said:
                 self._say(line)
                 run.said = line
-        if self._planned:
-            self._say(
-                f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}"
-            )
+        if not self._planned:
+            return
+        line = f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}"
+        if line != self._said or self._clock() - self._said_at >= SIGN_OF_LIFE_S:
+            self._say(line)
+            self._said, self._said_at = line, self._clock()
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
         """A run's process has ended."""

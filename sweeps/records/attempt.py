@@ -43,6 +43,8 @@ EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 
 # cancelled.
 EXIT_ELSEWHERE = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+# In a status between the reason why a run ended and the reason why it was not resumed later.
+NOT_RESUMED = "; then not resumed: "
 USER_ERRORS = (
     ConfigError,
     GameError,
@@ -236,6 +238,10 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
         before = folder.read_status()
         # A sweep gives up after `max_failures` of them.
         failures = before.failures + (state is State.FAILED)
+        # The attempt was refused before it began: the record still holds how the last one ended.
+        if state is State.FAILED and before.state is not State.RUNNING and before.reason:
+            first = before.reason.partition(NOT_RESUMED)[0]
+            reason = f"{first}{NOT_RESUMED}{reason}"
         # Damaged logs are why it failed: its step stays what it was.
         with contextlib.suppress(RecordError):
             before = before.model_copy(update={"step": _last_step(folder)})

@@ -7,7 +7,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
-from scpo.errors import ConfigError, first_line
+from scpo.errors import ConfigError
+from scpo.records.files import yaml_problem
 from scpo.records.provenance import REPOSITORY
 from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
@@ -102,7 +103,7 @@ def _read(path: Path) -> dict[str, Any]:
             f"(SCPO_SITE=<your copy>), presets by name: {known}"
         ) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no YAML: {first_line(error)}") from error
+        raise ConfigError(yaml_problem(path, error)) from error
     if not isinstance(data, dict | None):
         raise ConfigError(f"{path}: key: value lines are expected, got {data!r}")
     return data or {}

@@ -117,6 +117,17 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "(mini scale): not started: seeds 2, 3\n" in said
 
 
+def test_many_unfinished_rows_are_one_line_with_the_first_and_the_number(few, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    names = [f"row {number}" for number in range(6)]
+    rows = {name: [write_run(runs, seed=seed, state="PENDING")] for seed, name in enumerate(names)}
+    write_experiment(runs, {"scpo": [write_run(runs, seed=9)], **rows})
+    assert main(["figures", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "not started" in line]
+    assert told.startswith("Not finished, so not in any mean: row 0 (mini scale): not started: seed 0; row 1")
+    assert told.endswith("; and 3 more, all on the report page")
+
+
 def test_an_output_folder_that_is_a_file_is_refused(tmp_path, capsys):
     (tmp_path / "out").write_text("mine")
     assert main(["figures", "--runs-dir", str(tmp_path), "--out", str(tmp_path / "out")]) != 0

@@ -147,6 +147,12 @@ def test_a_file_and_half_an_address_of_a_project_are_told_apart_from_missing_fol
         scpo.load_runs("wandb:team")
 
 
+@pytest.mark.parametrize("source", [None, 3, b"runs", [None], []])
+def test_a_source_of_another_type_is_refused_with_an_example(source):
+    with pytest.raises(ConfigError, match=r"load_runs\(source\): got .*e\.g\. load_runs\(\"runs\"\)"):
+        scpo.load_runs(source)
+
+
 def test_a_metric_that_no_run_has_gives_a_warning_with_the_nearest_names(folder):
     with pytest.warns(UserWarning, match=r"no run has a metric val/success.*val/valid_seen/success_rate"):
         assert scpo.load_runs(folder, metrics="val/success").empty

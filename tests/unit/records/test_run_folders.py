@@ -70,7 +70,7 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
         (folder.path / name).write_bytes((another.path / name).read_bytes())
     with pytest.raises(RecordError, match=r"theta is 0\.5 in identity\.yaml and 0\.6 in the configuration asked for"):
         run_config.ensure(config)
-    with pytest.raises(RecordError, match="the folder holds another run than it says"):
+    with pytest.raises(RecordError, match=r"the folder is a copy, or it or its config\.yaml was changed"):
         run_config.check(folder)
 
 
@@ -118,7 +118,7 @@ def test_a_folder_that_was_renamed_or_copied_is_refused(tmp_path):
     folder = run_config.ensure(compose(tmp_path))
     for name in (f"{folder.run_id}.bak", f"copy-of-{folder.run_id}"):
         copy = shutil.copytree(folder.path, tmp_path / name)
-        with pytest.raises(RecordError, match=f"holds the run {folder.run_id}.*or is a copy"):
+        with pytest.raises(RecordError, match=f"holds the run {folder.run_id}: the folder is a copy"):
             run_config.check(run_folders.RunFolder(copy))
 
 

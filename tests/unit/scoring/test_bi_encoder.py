@@ -256,3 +256,13 @@ def test_many_writers_at_once_lose_nothing(tmp_path):
         thread.join()
     together = {text: vector for part in parts for text, vector in part.items()}
     assert_same(EmbeddingStore(tmp_path, "encoder").get(list(together)), together)
+
+
+def test_a_model_of_a_package_is_loaded_without_progress_bars_and_leaves_the_setting_as_it_was(capsys, monkeypatch):
+    transformers = pytest.importorskip("transformers", reason="needs transformers: make setup")
+    messages = transformers.utils.logging
+    monkeypatch.setattr(messages, "_tqdm_active", True)
+    fresh().score([("a", "b")])
+    told = capsys.readouterr()
+    assert told.out + told.err == ""
+    assert messages.is_progress_bar_enabled()

@@ -71,3 +71,14 @@ def test_a_run_that_a_process_holds_is_kept(runs):
         assert held
         assert command_line.main(["rm", folder.run_id, "--yes"]) in (0, 1)
     assert folder.path.exists()
+
+
+def test_a_run_with_unreadable_records_stops_no_command_and_goes_only_when_told(runs, capsys):
+    damaged = runs[State.INTERRUPTED]
+    damaged.status.write_text("{")
+    assert command_line.main(["clean", "--yes"]) == 0
+    assert names(runs) == {State.DONE, State.INTERRUPTED}
+    assert command_line.main(["rm", damaged.run_id, "--yes"]) == 0
+    assert "may be finished: --finished deletes it too" in capsys.readouterr().out
+    assert command_line.main(["rm", damaged.run_id, "--yes", "--finished"]) == 0
+    assert names(runs) == {State.DONE}

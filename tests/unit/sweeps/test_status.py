@@ -1,9 +1,11 @@
 import io
+import shutil
 import threading
 
 from rich.console import Console
 
 from scpo.records import State
+from sweeps import __main__ as command_line
 from sweeps import status
 from tests.support import fake_runs as fake
 
@@ -31,3 +33,18 @@ def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_
     assert not follower.is_alive()
     assert [line.split()[-1] for line in out.getvalue().splitlines()] == ["two", "three", "four", "again"]
     assert out.getvalue().startswith(f"{folder.run_id}  ")
+
+
+def test_a_copied_renamed_or_changed_folder_is_damaged_and_not_the_run_that_it_looks_like(tmp_path, capsys):
+    folder, other = fake.make_run(tmp_path), fake.make_run(tmp_path, "seed=1")
+    copy = f"{folder.run_id[:-8]}00000000"
+    shutil.copytree(folder.path, tmp_path / copy)
+    shutil.copy(folder.config, other.config)
+    assert command_line.main(["status", "--runs-dir", str(tmp_path)]) == 0
+    shown = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith(" alfworld")}
+    assert shown[folder.run_id].split()[1] == "PENDING"
+    rows = {row.run_id: row for row in status.statuses(fake.folders(tmp_path), status.Observer(None))}
+    for name in (copy, other.run_id):
+        assert "DAMAGED" in shown[name]
+        assert f"holds the run {folder.run_id}: the folder is a copy" in rows[name].remark
+        assert f"python -m sweeps rm --finished {name}" in rows[name].remark

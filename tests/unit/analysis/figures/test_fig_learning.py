@@ -6,6 +6,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from analysis.figures.curves import curve
 from analysis.figures.fig_learning import build
 from analysis.rendering.style import PAGE_WIDTH
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
@@ -122,3 +123,14 @@ def test_what_sets_a_line_of_panels_apart_is_a_footnote_and_its_seeds_are_counte
     assert not any("trainer.steps" in label for label in labels)
     assert "trainer.steps=" in drawing.figure.get_suptitle().replace("\n", " ")
     assert sorted(legend(drawing.figure)) == ["GiGPO", "SCPO"]
+
+
+def test_a_line_of_panels_that_is_drawn_alone_is_not_set_apart_from_one_that_is_not(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="main_table")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
+    alone = Selection(experiments=("longer",)).of(collect(tmp_path).at_scale("mini"))
+    drawing = build(alone)
+    assert len(alone.sections) == 1
+    assert alone.sections[0].differs.startswith("trainer.steps=80")
+    assert "trainer.steps" not in drawing.figure.get_suptitle()
+    assert "trainer.steps" not in drawing.numbers.blocks[0].title + drawing.numbers.caption

@@ -236,6 +236,15 @@ def test_runs_of_other_settings_get_their_own_section(tmp_path):
     assert len(collect(tmp_path).sections) == 2
 
 
+def test_the_main_table_comes_before_a_tuning_with_more_rows(tmp_path):
+    rates = {f"rate_{steps}": [write_run(tmp_path, steps=steps)] for steps in (50, 60, 70)}
+    write_experiment(tmp_path, rates, name="learning_rates")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=40)]}, name="main_table")
+    first, *others = collect(tmp_path).sections
+    assert (first.experiments, first.differs) == (("main_table",), "")
+    assert all(part.differs.endswith("(the others: 40)") for part in others)
+
+
 def with_scorer(runs_dir, row, seed, scorer):
     return write_run(runs_dir, row, seed, overrides=(f"scorer={scorer}",))
 

@@ -36,6 +36,20 @@ def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, m
     configuration.compose_files.cache_clear()
 
 
+def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(tmp_path, monkeypatch):
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(configuration, "FOLDERS", (tmp_path / "conf",))
+    path = tmp_path / "conf/estimator/rloo.yaml"
+    path.write_text(path.read_text().replace("name: rloo\n", "name: rlooo # mine\n"))
+    configuration.compose_files.cache_clear()
+    with pytest.raises(ConfigError) as caught:
+        compose_run(["method=rloo"])
+    configuration.compose_files.cache_clear()
+    assert str(caught.value).startswith("method.estimator.name: got 'rlooo'; allowed: gae, rloo, grpo")
+    assert str(caught.value).endswith("; did you mean rloo?\nconf/estimator/rloo.yaml has name: rlooo")
+
+
 def composed_by_hydra(words):
     """By Hydra alone: a folder of another name is read without our plugins."""
     with initialize_config_dir(version_base="1.3", config_dir=f"{CONF}/."):
@@ -170,7 +184,10 @@ BAD = {
         ["method=plain", "model=gpt_4o", "model.key_variable=sk-123"],
         "model.key_variable: got 'sk-123'; string should match pattern",
     ),
-    "unknown estimator": (["method.estimator.name=gigp"], "'gae', 'rloo', 'grpo', 'empg', "),
+    "unknown estimator": (
+        ["method.estimator.name=gigp"],
+        "method.estimator.name: got 'gigp'; allowed: gae, rloo, grpo, empg, ",
+    ),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (
         ["method=grpo", "method.shaper.theta=1"],

@@ -49,7 +49,21 @@ def test_before_the_first_step_a_line_says_what_the_run_is_doing(runs):
             board.doing(folder, "warm start: update 3 of 8 is done, about 20 s left")
     lines = out.getvalue().splitlines()
     told = f"{folder.run_id}: step 0 of 4; warm start: update 3 of 8 is done, about 20 s left"
-    assert lines == [f"started {folder.run_id}", told, *["0 of 3 runs done"] * 2]  # after 10 and 20 seconds, news once
+    assert lines == [f"started {folder.run_id}", told, "0 of 3 runs done"]  # after 10 seconds; at 20 nothing is new
+
+
+def test_a_log_without_news_gets_a_sign_of_life_every_five_minutes(runs):
+    clock = Clock()
+    board, out = board_of(runs, clock)
+    (folder, config), *_ = runs
+    with board:
+        board.started(folder, config)
+        for second in range(1, 961):
+            clock.now = float(second)
+            board.doing(folder, "loading")
+    lines = out.getvalue().splitlines()
+    assert lines[:3] == [f"started {folder.run_id}", f"{folder.run_id}: step 0 of 4; loading", "0 of 3 runs done"]
+    assert lines[3:] == ["0 of 3 runs done"] * 3
 
 
 def test_the_time_left_counts_steps_and_starts_of_all_runs(runs):

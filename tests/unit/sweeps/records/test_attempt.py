@@ -213,9 +213,25 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
     for _ in range(2):
         assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
         reason = folder.read_status().reason
-        assert "stopped at step 2 under other code. Changed since: scpo/loss.py, scpo/more.py. Restore them" in reason
+        assert reason.count("stopped at step 2 under other code") == 1
+        assert "Changed since: scpo/loss.py, scpo/more.py. Restore them" in reason
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+
+
+def test_a_refused_resume_keeps_the_reason_why_the_run_failed(folder, code):
+    def broken(config, folder, should_stop):
+        fake_train.train(config, folder, lambda: bool(folder.complete_checkpoints()))
+        raise ValueError("loss is nan")
+
+    assert entry.run(folder, broken) == entry.EXIT_FAILED
+    code("scpo/loss.py", "loss = 2")
+    for _ in range(2):
+        assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+        reason = folder.read_status().reason
+        assert reason.startswith("ValueError: loss is nan; then not resumed: ConfigError: ")
+        assert reason.count("not resumed") == 1
+    code("scpo/loss.py", "loss = 1")
 
 
 def test_a_finished_run_of_other_code_says_so_and_how_to_run_it_again(folder, code, caplog):
