@@ -115,14 +115,15 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 
 
-def _listed(source: object) -> list[str | Path]:
+def _listed(source: str | Path | Iterable[str | Path]) -> list[str | Path]:
     """One source or several, as a list.
 
     Raises:
         ConfigError: It is something else, such as None.
     """
-    several = isinstance(source, Iterable) and not isinstance(source, str | bytes)
-    sources = list(source) if several else [source]
+    sources: list[Any] = [source]
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
+        sources = list(source)
     for item in sources or [source]:
         if not isinstance(item, str | Path):
             raise ConfigError(
