@@ -27,7 +27,7 @@ from sweeps import console as show
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import Request, options, read_request
-from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
+from sweeps.records.process import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
 TRAIN_SCRIPT = Path(__file__).resolve().with_name("train.py")

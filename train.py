@@ -25,6 +25,7 @@ from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
 from sweeps.compose.overrides import options, parse_all, replaced
 from sweeps.records import attempt as entry
+from sweeps.records.process import EXIT_BAD_CONFIG, EXIT_DONE, LOG_FORMAT
 from sweeps.start_checks import refuse_what_cannot_start
 from sweeps.terminal import complaint, replace_what_cannot_be_printed
 
@@ -110,23 +111,23 @@ def main() -> int:
         "WANDB_SWEEP_ID" in os.environ
     ):  # `wandb agent` started it: its sweep learns nothing of a run that stays offline
         os.environ.setdefault("WANDB_MODE", "online")
-    logging.basicConfig(level=logging.INFO, format=entry.LOG_FORMAT)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
         if unknown:
             raise ConfigError(explain_flag(unknown[0], [*unknown, *arguments.what], "train.py"))
         if arguments.cfg:
             config = compose_run(arguments.what).model_dump(mode="json")
             sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-            return entry.EXIT_DONE
+            return EXIT_DONE
         folder = open_run(arguments.what, prepare=arguments.prepare)
         if arguments.prepare:
             sys.stdout.write(f"{folder.path}\n")
-            return entry.EXIT_DONE
+            return EXIT_DONE
         run_config.check(folder).check_started_here()
         return entry.run(folder, train, arguments.attempt)
     except (ScpoError, OSError) as error:
         logging.getLogger("train").error("%s", complaint(error))
-        return entry.EXIT_BAD_CONFIG
+        return EXIT_BAD_CONFIG
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from analysis.build import Failure, Output, Report, build_from, builders
 from analysis.rendering.style import FORMATS, Look, read_size, read_style
 from analysis.report.page import MEGABYTE, contents, page
 from analysis.selection import Selection
-from analysis.sources.collect import Collected, collect
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from analysis.sources.wandb_project import Settings
 from analysis.study import command as study
 from analysis.study import meaning

@@ -30,7 +30,7 @@ import analysis.figures
 import analysis.tables
 from analysis.rendering.style import Drawing, Look, drawn_as
 from analysis.rendering.table import Table
-from analysis.sources.collect import Collected, write_parquet
+from analysis.sources.collected import Collected, write_parquet
 from analysis.sources.rows import MissingRunsError, Row
 from analysis.sources.run_records import Problem
 from scpo.errors import RecordError, first_line

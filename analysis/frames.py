@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from analysis.sources.collect import Collected, collect
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import Settings
 from analysis.stats.seed_statistics import difference, holm, p_value

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, MissingRunsError, Row, Section
 from analysis.sources.run_records import Run
 from scpo.errors import ConfigError

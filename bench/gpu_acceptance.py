@@ -35,8 +35,8 @@ from typing import Any
 
 from bench.gpu_report import PAGE, RECORD, exit_status, keep_earlier_report, new_report, write_report
 from scpo.errors import ConfigError, first_line
+from scpo.installed import REPOSITORY
 from scpo.records.memory import installed_gpus, used_gib
-from scpo.records.provenance import REPOSITORY
 from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.doctor.machine import disk_gib

@@ -1,6 +1,10 @@
-"""Installed packages, and the command that installs missing ones."""
+"""Installed packages, the command that installs missing ones, and the folder of this code."""
 
 from importlib import metadata
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+"""The checkout, or a snapshot of it, that this code is run from."""
 
 CONSTRAINTS = {
     "verl": None,

@@ -31,20 +31,20 @@ from pathlib import Path
 from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
+from scpo.installed import REPOSITORY
 from scpo.progress import counted
 from scpo.records import RunFolder, run_config, run_folders, verify
 from scpo.records.files import replace_file
 from scpo.records.manifest import experiment_members, select
-from scpo.records.provenance import REPOSITORY
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
 from sweeps.export import experiment_yaml
 from sweeps.launchers.run_process import tail
-from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
-from sweeps.records.attempt import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.process import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_command
 from sweeps.status import (
     RunStatus,
@@ -112,7 +112,7 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
 def cancel(console: Console, arguments: argparse.Namespace) -> int:
     """Stop runs."""
     for folder in _chosen(arguments):
-        stopped = cluster.cancel(folder, Slurm(), reason=arguments.reason)
+        stopped = observer.cancel(folder, Slurm(), reason=arguments.reason)
         console.print(
             f"{folder.run_id}: {'cancelled' if stopped else 'was over before'}", highlight=False
         )

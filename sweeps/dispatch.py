@@ -25,7 +25,7 @@ from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.notify import notify
-from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.start_checks import refuse_what_cannot_start
 

@@ -18,7 +18,7 @@ from scpo.records import RunFolder, State
 from scpo.records.files import locked
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
+from sweeps.records.process import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import coloured, say, say_error, say_markup
 
 FAILED = (State.FAILED, State.LOST)

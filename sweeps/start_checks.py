@@ -11,8 +11,7 @@ from packaging.requirements import Requirement
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, Level, error
-from scpo.installed import install_command, installed_version
-from scpo.records.provenance import REPOSITORY
+from scpo.installed import REPOSITORY, install_command, installed_version
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.run import RunConfig
 from sweeps.doctor import deep, model_files, services

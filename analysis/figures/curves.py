@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.line_styles import plot_styles
 from analysis.rendering.style import palette
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise

@@ -28,7 +28,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.selection import missing_samples
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 # Inches: a line of panels.

@@ -21,7 +21,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import summarise
 

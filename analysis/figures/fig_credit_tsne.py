@@ -25,7 +25,7 @@ from analysis.figures.step_planes import (
 from analysis.paper.published import credit
 from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
 from analysis.rendering.table import NONE, Block, Cells, Number, Table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from scpo.diagnostics.samples import StepTexts
 
 HEIGHT = 3.0  # inches

@@ -25,7 +25,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import Block, Cells, Table, percent
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.progress import counted
 

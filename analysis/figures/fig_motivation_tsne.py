@@ -6,7 +6,7 @@ from analysis import names
 from analysis.figures.step_planes import OF_A_KIND, Cloud, Shown, draw_plane, shown_steps
 from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 
 HEIGHT = 2.8  # inches
 CAPTION = (

@@ -43,7 +43,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import Block, Number, Table
 from analysis.selection import missing_samples
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, Section
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 

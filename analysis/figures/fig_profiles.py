@@ -34,7 +34,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import Block, Cells, Table, number, percent
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from analysis.stats.measures import LEVELS, reaches, steps_to
 from scpo.benchmarks import with_families

@@ -20,7 +20,7 @@ from analysis.rendering.style import (
     new_figure,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, number, percent
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import missing_runs
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare

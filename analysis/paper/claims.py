@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import Values, paired
 from scpo.benchmarks import BENCHMARKS

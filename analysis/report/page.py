@@ -27,7 +27,7 @@ from analysis.report.samples import (
     sample_episodes,
     sample_groups,
 )
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import Problem, leaves
 from analysis.sources.series import Series

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.names import PANELS, TRAINED_ON, benchmark, panel_order, task
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.run_records import Problem, noted
 from scpo.diagnostics.sampled_groups import PATTERN as GROUPS
 from scpo.diagnostics.sampled_groups import read_groups

@@ -1,20 +1,19 @@
 """Collect runs of all sources into one long table (run, step, metric, value) and a table of runs.
 
-Sources are folders of run folders, archives and W&B projects. Builders of tables and figures read
-their numbers through ``Collected``, which notes every file that was read: the sources of an output
-are known without its builder listing them.
+Sources are folders of run folders, archives and W&B projects.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from analysis.sources.archive import read_archive
+from analysis.sources.collected import Collected
 from analysis.sources.mirrored import implied_records, mirrored_run, without_record
-from analysis.sources.rows import Row, Section, sections
+from analysis.sources.rows import Section, sections
 from analysis.sources.run_records import (
     MOVE_AWAY,
     ExperimentRecord,
@@ -28,12 +27,8 @@ from analysis.sources.run_records import (
 from analysis.sources.series import Series, complaint, make_series
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.errors import RecordError
-from scpo.intervals import Summary, summarise
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
-from scpo.records.files import RUN_AGAIN, change, write_bytes
 from scpo.records.status import State
-
-Sample = TypeVar("Sample")
 
 # Whole numbers in W&B's JSON may be too large for a float.
 LARGEST_NUMBER = 1e300
@@ -62,140 +57,6 @@ COLUMN_TYPES = {
     "run": "category",
     "metric": "category",
 }
-
-
-@dataclass(frozen=True)
-class Collected:
-    """All that was recorded; ``runs`` and ``metrics`` are the parquet tables.
-
-    Attributes:
-        by_id: Every run.
-        runs: One line per run, with ``RUN_COLUMNS``.
-        metrics: The long table, sorted by run, metric and step.
-        sections: Rows that may share a table.
-        problems: Runs and files that were left out.
-        by_metric: Run id -> metric -> series.
-        experiments: Records of the experiments.
-        chosen: Row names that the user asked for (``analysis.selection``); empty: all.
-        used: (run, file) pairs that an output is made of.
-        seen: (run, file) pairs that an output could choose from.
-    """
-
-    by_id: Mapping[str, Run]
-    runs: pd.DataFrame
-    metrics: pd.DataFrame
-    sections: tuple[Section, ...]
-    problems: tuple[Problem, ...]
-    by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)
-    experiments: tuple[ExperimentRecord, ...] = ()
-    chosen: tuple[str, ...] = ()
-    used: set[tuple[str, str]] = field(default_factory=set)
-    seen: set[tuple[str, str]] = field(default_factory=set)
-    # Result of the check of each sample that was asked for, shared by all scales.
-    _samples: dict[tuple[str, str], Problem | None] = field(default_factory=dict, repr=False)
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Scales that have rows. No table or figure mixes two."""
-        return tuple(sorted({section.scale for section in self.sections}))
-
-    def at_scale(self, scale: str) -> "Collected":
-        """Return the data that a builder gets: sections of one scale, and fresh notes."""
-        # `used` and `seen` are new sets, because each output lists its own sources.
-        parts = tuple(part for part in self.sections if part.scale == scale)
-        return replace(self, sections=parts, used=set(), seen=set())
-
-    def series(self, run: str, metric: str) -> Series:
-        """One metric of one run; empty if it was never logged."""
-        if run in self.by_id:
-            # Noted even if the metric is missing: the output depends on that too.
-            self.used.update((run, name) for name in self.by_id[run].logs)
-        return self.by_metric.get(run, {}).get(metric, Series())
-
-    def summary(
-        self,
-        row: Row,
-        metric: str,
-        which: Literal["before", "last", "best", "mean"],
-    ) -> Summary:
-        """Summarise a property of ``Series`` over the row's finished runs."""
-        return summarise(getattr(self.series(run, metric), which) for run in row.finished)
-
-    def metric_names(self, run: str) -> tuple[str, ...]:
-        """Metrics that a run logged, sorted."""
-        return tuple(sorted(self.by_metric.get(run, ())))
-
-    def panels(self, run: str) -> tuple[str, ...]:
-        """Names of the validation panels that a run was evaluated on, sorted."""
-        names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
-        return tuple(dict.fromkeys(names))
-
-    def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
-        """Undamaged samples of a run whose names match.
-
-        A builder that draws one notes it with ``use``. A damaged sample becomes one of
-        ``sample_problems``.
-        """
-        paths = sorted((self.by_id[run].folder / "diagnostics").glob(pattern))
-        self.seen.update((run, self._inside(run, path)) for path in paths)
-        return tuple(path for path in paths if self._is_whole(run, path))
-
-    def samples(
-        self,
-        run: str,
-        pattern: str,
-        read: Callable[[Path], Sample],
-    ) -> Iterator[tuple[Path, Sample]]:
-        """Yield a run's samples that can be read, with their content.
-
-        A builder that draws one notes it with ``use``. A sample with a right checksum and wrong
-        content becomes one of ``sample_problems`` too, so that it costs a figure no other sample.
-        """
-        for path in self.diagnostics(run, pattern):
-            try:
-                content = read(path)
-            except RecordError as error:
-                problem = Problem(f"{run}/{path.name}", str(error))
-                self._samples[run, self._inside(run, path)] = problem
-            else:
-                yield path, content
-
-    @property
-    def sample_problems(self) -> tuple[Problem, ...]:
-        """Samples that were asked for and left out."""
-        samples = [self._samples[key] for key in sorted(self._samples)]
-        return tuple(problem for problem in samples if problem is not None)
-
-    def _is_whole(self, run: str, path: Path) -> bool:
-        key = (run, self._inside(run, path))
-        if key not in self._samples:
-            reason = sample_damage(self.by_id[run], path)
-            self._samples[key] = Problem(f"{run}/{path.name}", reason) if reason else None
-        return self._samples[key] is None
-
-    def use(self, run: str, *paths: Path) -> None:
-        """Note files of the run as sources."""
-        self.used.update((run, self._inside(run, path)) for path in paths)
-
-    def _inside(self, run: str, path: Path) -> str:
-        return str(path.relative_to(self.by_id[run].folder))
-
-
-def sample_damage(run: Run, path: Path) -> str | None:
-    """Describe how a sample differs from what the run wrote; None if it does not.
-
-    A run that recorded no checksum of anything is taken at its word.
-    """
-    known = run.sums.get(str(path.relative_to(run.folder)))
-    if known is not None:
-        changed = change(path, known, whole=True)
-        if not changed:
-            return None
-        return f"{changed}: left out. {RUN_AGAIN}"
-    # A run that goes on may have written a sample whose checksum it has not recorded yet.
-    if run.sums and run.state == State.DONE:
-        return "is no file that the run wrote: left out. Delete it"
-    return None
 
 
 def collect(
@@ -227,14 +88,6 @@ def collect(
         by_metric=_series_by_run(metrics),
         experiments=found.experiments,
     )
-
-
-def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
-    """Write ``metrics.parquet`` and ``runs.parquet``; equal data gives equal bytes."""
-    paths = folder / "metrics.parquet", folder / "runs.parquet"
-    for path, table in zip(paths, (data.metrics, data.runs), strict=True):
-        write_bytes(path, table.to_parquet(index=False), readable=True)
-    return paths
 
 
 # Sources

@@ -23,9 +23,9 @@ from analysis.sources.run_records import (
 from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.records.files import first_complaint
+from scpo.records.identity import read_configuration
 from scpo.records.manifest import PlannedRow, PlannedRun
 from scpo.records.status import State
-from scpo.records.wandb_mirror import read_configuration
 from scpo.schema.env import TUNING
 from scpo.schema.method import method_label
 

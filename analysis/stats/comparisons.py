@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.run_records import Run, one_processor_type, same_games
 from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable

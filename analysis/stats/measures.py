@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from analysis.names import TRAINED_ON, success_metric
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series
 

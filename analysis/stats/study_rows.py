@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run
 from scpo.records.status import State

@@ -12,7 +12,8 @@ from rich.markup import escape
 
 from analysis.sources.archive import EMPTY, Archive, read_archive
 from analysis.sources.archive_writing import locked, merged, write_archive
-from analysis.sources.collect import Collected, collect
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.stats.study_rows import is_of_meaning
 from scpo.errors import ConfigError, RecordError

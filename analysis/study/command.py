@@ -5,19 +5,17 @@ folder of runs. Runs of a folder enter the archive only when ``--add`` names the
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib as mpl
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.build import builders
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
-from analysis.sources.collect import Collected, collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from analysis.stats.comparisons import named_comparisons
 from analysis.study.additions import (
     SCALE,
@@ -27,7 +25,7 @@ from analysis.study.additions import (
     members,
     refuse_damaged,
 )
-from analysis.study.page import FIGURES, page, summary
+from analysis.study.page import FIGURES, between, draw, page, summary
 from analysis.study.questions import headline, headlined
 from scpo.progress import counted
 from scpo.records.files import write_bytes
@@ -100,23 +98,6 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
-    """Draw pictures into a folder; return the names of those that the runs allow."""
-    mpl.use("agg")
-    known = builders()
-    drawn = []
-    for name in names:
-        path = folder / f"{name}.png"
-        try:
-            picture = known[name](data).files()["png"]
-        except MissingRunsError:
-            path.unlink(missing_ok=True)
-            continue
-        write_bytes(path, picture, readable=True)
-        drawn.append(name)
-    return drawn
-
-
 # Blocks of other documents
 
 
@@ -139,16 +120,6 @@ def with_claims(text: str, data: Collected) -> str:
     """
     lines = "\n".join(_claim_line(claim, data) for claim in claims())
     return between(text, CLAIMS_MARKERS, CLAIMS_HEAD + lines)
-
-
-def between(text: str, markers: tuple[str, str], content: str) -> str:
-    """Replace what a text has between two markers; without markers it is returned as it is."""
-    begin, end = markers
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        return text
-    return f"{before}{begin}\n{content}\n{end}{after}"
 
 
 def _headline(data: Collected) -> Iterator[str]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from analysis.names import benchmark
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import StudyRow, comparable, study_rows

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis.figures import fig_meaning
-from analysis.sources.collect import Collected, collect
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from analysis.sources.rows import MissingRunsError
 from analysis.stats.comparisons import Comparison, named_comparisons
 from analysis.study.additions import (
@@ -22,8 +23,7 @@ from analysis.study.additions import (
     check_options,
     refuse_damaged,
 )
-from analysis.study.command import between, draw
-from analysis.study.page import run_lines
+from analysis.study.page import between, draw, run_lines
 from analysis.study.questions import effect_text, p_text, sentence
 from scpo.progress import counted
 from scpo.records.files import write_bytes

@@ -2,11 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+
+from analysis.build import builders
 from analysis.figures import fig_study_rates
 from analysis.names import TRAINED_ON
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import Comparison, named_comparisons
@@ -32,6 +36,7 @@ from analysis.study.questions import (
 from analysis.tables import tab_study, tab_study_effects
 from scpo.intervals import summarise
 from scpo.progress import counted
+from scpo.records.files import write_bytes
 from scpo.records.status import State
 
 RATES = "fig_study_rates"
@@ -359,3 +364,30 @@ def _incomplete(data: Collected, record: ExperimentRecord) -> Iterator[str]:
 
 def _is_done(data: Collected, run: str) -> bool:
     return run in data.by_id and data.by_id[run].state == State.DONE
+
+
+def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
+    """Draw pictures into a folder; return the names of those that the runs allow."""
+    mpl.use("agg")
+    known = builders()
+    drawn = []
+    for name in names:
+        path = folder / f"{name}.png"
+        try:
+            picture = known[name](data).files()["png"]
+        except MissingRunsError:
+            path.unlink(missing_ok=True)
+            continue
+        write_bytes(path, picture, readable=True)
+        drawn.append(name)
+    return drawn
+
+
+def between(text: str, markers: tuple[str, str], content: str) -> str:
+    """Replace what a text has between two markers; without markers it is returned as it is."""
+    begin, end = markers
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        return text
+    return f"{before}{begin}\n{content}\n{end}{after}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.names import benchmark
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.stats.comparisons import (
     HIGHER,
     LOWER,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from analysis.rendering.table import Number, percent
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from analysis.stats.seed_statistics import difference

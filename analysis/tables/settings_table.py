@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from analysis import names
 from analysis.rendering.table import Block, Table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
 
 Config: TypeAlias = dict[str, Any]

@@ -7,7 +7,7 @@ from analysis import names
 from analysis.paper.published import cost
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.selection import missing_samples
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
 from scpo.intervals import Summary, summarise
 from scpo.records.memory import GPU

@@ -2,7 +2,7 @@
 
 from analysis import names
 from analysis.rendering.table import Table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, at, settings_table
 from scpo.schema.method import COMPARES_STATES

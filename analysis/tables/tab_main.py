@@ -35,7 +35,7 @@ from analysis.rendering.table import (
     with_best_in_bold,
     with_columns,
 )
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, Section, missing_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value

@@ -2,7 +2,7 @@
 
 from analysis import names
 from analysis.rendering.table import Block, Number, Table, percent
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section, missing_runs
 from scpo.intervals import summarise
 

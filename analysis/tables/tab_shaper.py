@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis.rendering.table import Table
-from analysis.sources.collect import Collected
+from analysis.sources.collected import Collected
 from analysis.tables.settings_table import Config, Entry, at, settings_table
 from scpo.schema.method import method_label
 from scpo.shaping.shaper import ShaperConfig

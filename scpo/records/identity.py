@@ -11,6 +11,10 @@ from pydantic import BaseModel
 from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
+# Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
+WHOLE = "scpo"
+# W&B's run ids.
+RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
 # The shaper's choices of the paper's table 4, and the word for another choice in a run id. They are
 # here and not in conf/, so that an id depends only on the configuration: a default that changes
@@ -74,6 +78,24 @@ def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
         return name == recorded_id(config)
     except (KeyError, ValueError, TypeError, AttributeError):
         return False
+
+
+def read_configuration(
+    logged: Mapping[str, Any], wandb_id: str
+) -> tuple[str, dict[str, Any], str | None]:
+    """Run id, configuration and commit of a run, from what ``WandbMirror`` sent of it."""
+    whole = logged.get(WHOLE)
+    sections = whole if isinstance(whole, dict) else logged
+    config = {}
+    for name, value in sections.items():
+        if name not in (WHOLE, "run_id", "commit"):
+            config[name] = value
+    run_id = str(logged.get("run_id"))
+    commit = logged.get("commit")
+    # The id becomes a file name, and a server may answer anything.
+    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
+        run_id = wandb_id
+    return run_id, config, None if commit is None else str(commit)
 
 
 def settings_digest(config: BaseModel) -> str:

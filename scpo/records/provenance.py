@@ -6,17 +6,22 @@ of an estimator does, and some checkouts have no git. ``conf/`` and slurm/site.y
 since a run keeps its whole configuration.
 """
 
+import ast
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import platform
+import re
 import socket
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError
+from scpo.installed import REPOSITORY
 from scpo.records import redaction
 from scpo.records.files import (
     Record,
@@ -27,11 +32,9 @@ from scpo.records.files import (
     write_json,
 )
 from scpo.records.memory import installed_gpus
-from scpo.records.run_code import REGISTRIES, used_files, without_entries
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 # Lies in a snapshot of the code, in place of .git.
 SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
@@ -41,6 +44,12 @@ CODE_PARTS = ("scpo", "sweeps", "train.py")
 # Excludes files that tools write next to the code.
 CODE_SUFFIXES = (".py", ".yaml")
 SHOWN_FILES = 6
+# Lists of parts, of which a run uses few.
+REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
+_ENTRY = re.compile(
+    r"^from scpo\.(?:advantages|states)\.\w+ import [A-Z][A-Z0-9_]*\n", re.MULTILINE
+)
+_ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
 
 
 class CodeRecord(Record):
@@ -254,3 +263,68 @@ def shown_files(names: Sequence[str]) -> str:
     """The first few of these files and the number of the others, for a message."""
     more = len(names) - SHOWN_FILES
     return ", ".join(names[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def without_entries(text: str) -> str:
+    """A registry's code without its list of parts: a part that a run uses is compared itself."""
+    return _ENTRIES.sub("OURS = ()", _ENTRY.sub("", text))
+
+
+def used_files(config: RunConfig, root: Path) -> set[str]:
+    """Paths, relative to ``root``, of the files whose change could change a run's numbers.
+
+    They are what the trainer imports, at the top of a file or inside a function, and all of the
+    run's environment. Other estimators and identities of states are in the same registries and are
+    left out, as are sweeps, the doctor and this project's commands: a new baseline keeps no run
+    from being resumed.
+    """
+    waiting = ["scpo/trainers/__init__.py", *_parts(config)]
+    for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
+        waiting += [str(path.relative_to(root)) for path in sorted((root / folder).rglob("*.py"))]
+    used: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in used or not (root / name).is_file():
+            continue
+        used.add(name)
+        text = (root / name).read_text()
+        waiting += _imported(without_entries(text) if name in REGISTRIES else text)
+    return used
+
+
+def _trainer(config: RunConfig) -> str:
+    if config.method.kind != "trained":
+        return "evaluate"
+    return config.trainer.name
+
+
+def _parts(config: RunConfig) -> Iterator[str]:
+    """Files of the estimator and of the identities that the method names."""
+    if config.method.kind != "trained":
+        return
+    functions = [ESTIMATORS[config.method.estimator.name].function]
+    functions += [identity.function for identity in config.method.identities.values()]
+    for function in functions:
+        yield function.__module__.replace(".", "/") + ".py"
+
+
+# Cached, because a sweep asks for each of its runs.
+@functools.lru_cache(maxsize=2048)
+def _imported(text: str) -> tuple[str, ...]:
+    """Files that may hold what a module imports: modules, packages, and the packages above them."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            parts = name.split(".")
+            # scpo/__init__.py names two functions of analysis for notebooks.
+            if parts[0] != "scpo":
+                continue
+            for length in range(1, len(parts) + 1):
+                path = "/".join(parts[:length])
+                found += (f"{path}.py", f"{path}/__init__.py")
+    return tuple(found)

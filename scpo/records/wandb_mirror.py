@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from scpo.errors import RecordError, first_line
 from scpo.installed import install_command
 from scpo.records.files import read_json, write_json
-from scpo.records.identity import settings_digest
+from scpo.records.identity import WHOLE, settings_digest
 from scpo.records.manifest import manifest_paths, read
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
@@ -27,9 +26,6 @@ TAG_LENGTH = 64
 WANDB_RECORD = "wandb.json"
 # Variables that would rename a run or move its files; a run's name, id and folder are its own.
 OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
-# Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
-WHOLE = "scpo"
-RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 PROGRAM = "train.py"
 
 Task = Callable[[], object]
@@ -225,24 +221,6 @@ def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     # Only there, so that other runs' configurations are not twice as long.
     copy = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
     return {**sections, **copy, "run_id": folder.run_id, "commit": _commit(folder)}
-
-
-def read_configuration(
-    logged: Mapping[str, Any], wandb_id: str
-) -> tuple[str, dict[str, Any], str | None]:
-    """Run id, configuration and commit of a run, from its configuration and id in W&B."""
-    whole = logged.get(WHOLE)
-    sections = whole if isinstance(whole, dict) else logged
-    config = {}
-    for name, value in sections.items():
-        if name not in (WHOLE, "run_id", "commit"):
-            config[name] = value
-    run_id = str(logged.get("run_id"))
-    commit = logged.get("commit")
-    # The id becomes a file name, and a server may answer anything.
-    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
-        run_id = wandb_id
-    return run_id, config, None if commit is None else str(commit)
 
 
 def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:

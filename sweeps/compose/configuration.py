@@ -5,7 +5,7 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,42 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
             for path in sorted((folder / str(group)).glob("*.yaml")):
                 if line.search(path.read_text()):
                     yield f"{path.relative_to(folder.parent)} has name: {tag}"
+
+
+def seeded_runs(
+    overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
+) -> Iterator[RunConfig]:
+    """Compose a run's configuration at each seed, with ``values`` in its dotted keys.
+
+    A seed of None leaves the overrides' seed. All seeds share one composition, and one resolution
+    of interpolations where none refers to the seed: these two take most of the time.
+    """
+    raw = _with(values or {}, compose_raw(overrides))
+    data = resolve(raw)
+    alike = not refers_to(raw, "seed")
+    for seed in seeds:
+        if seed is None or alike:
+            yield validate_run(data if seed is None else {**data, "seed": seed})
+        else:
+            yield validate_run(resolve(_with({"seed": seed}, raw)))
+
+
+def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
+    if values:
+        # The composition is cached and shared by all seeds.
+        raw = copy.deepcopy(raw)
+    for key, value in values.items():
+        try:
+            # Not merged: panels replace those of the configuration.
+            OmegaConf.update(raw, key, value, merge=False)
+        except OmegaConfBaseException as error:
+            section = key.rpartition(".")[0]
+            method = OmegaConf.select(raw, "method.name")
+            raise ConfigError(
+                f"{key} cannot be set with method={method}: {section} is null or has no such key. "
+                "Leave it out, or take a method that has it"
+            ) from error
+    return raw
 
 
 def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) -> None:

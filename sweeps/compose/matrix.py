@@ -1,33 +1,28 @@
 """Expansion of an experiment into runs: rows times axes, each a validated configuration."""
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import ListConfig, OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id, settings_digest
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun, PrimaryComparisons
 from scpo.schema.experiment import Experiment, ExperimentRow
+from scpo.schema.method import METHOD_LABELS
 from scpo.schema.run import RunConfig
 from scpo.strict import Scale
-from sweeps.compose.adhoc_axes import split_axes, with_axes
-from sweeps.compose.configuration import (
-    compose_experiment,
-    compose_raw,
-    refers_to,
-    resolve,
-    validate_run,
-)
+from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
 from sweeps.compose.effects import unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 # Axis -> the configuration key that it sets.
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}
+# One override for each value of the axis.
+Axis = tuple[Override, ...]
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,7 @@ def _row_runs(
     # The command line replaces overrides of the experiment, but not of its rows.
     given = {override.key for override in common}
     kept = [override for override in shared if override.key not in given]
-    for choice in product(*groups.values()):
+    for choice in itertools.product(*groups.values()):
         chosen = [
             word
             for axis, value in zip(groups, choice, strict=True)
@@ -164,42 +159,6 @@ def _row_runs(
             )
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
-
-
-def seeded_runs(
-    overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
-) -> Iterator[RunConfig]:
-    """Compose a run's configuration at each seed, with ``values`` in its dotted keys.
-
-    A seed of None leaves the overrides' seed. All seeds share one composition, and one resolution
-    of interpolations where none refers to the seed: these two take most of the time.
-    """
-    raw = _with(values or {}, compose_raw(overrides))
-    data = resolve(raw)
-    alike = not refers_to(raw, "seed")
-    for seed in seeds:
-        if seed is None or alike:
-            yield validate_run(data if seed is None else {**data, "seed": seed})
-        else:
-            yield validate_run(resolve(_with({"seed": seed}, raw)))
-
-
-def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
-    if values:
-        # The composition is cached and shared by all seeds.
-        raw = copy.deepcopy(raw)
-    for key, value in values.items():
-        try:
-            # Not merged: panels replace those of the configuration.
-            OmegaConf.update(raw, key, value, merge=False)
-        except OmegaConfBaseException as error:
-            section = key.rpartition(".")[0]
-            method = OmegaConf.select(raw, "method.name")
-            raise ConfigError(
-                f"{key} cannot be set with method={method}: {section} is null or has no such key. "
-                "Leave it out, or take a method that has it"
-            ) from error
-    return raw
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:
@@ -250,3 +209,120 @@ def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Ov
                         "each other. "
                         "Leave it out, or add a row of your own to a copy of the experiment's file"
                     )
+
+
+# Axes that the command line adds: ``key=a,b`` or ``'key=[a,b]'`` makes of each row one a value.
+
+
+def split_axes(
+    experiment: Experiment, overrides: Sequence[Override], scale: Scale
+) -> tuple[tuple[Axis, ...], tuple[Override, ...]]:
+    """The axes among the overrides, and the rest.
+
+    A list is an axis unless the key itself takes one.
+    """
+    axes = []
+    rest = []
+    for override in overrides:
+        texts = override.axis or (
+            _axis_texts(override) if _is_axis(experiment, override, scale) else ()
+        )
+        if texts:
+            axes.append(
+                tuple(
+                    parse(f"{override.text.partition('=')[0]}={text}")
+                    for text in dict.fromkeys(texts)
+                )
+            )
+        else:
+            rest.append(override)
+    return tuple(axes), tuple(rest)
+
+
+def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
+    """The experiment whose rows are the old ones at each point of the axes. A new name.
+
+    Its records are its own.
+    """
+    if not axes:
+        return experiment
+    names = [_short(axis[0].key) for axis in axes]
+    rows = [
+        _row(experiment, row, point)
+        for row in experiment.rows
+        for point in itertools.product(*axes)
+    ]
+    return Experiment(
+        name="_".join([experiment.name, "by", *map(_slug, names)]),
+        title=f"{experiment.title}, by {' and '.join(names)}",
+        axes=experiment.axes,
+        overrides=experiment.overrides,
+        rows=tuple(rows),
+    )
+
+
+def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
+    """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
+
+    The values form the whole name where the experiment adds nothing of its own.
+    """
+    only = len(experiment.rows) == 1 and not row.overrides
+    names = [] if only else [row.name]
+    labels = [] if only else [row.label]
+    for override in point:
+        value = override.text.partition("=")[2]
+        # The name of a method, a scorer, ...
+        if override.is_choice and not override.is_host:
+            names.append(_slug(value))
+            labels.append(METHOD_LABELS.get(value, value) if override.key == "method" else value)
+        else:
+            key = _short(override.key)
+            names += [_slug(key), _slug(value)]
+            labels.append(f"{key} = {value}")
+
+    return row.model_copy(
+        update={
+            "name": "_".join(names),
+            "label": ", ".join(labels),
+            "overrides": (*row.overrides, *(override.text for override in point)),
+        }
+    )
+
+
+def _is_axis(experiment: Experiment, override: Override, scale: Scale) -> bool:
+    if not isinstance(override.value, list) or not override.sets:
+        return False
+    if override.is_group or override.is_host:
+        return True
+    chosen = (f"scale={scale}", *experiment.shared_overrides(scale), *experiment.rows[0].overrides)
+    return not isinstance(
+        OmegaConf.select(compose_raw(parse_all(chosen)), override.key), ListConfig
+    )
+
+
+def _axis_texts(override: Override) -> tuple[str, ...]:
+    if not override.value:
+        raise ConfigError(f"{override}: an axis needs at least one value")
+    return tuple(map(_text, override.value))
+
+
+def _text(value: Any) -> str:
+    """In Hydra's grammar."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict | list):
+        raise ConfigError(
+            f"{value}: an axis takes plain values; write a row for it in a file of your own"
+        )
+    text = str(value)
+    if not isinstance(value, str) or re.fullmatch(r"[\w./:-]+", text):
+        return text
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+def _short(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "x"

@@ -13,9 +13,9 @@ from scpo.schema.run import SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.node_probe import Need, ask_node
-from sweeps.launchers.slurm.reachable import is_outside, local_folders, places
+from sweeps.launchers.slurm.reachable import is_outside, local_folders
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.launchers.slurm.submission import Request, by_request
+from sweeps.launchers.slurm.submission import Request, by_request, places
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20

@@ -10,12 +10,12 @@ from typing import Any
 
 from scpo.errors import RecordError
 from scpo.findings import Finding, Level, error, ok, warning
+from scpo.installed import REPOSITORY
 from scpo.records import run_config, run_folders
-from scpo.records.provenance import REPOSITORY
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
-from sweeps.records.attempt import thread_environment
+from sweeps.records.process import thread_environment
 
 TIMEOUT_S = 900
 # Of the sample's pairs; outside of these, credit goes to hardly any step or to most of them.

@@ -3,16 +3,19 @@
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 
 from scpo.errors import ScpoError
 from scpo.findings import Finding, Level, error
+from sweeps.compose.configuration import compose_run
+from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import parse_all, read_request
 from sweeps.doctor import cluster, deep, gpu_path, machine, model_files, packages, services
-from sweeps.doctor.subject import Subject, read_subject
-from sweeps.records.attempt import EXIT_DONE, EXIT_FAILED
+from sweeps.doctor.subject import Subject, distinct
+from sweeps.records.process import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import say, say_markup
 
 Check = Callable[[Subject], Iterator[Finding]]
@@ -48,6 +51,23 @@ SLOW: dict[str, Check] = {
     "slurm node": cluster.check_node,
 }
 COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+
+
+def read_subject(overrides: Sequence[str]) -> Subject:
+    """Compose the overrides as sweep.py or train.py would, with their ConfigErrors."""
+    keys = {override.key for override in parse_all(overrides)}
+    if "search" in keys:
+        # Imported here because Optuna is an optional extra.
+        from sweeps.search.plan import make_plan
+
+        request = read_request(overrides)
+        plan = make_plan(request.name, request.overrides)
+        return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
+    if "experiment" in keys:
+        request = read_request(overrides)
+        runs = expand(request.name, request.overrides).runs
+        return Subject(tuple(distinct(runs.values())), len(runs))
+    return Subject((compose_run(overrides),), 1)
 
 
 def examine(subject: Subject, slow: bool) -> Iterator[Finding]:

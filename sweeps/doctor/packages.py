@@ -10,8 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.installed import install_command, installed_version
-from scpo.records.provenance import REPOSITORY
+from scpo.installed import REPOSITORY, install_command, installed_version
 from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 

@@ -1,15 +1,12 @@
 """Configurations that the doctor checks: one run, an experiment's runs, or a search's."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from scpo.schema.method import required
 from scpo.schema.run import RunConfig
 from scpo.schema.search import Search
-from sweeps.compose.configuration import compose_run
-from sweeps.compose.matrix import expand
-from sweeps.compose.overrides import parse_all, read_request
 
 
 @dataclass(frozen=True)
@@ -35,23 +32,6 @@ class Subject:
     def runs_dir(self) -> Path:
         """Where the run folders lie, or will."""
         return Path(self.first.machine.runs_dir)
-
-
-def read_subject(overrides: Sequence[str]) -> Subject:
-    """Compose the overrides as sweep.py or train.py would, with their ConfigErrors."""
-    keys = {override.key for override in parse_all(overrides)}
-    if "search" in keys:
-        # Imported here because Optuna is an optional extra.
-        from sweeps.search.plan import make_plan
-
-        request = read_request(overrides)
-        plan = make_plan(request.name, request.overrides)
-        return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
-    if "experiment" in keys:
-        request = read_request(overrides)
-        runs = expand(request.name, request.overrides).runs
-        return Subject(tuple(distinct(runs.values())), len(runs))
-    return Subject((compose_run(overrides),), 1)
 
 
 def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:

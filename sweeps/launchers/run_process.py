@@ -16,12 +16,12 @@ from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
 from scpo.records.files import locked
 from scpo.schema.run import RunConfig
-from sweeps.records.attempt import EXIT_BUSY, thread_environment
+from sweeps.records.process import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
 # A log may be long and is looked at ten times a second.
 TAIL_BYTES = 16_384
-# Lines in the format of sweeps.records.attempt.LOG_FORMAT.
+# Lines in the format of sweeps.records.process.LOG_FORMAT.
 LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
 
 

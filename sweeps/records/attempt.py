@@ -32,17 +32,19 @@ from scpo.records.run_folders import now
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import stop_signals_go_to
 from sweeps.notify import notify
+from sweeps.records.process import (
+    EXIT_BUSY,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    LOG_FORMAT,
+    thread_environment,
+)
 
 logger = logging.getLogger(__name__)
 
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
-# As shells and sysexits.h have them: 2 a wrong command, 75 try again later, 130 Ctrl-C.
-EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
-# Exit status of a sweep in which nothing failed, but another process has some runs or they were
-# cancelled.
-EXIT_ELSEWHERE = 3
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # In a status between the reason why a run ended and the reason why it was not resumed later.
 NOT_RESUMED = "; then not resumed: "
 USER_ERRORS = (
@@ -160,13 +162,6 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
     # The run never started, but its end is recorded as for one that did.
     _end(folder, request.state, request.reason)
     return True
-
-
-def thread_environment(threads: int) -> dict[str, str]:
-    """Variables that limit BLAS, OpenMP and torch to a number of threads, read on import."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-    # PASSIVE: threads that wait sleep; spinning ones slow a busy machine down a hundredfold.
-    return {**dict.fromkeys(names, str(threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def _attempt(

@@ -14,8 +14,7 @@ from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema.run import RunConfig
 from sweeps.launchers.base import Launcher
-from sweeps.launchers.slurm.launcher import cancel
-from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.observer import Observer, cancel
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown

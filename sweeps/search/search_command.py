@@ -17,11 +17,10 @@ from scpo.records.identity import run_id
 from sweeps.compose.overrides import Request
 from sweeps.estimates import PastTimes, cost_lines
 from sweeps.launchers.base import open_launcher
-from sweeps.records.attempt import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
+from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
-from sweeps.search.plan import Plan, make_plan
-from sweeps.search.proposals import first
+from sweeps.search.plan import Plan, first, make_plan
 from sweeps.search.space import describe, shown
 from sweeps.search.study import Study, counts, read_trials
 from sweeps.terminal import say, wide

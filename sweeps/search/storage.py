@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import SEAL, sealed, unsealed
 from scpo.records.logs import cut_torn_line
-from scpo.schema.search import MedianPruning
-from sweeps.search.plan import Plan
+from scpo.schema.search import MedianPruning, Search
 
 if TYPE_CHECKING:
     import optuna
@@ -34,8 +33,8 @@ BEFORE = "before"
 LONGEST_LINE = 1 << 20
 
 
-def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
-    """Open or create the study of a plan; returns it and its storage.
+def open_study(folder: Path, search: Search) -> "tuple[optuna.Study, BaseStorage]":
+    """Open or create the study of a search in a folder of its name; returns it and its storage.
 
     Raises:
         ConfigError: Its records are in another storage than ``search.storage``.
@@ -43,15 +42,15 @@ def open_study(plan: Plan) -> "tuple[optuna.Study, BaseStorage]":
     """
     import optuna
 
-    _refuse_other_storage(plan)
-    path = plan.folder / FILES[plan.search.storage]
-    with naming_damage(plan.folder):
-        storage = _journal(path) if plan.search.storage == "journal" else _sqlite(path)
+    _refuse_other_storage(folder, search)
+    path = folder / FILES[search.storage]
+    with naming_damage(folder):
+        storage = _journal(path) if search.storage == "journal" else _sqlite(path)
         study = optuna.create_study(
-            study_name=plan.study_id,
+            study_name=folder.name,
             storage=storage,
             direction="maximize",
-            pruner=_pruner(plan.search.pruner),
+            pruner=_pruner(search.pruner),
             load_if_exists=True,
         )
     return study, storage
@@ -79,12 +78,12 @@ def naming_damage(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _refuse_other_storage(plan: Plan) -> None:
+def _refuse_other_storage(folder: Path, search: Search) -> None:
     for kind, name in FILES.items():
-        if kind != plan.search.storage and (plan.folder / name).exists():
+        if kind != search.storage and (folder / name).exists():
             raise ConfigError(
-                f"search.storage={plan.search.storage}: this search has its records in "
-                f"{plan.folder / name}. Go on with search.storage={kind}, or delete {plan.folder} "
+                f"search.storage={search.storage}: this search has its records in "
+                f"{folder / name}. Go on with search.storage={kind}, or delete {folder} "
                 "to start it again: its runs stay"
             )
 

@@ -19,8 +19,7 @@ from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import RunFolder
 from scpo.records.files import locked
-from sweeps.search.plan import Plan
-from sweeps.search.proposals import Proposal, propose
+from sweeps.search.plan import Plan, Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
 from sweeps.search.storage import naming_damage, open_study
 
@@ -32,7 +31,7 @@ OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "b
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
     """Read the trials of a study without driving it."""
-    study, _ = open_study(plan)
+    study, _ = open_study(plan.folder, plan.search)
     with naming_damage(plan.folder):
         return study.get_trials()
 
@@ -58,7 +57,7 @@ class Study:
         self._held = contextlib.ExitStack()
         self._held.enter_context(locked(self._drivers / self._me))
         with self._turn():
-            self._study, self._storage = open_study(plan)
+            self._study, self._storage = open_study(plan.folder, plan.search)
 
     def close(self) -> None:
         """Release the trials that this driver owns; another driver may take over."""

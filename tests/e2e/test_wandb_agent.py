@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from scpo.records import RunFolder, State, run_config
-from scpo.records.wandb_mirror import group_of, read_configuration
+from scpo.records.identity import read_configuration
+from scpo.records.wandb_mirror import group_of
 from scpo.strict import MACHINE_SECTIONS
 from sweeps.compose.overrides import CONF
 from tests.support import counted_training

@@ -16,6 +16,7 @@ from scpo.records.status import JobState
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import cancellation
@@ -279,12 +280,12 @@ def test_of_two_sweeps_at_once_one_submits(matrix, slurm):
 def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
     sweep(matrix, slurm)
     first, second = folders()[:2]
-    assert cluster.cancel(first, slurm)
+    assert observer.cancel(first, slurm)
     assert len(slurm.queue) == 3
 
     def cancelled(job, step, _supervisor):
         if job.folder.run_id == second.run_id and step == 1:
-            cluster.cancel(second, slurm, State.PRUNED, "worse than the median")
+            observer.cancel(second, slurm, State.PRUNED, "worse than the median")
 
     slurm.run_all(cancelled)
     assert shown(slurm) == {"CANCELLED": 1, "PRUNED": 1, "DONE": 2}

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 
 from scpo.errors import ConfigError, first_line
-from scpo.trainers.verl.runner import STOP_SIGNALS
+from scpo.stop_signals import STOP_SIGNALS
 
 # Ours: nodes of a job start their Ray within seconds of each other.
 DEADLINE_S = 300.0

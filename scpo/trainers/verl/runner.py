@@ -14,8 +14,8 @@ from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
 from scpo.scoring.ray_scorer import remember_gpus
+from scpo.stop_signals import STOP_SIGNALS
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
 
 

@@ -8,8 +8,8 @@ import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
 from scpo.errors import ConfigError
+from scpo.installed import REPOSITORY
 from scpo.records.files import yaml_problem
-from scpo.records.provenance import REPOSITORY
 from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 

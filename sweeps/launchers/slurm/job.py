@@ -23,7 +23,7 @@ from scpo.records.memory import driver_version, installed_gpus
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
-from sweeps.records.attempt import LOG_FORMAT
+from sweeps.records.process import LOG_FORMAT
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission

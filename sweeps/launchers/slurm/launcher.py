@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rich.console import Console
+from rich.table import Table
 
 from scpo.progress import counted
 from scpo.records import RunFolder, State
@@ -16,17 +17,14 @@ from scpo.stop_signals import CountsSignals
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
-from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.node_probe import ask_node
 from sweeps.launchers.slurm.observer import Observer
-from sweeps.launchers.slurm.preview import show_submissions
 from sweeps.launchers.slurm.reachable import (
     Probe,
     check_on_node,
     check_reachable,
     is_outside,
     needs_of_jobs,
-    places,
 )
 from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -39,10 +37,11 @@ from sweeps.launchers.slurm.submission import (
     call_sbatch,
     folder_of_submissions,
     new_folder,
+    places,
+    sbatch_text,
     submit,
 )
-from sweeps.records import cancellation
-from sweeps.terminal import say
+from sweeps.terminal import say, wide
 
 
 def make_launcher(configs: Sequence[RunConfig], _train_script: Path, console: Console) -> "Cluster":
@@ -234,15 +233,52 @@ class Cluster(CountsSignals):
         """The jobs go on without us."""
 
 
-def cancel(
-    folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
-) -> bool:
-    """Let a run end, and its job with it; False if it was over before."""
-    job = read_job(folder)
+def show_submissions(console: Console, submissions: Sequence[Submission]) -> None:
+    """Show one job array per request, and the sbatch script of the first."""
+    if not submissions:
+        return
+    columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
+    table = Table(
+        *columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None
+    )
+    for submission in submissions:
+        table.add_row(*_row(submission))
+    console.print()
+    wide(console).print(table)
+    others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""
+    first = submissions[0]
+    limit = first.request.limit_min / 60
+    say(
+        console,
+        f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:",
+    )
+    say(console, sbatch_text(first))
 
-    def end_job() -> None:
-        found = job.found_in(scheduler.jobs() or {}) if job else None
-        if found is not None:
-            scheduler.cancel(found)
 
-    return cancellation.cancel(folder, state, reason, end_job)
+def _row(submission: Submission) -> list[str]:
+    needed = submission.request.resources
+    request = submission.request
+    first = submission.runs[0].run_id
+    others = len(submission.runs) - 1
+    asked = (
+        len(submission.runs),
+        needed.nodes,
+        needed.gpus,
+        needed.cpus,
+        _memory(submission),
+        f"{request.limit_min / 60:g} h",
+    )
+    return [
+        *map(str, asked),
+        request.partition or "(default)",
+        first + (f" and {others} more" if others else ""),
+    ]
+
+
+def _memory(submission: Submission) -> str:
+    flag = submission.site.memory_flag(submission.request.resources.memory_gb)
+    if flag is None:
+        return "(default)"
+    if flag == "0":
+        return "whole node"
+    return f"{int(flag[:-1]) / 1024:g} GB"

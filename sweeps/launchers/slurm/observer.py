@@ -1,4 +1,7 @@
-"""States of runs and their jobs: one query for all, and a second before a run is called lost."""
+"""States of runs and their jobs: one query for all, and a second before a run is called lost.
+
+And the end of a run together with its job.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,6 +10,7 @@ from scpo.records import RunFolder, State, run_folders
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.slurm.job_records import Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen, Slurm
+from sweeps.records import cancellation
 
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
 ASK_AGAIN_S = 1.0
@@ -70,3 +74,17 @@ class Observer:
     def _ask(self) -> None:
         self._seen = self.scheduler.jobs()
         self._asked += 1
+
+
+def cancel(
+    folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
+) -> bool:
+    """Let a run end, and its job with it; False if it was over before."""
+    job = read_job(folder)
+
+    def end_job() -> None:
+        found = job.found_in(scheduler.jobs() or {}) if job else None
+        if found is not None:
+            scheduler.cancel(found)
+
+    return cancellation.cancel(folder, state, reason, end_job)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scpo.errors import ConfigError
-from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.node_probe import Answer, Need, Where
 from sweeps.launchers.slurm.scheduler import node_names
-from sweeps.launchers.slurm.submission import NOT_REACHABLE, Request
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
 
+# Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
+NOT_REACHABLE = 78
 Probe = Callable[[Where, Sequence[Need], int], Answer]
 """Tests on a node what jobs need there, within a number of seconds; see ``node_probe.ask_node``."""
 
@@ -37,15 +37,6 @@ def is_outside() -> bool:
     """True if jobs run on other hosts than this one; False without a Slurm that answers."""
     nodes = node_names()
     return bool(nodes) and socket.gethostname().partition(".")[0] not in nodes
-
-
-def places(requests: Sequence[Request], site: Site) -> list[Where]:
-    """Where jobs of these requests run: one place for each partition."""
-    most_gpus: dict[str | None, int] = {}
-    for request in requests:
-        gpus = most_gpus.get(request.partition, 0)
-        most_gpus[request.partition] = max(gpus, request.resources.gpus)
-    return [Where(partition, site, gpus > 0) for partition, gpus in most_gpus.items()]
 
 
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:

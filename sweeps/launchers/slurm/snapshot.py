@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from scpo.errors import ConfigError
+from scpo.installed import REPOSITORY
 from scpo.records import provenance, redaction
 from scpo.records.files import write_json
 
@@ -67,19 +68,15 @@ def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
     if listed is not None:
         names = listed.decode().split("\0")
     else:
-        names = [
-            str(path.relative_to(provenance.REPOSITORY))
-            for path in _walk()
-            if path.suffix != ".pyc"
-        ]
-    paths = {name: provenance.REPOSITORY / name for name in sorted(set(names)) if name}
+        names = [str(path.relative_to(REPOSITORY)) for path in _walk() if path.suffix != ".pyc"]
+    paths = {name: REPOSITORY / name for name in sorted(set(names)) if name}
     files = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
     _refuse_secrets(files, secret_names)
     return files
 
 
 def _walk() -> list[Path]:
-    tops = [provenance.REPOSITORY / part for part in PARTS]
+    tops = [REPOSITORY / part for part in PARTS]
     return [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
 
 

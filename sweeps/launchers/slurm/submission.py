@@ -22,7 +22,8 @@ from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import Resources, check_fits, hours, resources
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
-from sweeps.launchers.slurm.ray_nodes import FIRST_NODE, ray_lines
+from sweeps.launchers.slurm.node_probe import Where
+from sweeps.launchers.slurm.reachable import NOT_REACHABLE
 from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
 from sweeps.launchers.slurm.scheduler import SchedulerError
 from sweeps.launchers.slurm.snapshot import check_private
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
 
 SUBMISSIONS = ".submissions"
-# Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
-NOT_REACHABLE = 78
+FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
+"""Options of srun for the run itself: one process, which shares its node with Ray's."""
+QUIET = '""'
 # The paper: "wall-clock times vary with cluster load".
 MARGIN = 1.5
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
@@ -92,6 +94,15 @@ def by_request(
         groups[request].append(run_id)
     # Large requests first: they wait longest for room.
     return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
+
+
+def places(requests: Sequence[Request], site: Site) -> list[Where]:
+    """Where jobs of these requests run: one place for each partition."""
+    most_gpus: dict[str | None, int] = {}
+    for request in requests:
+        gpus = most_gpus.get(request.partition, 0)
+        most_gpus[request.partition] = max(gpus, request.resources.gpus)
+    return [Where(partition, site, gpus > 0) for partition, gpus in most_gpus.items()]
 
 
 def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
@@ -308,3 +319,49 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
             "shorter launcher.warn_s"
         )
     return limit_min
+
+
+def ray_lines(needed: Resources) -> list[str]:
+    """Shell lines that start Ray on each node of a job; none for a job of one node, whose run does.
+
+    The port follows the job's number, for a node may hold jobs of several; Ray's own files lie on
+    each node's disk, its token in the home folder, which the nodes share. Slurm's warning before
+    the time limit reaches every process of the job: Ray lets it pass, so that the run can still
+    write its checkpoint.
+    """
+    if needed.nodes == 1:
+        return []
+    ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
+    return [
+        # Without a token, any user who reaches the node can run code in our name.
+        "export RAY_AUTH_MODE=token",
+        f"{ray} get-auth-token --generate >/dev/null",
+        'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "export RAY_ADDRESS=$first:$((20000 + SLURM_JOB_ID % 20000))",
+        f'srun {_on_nodes(1, needed)} --nodelist="$first" '
+        f"{_ray_start('--head --port=${RAY_ADDRESS#*:}', needed)} &",
+        "ray_steps=$!",
+        f'srun {_on_nodes(needed.nodes - 1, needed)} --exclude="$first" '
+        f"{_ray_start('--address=$RAY_ADDRESS', needed)} &",
+        'ray_steps="$ray_steps $!"',
+        "trap 'kill $ray_steps' EXIT",
+    ]
+
+
+def _on_nodes(nodes: int, needed: Resources) -> str:
+    return (
+        f"--nodes={nodes} --ntasks={nodes} --overlap --cpus-per-task={needed.cpus} "
+        "--kill-on-bad-exit=0"
+    )
+
+
+def _ray_start(how: str, needed: Resources) -> str:
+    """``ray start`` with retries: other nodes may be ready before the first one opens its port."""
+    ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
+    head = " --temp-dir=/tmp/ray-$SLURM_JOB_ID" if how.startswith("--head") else ""
+    command = (
+        f"{ray} start {how}{head} --num-gpus={needed.gpus} --num-cpus={needed.cpus} --block "
+        "--disable-usage-stats"
+    )
+    tries = f"for try in 1 2 3 4 5 6; do {command} && exit; sleep 10; done; exit 1"
+    return f"bash -c {shlex.quote(f'trap {QUIET} USR2; {tries}')}"

@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from analysis.show import experiment_table
-from analysis.sources.collect import Collected, collect
+from analysis.sources.collect import collect
+from analysis.sources.collected import Collected
 from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.samples import read_probe, read_step_texts
 from scpo.errors import ScpoError

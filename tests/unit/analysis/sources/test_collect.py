@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.sources.collect import collect, write_parquet
+from analysis.sources.collect import collect
+from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_json
 from tests.support.damage import flip_a_bit, keep_lines, zero

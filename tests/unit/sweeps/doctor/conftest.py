@@ -2,7 +2,7 @@ import stat
 
 import pytest
 
-from sweeps.doctor.subject import read_subject
+from sweeps.doctor.examination import read_subject
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import json
 
 from scpo.findings import Level
 from sweeps import __main__ as cli
-from sweeps.doctor.examination import QUICK, examine
+from sweeps.doctor.examination import QUICK, examine, read_subject
 from sweeps.doctor.packages import needed_extras
-from sweeps.doctor.subject import read_subject
 from tests.support.doctor_findings import only
 
 

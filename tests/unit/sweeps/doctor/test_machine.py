@@ -5,7 +5,7 @@ import shutil
 
 from scpo.records.memory import usable_cores
 from sweeps.doctor import machine
-from sweeps.doctor.subject import read_subject
+from sweeps.doctor.examination import read_subject
 from sweeps.records import file_systems
 from tests.support.doctor_findings import assert_finds
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scpo.records.provenance import REPOSITORY
+from scpo.installed import REPOSITORY
 from sweeps.doctor import packages
 from tests.support.doctor_findings import assert_finds
 

@@ -42,8 +42,8 @@ def test_what_a_run_is_doing_is_the_last_message_of_its_log(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(
         "import logging, warnings\n"
-        "from sweeps.records import attempt\n"
-        "logging.basicConfig(level=logging.INFO, format=attempt.LOG_FORMAT)\n"
+        "from sweeps.records.process import LOG_FORMAT\n"
+        "logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)\n"
         "logging.info('warm start: 600 updates')\n"
         "logging.warning('something is odd')\n"
         "print('Downloading: 100%')\n"

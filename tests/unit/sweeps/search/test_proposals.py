@@ -2,7 +2,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sweeps.search.proposals import Proposal, first, propose
+from sweeps.search.plan import Proposal, first, propose
 from sweeps.search.space import distributions, key_of_params
 from tests.support.searches import plan_in
 

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from sweeps.estimates import Resources
-from sweeps.launchers.slurm import ray_nodes
-from sweeps.launchers.slurm.ray_nodes import ray_lines
+from sweeps.launchers.slurm import submission
+from sweeps.launchers.slurm.submission import ray_lines
 
 THREE = Resources(nodes=3, gpus=4, cpus=32, memory_gb=104)
 
@@ -31,7 +31,7 @@ echo "$@" >"$CALLS/ray${2%%=*}"; kill -USR2 $$; echo lived >"$CALLS/lived.$$"
     for name, body in commands.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o700)
-    monkeypatch.setattr(ray_nodes.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(submission.sys, "executable", str(tmp_path / "python"))
     calls = tmp_path / "calls"
     calls.mkdir()
 

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from scpo.errors import ConfigError
-from sweeps.estimates import Resources
 from sweeps.launchers.slurm import reachable
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.node_probe import Answer, Where
-from sweeps.launchers.slurm.submission import Request
 
 
 def test_run_folders_in_this_hosts_memory_are_refused(tmp_path, monkeypatch):
@@ -63,12 +61,3 @@ def test_the_node_that_can_use_all_is_named():
     assert reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: Answer("node7")) == (
         "node node7 (partition gpu) can use the snapshot of the code, the Python of the environment, machine.runs_dir"
     )
-
-
-def test_each_partition_is_asked_once_and_with_gpus_if_any_of_its_jobs_asks_for_them():
-    site = Site()
-    asked = [
-        Request(60, Resources(nodes=1, gpus=gpus, cpus=8, memory_gb=8), partition)
-        for gpus, partition in [(4, "gpu"), (1, "gpu"), (0, "gpu"), (0, "cpu")]
-    ]
-    assert reachable.places(asked, site) == [Where("gpu", site, gpus=True), Where("cpu", site, gpus=False)]

@@ -26,7 +26,8 @@ def code(tmp_path, monkeypatch):
     git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "start"]):
         subprocess.run([*git, *words], check=True)
-    monkeypatch.setattr(provenance, "REPOSITORY", root)
+    for module in (provenance, snapshot):
+        monkeypatch.setattr(module, "REPOSITORY", root)
     return root
 
 

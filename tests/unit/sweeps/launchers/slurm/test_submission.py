@@ -12,8 +12,9 @@ from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import Resources
 from sweeps.launchers.slurm import submission
-from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_records import read_job
+from sweeps.launchers.slurm.node_probe import Where
 from sweeps.launchers.slurm.scheduler import SchedulerError
 from tests.support import fake_runs as fake
 
@@ -223,3 +224,12 @@ def test_a_folder_that_sbatch_would_misread_is_refused_before_it_is_made(tmp_pat
     with pytest.raises(ConfigError, match=f"machine.runs_dir=.* has {said} in it: sbatch reads % as a pattern"):
         submission.new_folder(tmp_path / name, "ablation")
     assert not (tmp_path / name).exists()
+
+
+def test_each_partition_is_asked_once_and_with_gpus_if_any_of_its_jobs_asks_for_them():
+    site = Site()
+    asked = [
+        submission.Request(60, Resources(nodes=1, gpus=gpus, cpus=8, memory_gb=8), partition)
+        for gpus, partition in [(4, "gpu"), (1, "gpu"), (0, "gpu"), (0, "cpu")]
+    ]
+    assert submission.places(asked, site) == [Where("gpu", site, gpus=True), Where("cpu", site, gpus=False)]

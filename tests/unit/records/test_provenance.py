@@ -1,7 +1,7 @@
 import pytest
 
-from scpo.records.provenance import REPOSITORY
-from scpo.records.run_code import REGISTRIES, used_files, without_entries
+from scpo.installed import REPOSITORY
+from scpo.records.provenance import REGISTRIES, used_files, without_entries
 from sweeps.compose.configuration import compose_run
 
 ROLLOUT = {"scpo/rollout.py", "scpo/policies/loss.py", "scpo/trainers/local/trainer.py", "scpo/steps.py"}
