@@ -61,10 +61,10 @@ class LocalPolicy:
         self.max_response_tokens = max_response_tokens
         self.batch_rows = batch_rows
         # No result depends on the padding, so that any token serves where the tokenizer has none.
-        self.pad_id: int = (
-            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        )
         self.end_id: int = tokenizer.eos_token_id
+        self.pad_id: int = self.end_id
+        if tokenizer.pad_token_id is not None:
+            self.pad_id = tokenizer.pad_token_id
 
     @property
     def device(self) -> torch.device:
@@ -98,9 +98,8 @@ class LocalPolicy:
             rows = order[start : start + self.batch_rows]
             sampled = self._sample([cut[row] for row in rows], temperature, uniforms_NL[rows])
             for row, (ids, logprobs) in zip(rows, sampled, strict=True):
-                answers[row] = Generation(
-                    self.decode(ids), cut[row], ids, logprobs, len(encoded[row]) > len(cut[row])
-                )
+                truncated = len(encoded[row]) > len(cut[row])
+                answers[row] = Generation(self.decode(ids), cut[row], ids, logprobs, truncated)
         return [answer for answer in answers if answer is not None]
 
     def _sample(
@@ -168,22 +167,29 @@ class LocalPolicy:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Prompts with responses (N, width), attention mask (N, width), response mask (N, L)."""
         length = max(len(response) for response in responses)
-        padded = [
-            list(response) + [self.pad_id] * (length - len(response)) for response in responses
-        ]
-        response_mask = torch.tensor(
-            [[1.0] * len(response) + [0.0] * (length - len(response)) for response in responses],
-            device=self.device,
-        )
-        ids, prompt_mask = self.left_padded(prompts)
+        padded = []
+        is_response = []
+        for response in responses:
+            padding = length - len(response)
+            padded.append([*response, *[self.pad_id] * padding])
+            is_response.append([1.0] * len(response) + [0.0] * padding)
+        response_ids = torch.tensor(padded, device=self.device)
+        response_mask = torch.tensor(is_response, device=self.device)
+
+        prompt_ids, prompt_mask = self.left_padded(prompts)
+        ids = torch.cat([prompt_ids, response_ids], 1)
         mask = torch.cat([prompt_mask, response_mask.long()], 1)
-        return torch.cat([ids, torch.tensor(padded, device=self.device)], 1), mask, response_mask
+        return ids, mask, response_mask
 
     def left_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Token ids and attention mask, both (N, longest), padding on the left."""
         width = max(len(prompt) for prompt in prompts)
-        ids = [[self.pad_id] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-        mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        ids = []
+        mask = []
+        for prompt in prompts:
+            padding = width - len(prompt)
+            ids.append([*[self.pad_id] * padding, *prompt])
+            mask.append([0] * padding + [1] * len(prompt))
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     def value_model(self) -> ValueModel:
@@ -258,9 +264,8 @@ def _draw(
         cumulative_NV = logprob_NV.double().exp().cumsum(-1)
         # Scaled by the total, which rounding keeps from being exactly 1.
         threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]
-        token_N = torch.searchsorted(cumulative_NV, threshold_N1, right=True)[:, 0].clamp(
-            max=logits_NV.shape[-1] - 1
-        )
+        found_N1 = torch.searchsorted(cumulative_NV, threshold_N1, right=True)
+        token_N = found_N1[:, 0].clamp(max=logits_NV.shape[-1] - 1)
     return token_N, logprob_NV.gather(-1, token_N[:, None])[:, 0]
 
 

@@ -51,6 +51,7 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
             [np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)]
         )
     elif order == "length":
+        # Stable, so that rows of equal length keep their order.
         rows = np.argsort(-lengths, kind="stable")
 
     # Inverse permutation: from the rows in their new order to each row's position.
@@ -98,6 +99,7 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
         heapq.heappush(heap, _by_spread(merged))
 
     final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks
+    # Empty rows that filled up the shortest tuple have the highest numbers.
     return [[row for row in part.rows if row < len(lengths)] for part in final]
 
 

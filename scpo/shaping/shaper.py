@@ -239,6 +239,7 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
         if not len(successful):
             continue
         row_m = _reference_rows(batch, successful, surviving_N, config, seed)
+        # A reference without surviving steps could match nothing.
         if len(row_m):
             buffer.keep(task_N[row_m[0]], seed[1], text_N[row_m].tolist())
 
@@ -280,6 +281,8 @@ def _plans(
         age: int | None = None,
     ) -> _Plan:
         row_l = _filtered(line.rows_of(k), surviving_N)
+        # Stable: steps of equal position, as in a batch that was never reordered, stay in time
+        # order.
         order = np.argsort(key_N[row_l], kind="stable").tolist()
         return _Plan(
             MatchTask(group, reference, tuple(text_N[row_l]), tuple(order)),

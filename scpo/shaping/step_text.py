@@ -85,6 +85,7 @@ def _no_ops(step_filter: StepFilter) -> list[str]:
 
 
 def _stripped(text_N: StrArray) -> StrArray:
+    # Filled afterwards, because np.array would make a fixed-width string array of the texts.
     stripped_N = np.empty(len(text_N), dtype=object)
     stripped_N[:] = [text.strip() for text in text_N]
     return stripped_N

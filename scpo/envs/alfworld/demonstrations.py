@@ -71,9 +71,11 @@ def demonstrations(
         open_engine: Opens the same games again, in another process.
         processes: None for one per available core.
     """
+    # Taken from the training games only: the policy must not learn the places of validation games.
     habits = _habits(engine.source.read(game_id).walkthrough for game_id in games)
     job = _Job(config.model_copy(update={"horizon": _ENDLESS}), warm_start, habits)
     processes = min(processes or usable_cores(), len(games))
+    # Every _PARTS-th game, so that parts have equal shares of rooms and families.
     parts = [games[first::_PARTS] for first in range(min(_PARTS, len(games)))]
     if processes == 1:
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
@@ -155,6 +157,7 @@ def _exit_with(watched: Connection) -> None:
 
     def watch() -> None:
         connection.wait([watched])
+        # At once: a worker in the middle of a game has nothing to save.
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
@@ -178,6 +181,7 @@ def _demonstrate(engine: Engine, job: _Job, games: Sequence[str]) -> list[Demons
     made = []
     for game_id in games:
         for repetition in range(job.warm_start.demonstrations_per_game):
+            # Seeded by the game, so that the result does not depend on the division into parts.
             rng = random.Random(f"demonstration {job.warm_start.seed} {game_id} {repetition}")
             # The first demonstration of a game is its plain walkthrough.
             detours = job.warm_start.max_detours if repetition else 0

@@ -92,12 +92,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         # Step 0 has no checkpoint: the buffer is empty.
-        if self.buffer is not None and self.global_steps:
-            self.buffer.load(
-                (self.place.folder.checkpoint(self.global_steps) / REFERENCES).read_bytes()
-            )
+        folder = self.place.folder
         step = self.global_steps
-        self.tracker.resume_at(step or -1, logs_at(self.place.folder, step) if step else None)
+        if not step:
+            self.tracker.resume_at(-1, None)
+            return
+        if self.buffer is not None:
+            self.buffer.load((folder.checkpoint(step) / REFERENCES).read_bytes())
+        self.tracker.resume_at(step, logs_at(folder, step))
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; close the records even after an error."""
@@ -165,21 +167,17 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         data = tq.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
         )
-        mask = data["response_mask"]
+        by_token = {}
+        for name, column in names.items():
+            by_token[name] = [row.float().numpy() for row in data[column].unbind()]
         columns = Columns(
             np.array([tag["seq_len"] for tag in batch.tags]),
-            np.array([len(row) for row in mask.unbind()]),
-            **{
-                name: [row.float().numpy() for row in data[column].unbind()]
-                for name, column in names.items()
-            },
+            np.array([len(row) for row in data["response_mask"].unbind()]),
+            **by_token,
             hindsight=self._hindsight(batch, data, metrics),
         )
-        rows = read_rows(
-            list(data["extra_fields"]),
-            _padding_of(batch),
-            episodes=self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n,
-        )
+        episodes = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
+        rows = read_rows(list(data["extra_fields"]), _padding_of(batch), episodes=episodes)
         if self.scorer is not None:
             # Forgets the pairs of earlier steps, which a resumed run would not have either.
             self.scorer.begin_step()
@@ -207,15 +205,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _save_checkpoint(self) -> None:
         self._checksums_wait = self.sealing.wait()
         # Each checkpoint in a folder of its own, so that it can be whole or absent.
+        checkpoint = self.place.folder.checkpoint(self.global_steps)
         with open_dict(self.config):
-            self.config.trainer.default_local_dir = str(
-                self.place.folder.checkpoint(self.global_steps)
-            )
+            self.config.trainer.default_local_dir = str(checkpoint)
         super()._save_checkpoint()
         if self.buffer is not None:
-            write_bytes(
-                self.place.folder.checkpoint(self.global_steps) / REFERENCES, self.buffer.dump()
-            )
+            write_bytes(checkpoint / REFERENCES, self.buffer.dump())
         # The checksums follow in `_finished`, when this step is in the logs too.
         self._saved_step = self.global_steps
 
@@ -228,9 +223,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _validate(self) -> dict[str, float]:
         rows = self._play_validation()
         run = self.place.config
-        panels = {
-            name: of_panel(rows, name).trajectories for name in sorted(run.env.validation_panels)
-        }
+        panels = {}
+        for name in sorted(run.env.validation_panels):
+            panels[name] = of_panel(rows, name).trajectories
         # The probe is played with the validation but is no part of its metrics.
         self._validation = validation_metrics(panels)
         self._diagnostics.record_validation(self.global_steps, panels)
@@ -289,17 +284,13 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         fields: list[Any] = []
         for entries in self.val_dataloader:
             # Each episode is a group of its own: validation compares no siblings.
-            entries["uid"] = np.array(
-                [str(uuid.uuid4()) for _ in entries["raw_prompt"]], dtype=object
-            )
+            ids = [str(uuid.uuid4()) for _ in entries["raw_prompt"]]
+            entries["uid"] = np.array(ids, dtype=object)
             prompts = tu.get_tensordict(entries)
             tu.assign_non_tensor_data(prompts, "global_steps", self.global_steps)
             tu.assign_non_tensor_data(prompts, "validate", True)
-            tags = [
-                {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
-                for _ in entries["uid"]
-            ]
-            tq.kv_batch_put(keys=list(entries["uid"]), partition_id="val", tags=tags)
+            tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
+            tq.kv_batch_put(keys=ids, partition_id="val", tags=[dict(tag) for _ in ids])
             self.agent_loop_manager.generate_sequences(prompts)
             batch, _ = self.replay_buffer.sample(self.global_steps, "val", len(prompts))
             data = tq.kv_batch_get(

@@ -79,6 +79,7 @@ class Room:
     def furnish(self, rng: random.Random) -> dict[str, Receptacle]:
         """Receptacles by id: the recorded ones, and those of missing kinds at sampled places."""
         found = {receptacle.id: receptacle for receptacle in self.placed}
+        # Only their presence in the room is known, so that their places are sampled.
         for kind in self.unplaced:
             for pose in self._sample_poses(kind, rng):
                 place = position(rng, pose.x, pose.z)
@@ -92,6 +93,8 @@ class Room:
         """A location where no receptacle is reached from."""
         taken = set(taken)
         pose = rng.choice(self.poses)
+        # The engine tells locations apart by name only: at a receptacle's location, the episode
+        # would begin there.
         while (location := _aside(pose, rng)) in taken:
             pose = rng.choice(self.poses)
         return location
@@ -148,31 +151,30 @@ def room(number: int) -> Room:
     """Read a floor plan."""
     constants = assets().constants
     layouts = assets().layouts
-    kinds = sorted(
-        json.loads((layouts / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
-    )
-    recorded = json.loads(
-        (layouts / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8")
-    )
+    objects_file = layouts / f"FloorPlan{number}-objects.json"
+    poses_file = layouts / f"FloorPlan{number}-openable.json"
+    kinds = sorted(json.loads(objects_file.read_text(encoding="utf-8")))
+    recorded = json.loads(poses_file.read_text(encoding="utf-8"))
     poses = {name: Pose(*numbers) for name, numbers in sorted(recorded.items())}
+
     openable = set(constants.OPENABLE_CLASS_LIST)
-    placed = tuple(
-        Receptacle(name, kind, pose.location, kind in openable)
-        for name, pose in poses.items()
-        if (kind := _kind(name)) in holds() or kind == "Toaster"
-    )
-    fixed = set(constants.RECEPTACLES) - set(constants.MOVABLE_RECEPTACLES) - {"PaintingHanger"}
+    placed = []
+    for name, pose in poses.items():
+        kind = _kind(name)
+        if kind in holds() or kind == "Toaster":
+            placed.append(Receptacle(name, kind, pose.location, kind in openable))
+
+    every_receptacle = set(constants.RECEPTACLES)
+    fixed = every_receptacle - set(constants.MOVABLE_RECEPTACLES) - {"PaintingHanger"}
+    unplaced = fixed - {receptacle.kind for receptacle in placed}
     portable = frozenset[str]().union(*holds().values())
+    not_decor = portable | every_receptacle | _LAMPS
     return Room(
         number=number,
-        placed=placed,
-        unplaced=tuple(
-            kind for kind in kinds if kind in fixed - {receptacle.kind for receptacle in placed}
-        ),
+        placed=tuple(placed),
+        unplaced=tuple(kind for kind in kinds if kind in unplaced),
         objects=tuple(kind for kind in kinds if kind in portable),
-        decor=tuple(
-            kind for kind in kinds if kind not in portable | set(constants.RECEPTACLES) | _LAMPS
-        ),
+        decor=tuple(kind for kind in kinds if kind not in not_decor),
         # A room without recorded poses gets one, around which places are sampled.
         poses=tuple(poses.values()) or (Pose(0, 0, 0, 30),),
         has_desk_lamp="DeskLamp" in kinds,
@@ -253,11 +255,10 @@ class Scenario:
 def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
     """Draw rooms until one suits the family; about two draws are needed."""
     constants = assets().constants
-    suitable = [
-        n
-        for n in rooms
-        if any(n in constants.SCENE_TYPE[kind] for kind in constants.GOALS_VALID[family])
-    ]
+    suitable = []
+    for number in rooms:
+        if any(number in constants.SCENE_TYPE[kind] for kind in constants.GOALS_VALID[family]):
+            suitable.append(number)
     while True:
         scenario = _try_room(family, room(rng.choice(suitable)), rng)
         if scenario is not None:
@@ -266,6 +267,7 @@ def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
 
 def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     receptacles = plan.furnish(rng)
+    # In the order of _LAMP_SURFACES: the lamp goes to one of the first two.
     lamp_places = [r.id for kind in _LAMP_SURFACES for r in receptacles.values() if r.kind == kind]
     if family == _LIGHT and not (plan.has_desk_lamp and lamp_places):
         return None
@@ -276,6 +278,7 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     wanted = 2 if family == _PAIR else 1
     things: list[Thing] = []
     for kind in plan.objects:
+        # The target must not lie where it is wanted: the task would be solved at the start.
         least, avoid = (wanted, destination) if kind == target else (1, "")
         things += _spread(kind, least, avoid, receptacles, rng)
 
@@ -306,15 +309,16 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
         allowed &= set(actions[ability])
         if appliance not in places:
             return []
-    return [
-        (kind, place)
-        for kind in objects
-        if kind in allowed
-        for place in places
-        if place != appliance
-        and kind in holds().get(place, ())
-        and sum(kind in holds().get(p, ()) for p in places) > 1
-    ]
+    pairs = []
+    for kind in objects:
+        if kind not in allowed:
+            continue
+        able = [place for place in places if kind in holds().get(place, ())]
+        # In a room with a single kind of place for it, the object could only lie where it is
+        # wanted.
+        if len(able) > 1:
+            pairs += [(kind, place) for place in able if place != appliance]
+    return pairs
 
 
 def _spread(
@@ -424,17 +428,15 @@ def _names(scenario: Scenario) -> dict[str, str]:
 
 def _kinds(scenario: Scenario) -> tuple[list[str], list[str]]:
     """Kinds of receptacles and of objects that the problem declares."""
-    receptacles = {
-        receptacle.kind for receptacle in scenario.receptacles.values()
-    } | _DOMAIN_RECEPTACLES
-    objects = {thing.kind for thing in scenario.things} | _DOMAIN_OBJECTS
-    return sorted(receptacles), sorted(objects)
+    receptacles = {receptacle.kind for receptacle in scenario.receptacles.values()}
+    objects = {thing.kind for thing in scenario.things}
+    return sorted(receptacles | _DOMAIN_RECEPTACLES), sorted(objects | _DOMAIN_OBJECTS)
 
 
 def _locations(scenario: Scenario) -> list[str]:
-    return sorted(
-        {receptacle.location for receptacle in scenario.receptacles.values()} | {scenario.start}
-    )
+    locations = {receptacle.location for receptacle in scenario.receptacles.values()}
+    locations.add(scenario.start)
+    return sorted(locations)
 
 
 def _objects(scenario: Scenario) -> Iterator[str]:
@@ -458,11 +460,10 @@ def _facts(scenario: Scenario) -> Iterator[str]:
             yield f"openable {name}"
 
     for place in receptacle_kinds:
-        yield from (
-            f"canContain {place}Type {kind}Type"
-            for kind in object_kinds
-            if kind in holds().get(place, ())
-        )
+        held = holds().get(place, frozenset())
+        for kind in object_kinds:
+            if kind in held:
+                yield f"canContain {place}Type {kind}Type"
     yield from _thing_facts(scenario)
 
 
@@ -477,15 +478,11 @@ def _thing_facts(scenario: Scenario) -> Iterator[str]:
             yield f"pickupable {name}"
         if thing.kind in constants.MOVABLE_RECEPTACLES:
             yield f"isReceptacleObject {name}"
-        able = constants.VAL_ACTION_OBJECTS
-        yield from (
-            f"{fact} {name}" for fact in _ABILITIES if thing.kind in able[fact.capitalize()]
-        )
-        if thing.receptacle is None:
-            yield f"objectAtLocation {name} {_pddl_name(nowhere)}"
-        else:
+        for ability in _ABILITIES:
+            if thing.kind in constants.VAL_ACTION_OBJECTS[ability.capitalize()]:
+                yield f"{ability} {name}"
+        location = nowhere
+        if thing.receptacle is not None:
             yield f"inReceptacle {name} {_pddl_name(thing.receptacle)}"
-            yield (
-                f"objectAtLocation {name} "
-                f"{_pddl_name(scenario.receptacles[thing.receptacle].location)}"
-            )
+            location = scenario.receptacles[thing.receptacle].location
+        yield f"objectAtLocation {name} {_pddl_name(location)}"

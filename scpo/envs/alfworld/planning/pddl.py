@@ -248,6 +248,7 @@ class _Grounder:
                 self._plans[plan.trigger.predicate if plan.trigger else None].append(plan)
 
     def run(self) -> Ground:
+        # Sorted, so that the order of operators does not depend on hashes.
         for atom in sorted(self._problem.facts):
             # Static atoms never trigger an action, they only complete one.
             if atom[0] in self._fluent:
@@ -255,6 +256,7 @@ class _Grounder:
             else:
                 self._take(atom)
 
+        # Actions without a fluent precondition can be applied from the start.
         for plan in self._plans[None]:
             self._join(plan, 0, [None] * len(plan.action.types))
         while self._queue:

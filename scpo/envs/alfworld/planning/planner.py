@@ -40,6 +40,7 @@ class Step:
 def facts(mask: Facts) -> Iterator[int]:
     """Numbers of the facts in a mask."""
     while mask:
+        # The lowest set bit.
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
@@ -72,13 +73,12 @@ class LandmarkBound:
         # Different paths reach the same states, and the bound costs more than a lookup.
         if state not in self._known:
             landmarks = self._landmarks(state)
-            reachable = [
-                option
-                for option in self._options
-                if all(f in landmarks for f in facts(option & ~state))
-            ]
-            needed = [_union(landmarks, option & ~state) for option in reachable]
-            self._known[state] = min(map(self._count, needed), default=None)
+            bounds = []
+            for option in self._options:
+                missing = option & ~state
+                if all(fact in landmarks for fact in facts(missing)):
+                    bounds.append(self._count(_union(landmarks, missing)))
+            self._known[state] = min(bounds, default=None)
         return self._known[state]
 
     def _landmarks(self, state: Facts) -> dict[int, Facts]:
@@ -88,6 +88,7 @@ class LandmarkBound:
         landmarks: the greatest solution, found by taking steps from a queue until nothing shrinks.
         """
         landmarks: dict[int, Facts] = {}
+        # Facts of each step's needs that are not known to be reachable yet.
         missing = [(step.needs & ~state).bit_count() for step in self._steps]
 
         # Each once, oldest first.
@@ -110,6 +111,7 @@ class LandmarkBound:
         return landmarks
 
     def _count(self, needed: Facts) -> int:
+        # Largest number of needed facts that a step adds together with this one.
         most = dict.fromkeys(facts(needed), 1)
         for step in self._steps:
             together = (step.adds & needed).bit_count()
@@ -167,15 +169,16 @@ class Planner:
     def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
         """Operators on the wanted things, and those that put down what else is in hand."""
         ignored = self._things - self._wanted - held
-        taking = {
-            (self._variables[atom], 0)
-            for atom in self._variables
-            if atom[0] == _HOLDS and atom[-1] in held - self._wanted
-        }
+        to_put_down = held - self._wanted
+        # What is put down is not taken again.
+        taking = set()
+        for atom, variable in self._variables.items():
+            if atom[0] == _HOLDS and atom[-1] in to_put_down:
+                taking.add((variable, 0))
+
         for operator in self._operators:
-            if ignored.isdisjoint(operator.name) and taking.isdisjoint(
-                effect for _, effect in operator.effects
-            ):
+            effects = {effect for _, effect in operator.effects}
+            if ignored.isdisjoint(operator.name) and taking.isdisjoint(effects):
                 yield operator
 
 
@@ -196,13 +199,17 @@ class _Search:
         # By one of the facts that a step needs.
         self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)
         for step in renamed:
+            # Steps whose one fact is missing are skipped without a look at them.
             self._by_need[step.needs & -step.needs].append(step)
 
     def length(self, true: Set[int], max_states: int) -> int | None:
         """``true``: variables whose atom holds."""
-        start = sum(
-            1 << place for place, fact in enumerate(self._facts) if (fact >> 1 in true) != fact & 1
-        )
+        start = 0
+        for place, fact in enumerate(self._facts):
+            # Fact 2 v: variable v's atom holds; 2 v + 1: it does not.
+            if (fact >> 1 in true) != fact & 1:
+                start |= 1 << place
+
         # Ties go to what is nearer to the goal, then to the older: the search is deterministic.
         order = count()
         queue = [] if self._bound(start) is None else [(0, 0, next(order), 0, start, False)]
@@ -215,6 +222,7 @@ class _Search:
             if any(not option & ~state for option in self._options):
                 return cost
             for following, goes in self._successors(state, went):
+                # A state after a move is another one: no second move may follow it.
                 if best.get((following, goes), cost + 2) > cost + 1:
                     best[following, goes] = cost + 1
                     left = self._bound(following)
