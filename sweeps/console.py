@@ -14,9 +14,10 @@ from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import RunConfig
 from sweeps.compose.matrix import Matrix
-from sweeps.estimates import PastTimes, api_lines, cost_lines, duration, resources
+from sweeps.estimates import PastTimes, api_lines, cost_lines, duration
 from sweeps.launchers.run_process import Outcome, tail
 from sweeps.records.reconcile import Action, Decision
+from sweeps.resources import resources
 from sweeps.terminal import coloured, say, say_markup, wide
 
 

@@ -1,8 +1,7 @@
-"""Estimates of a run: GPUs, cores and memory, hours, GPU-hours, disk space and time left.
+"""Estimates of a run: hours, GPU-hours, API cost and time left.
 
-No other module estimates these; ``scpo.memory`` has the memory of one GPU in detail. Sources:
+No other module estimates these; ``sweeps.resources`` has GPUs, cores, memory and disk. Sources:
 
-- GPUs, cores and GiB follow from method, model and trainer (``resources``).
 - Hours are the paper's (appendix A.2) where it has a figure, scaled by size and GPUs, or derived
   from the number of tokens or requests. We measured none of them; ``LEGEND`` names the source.
 - Seconds on this machine are the median of finished runs of the same kind (``PastTimes``).
@@ -20,17 +19,16 @@ from pathlib import Path
 from typing import Literal
 
 from scpo.benchmarks import BENCHMARKS
-from scpo.errors import ConfigError, ScpoError
-from scpo.memory import GIB, parameters, shortage
+from scpo.errors import ScpoError
+from scpo.memory import parameters
 from scpo.progress import counted
 from scpo.records import RunFolder, State, Status, run_config
 from scpo.records.identity import run_id
 from scpo.records.run_folders import list_runs
-from scpo.schema.model import ApiModel, HuggingFaceModel
-from scpo.schema.run import RunConfig, SlurmLauncher
-from scpo.schema.scorer import CrossEncoderScorer
+from scpo.schema.model import ApiModel
+from scpo.schema.run import RunConfig
 from scpo.schema.trainer import VerlTrainer
-from scpo.verl_config import cores_needed
+from sweeps.resources import resources
 
 # Appendix A.2: one node of 4 x A800 80 GB.
 PAPER_GPUS = 4
@@ -243,79 +241,6 @@ def api_lines(todo: Iterable[RunConfig]) -> list[str]:
     ]
 
 
-# Appendix A.2: 32 cores for 4 GPUs.
-CPUS_A_GPU = 8
-# TransferQueue, the agent loops, the scorer and the engine each hold some.
-LEAST_CPUS_OF_VERL = 16
-# Our estimates: Ray, environments and engine; reference, loading and checkpoints.
-VERL_GB, VERL_GB_PER_BILLION = (
-    80,
-    32,
-)
-# Our estimates for one process with a Hugging Face model.
-LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
-# A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
-SMALL_GB = 4
-# A large reranker in float32 in a process of its own.
-RERANKER_GB = 4
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Resources of one run; ``gpus``, ``cpus`` and ``memory_gb`` are per node."""
-
-    nodes: int
-    gpus: int
-    cpus: int
-    memory_gb: int
-
-    @property
-    def all_gpus(self) -> int:
-        """On all nodes."""
-        return self.nodes * self.gpus
-
-
-def resources(config: RunConfig) -> Resources:
-    """Resources that a run needs.
-
-    They do not depend on the machine, except for the launcher's own settings.
-
-    A model behind an API needs no GPU. An evaluation and trainer=local need one, unless the policy
-    is small and trains on the CPU. verl needs ``gpus`` on each of ``nodes``, and none with its CPU
-    engine.
-    """
-    found = _derived(config)
-    launcher = config.launcher
-    if not isinstance(launcher, SlurmLauncher):
-        return found
-    gpus = found.gpus if launcher.gpus is None else launcher.gpus
-    return Resources(found.nodes, gpus, launcher.cpus or found.cpus, found.memory_gb)
-
-
-def _derived(config: RunConfig) -> Resources:
-    billions = (parameters(config.model) or 0.0) / 1e9
-    if config.model.kind == "api":
-        # The work is the endpoint's: episodes run here, without a model.
-        return Resources(1, 0, 2, 2 * SMALL_GB)
-    if trains_in_verl(config):
-        verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
-        gpus = 0 if verl.engine == "hf" else verl.gpus
-        memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
-        return Resources(
-            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory)
-        )
-    if isinstance(config.model, HuggingFaceModel):
-        return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
-    reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
-    on_gpu = config.machine.device == "cuda"
-    return Resources(1, int(on_gpu), max(2, config.machine.threads), SMALL_GB + reranker)
-
-
-def trains_in_verl(config: RunConfig) -> bool:
-    """Return True if verl runs it: our own evaluation plays prompting methods with any trainer."""
-    return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
-
-
 def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[str]:
     """GPU-hours of all runs and of those to start, and what the figures rest on.
 
@@ -329,76 +254,6 @@ def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[
     bases = {known.basis for config in configs if (known := duration(config))}
     legend = "; ".join(text for basis, text in LEGEND.items() if basis in bases)
     return [f"about {total:,.0f} GPU-hours, of which {rest:,.0f} still to start{without}", legend]
-
-
-def check_fits(config: RunConfig, gpu_gb: float) -> None:
-    """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
-
-    Raises:
-        ConfigError: The message lists what takes the memory, or lacks cores, and what would fit.
-    """
-    if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
-        given = resources(config)
-        needed = _derived(config).gpus
-        if given.gpus < needed:
-            raise ConfigError(
-                f"launcher.gpus={given.gpus}, the run takes {needed} of each node "
-                "(trainer.verl.gpus); allowed: null, "
-                f"or {needed} and more. For one GPU: trainer=verl_1gpu"
-            )
-        if needed and given.cpus < (cores := cores_needed(config.trainer)):
-            raise ConfigError(
-                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with "
-                "fewer it waits for "
-                f"ever; allowed: null, or {cores} and more"
-            )
-    if resources(config).gpus and (reason := shortage(config, gpu_gb)):
-        raise ConfigError(reason)
-
-
-def _rounded(gb: float) -> int:
-    # Rounded up to 8 GB: the figures are estimates, and few different requests share an array.
-    return 8 * math.ceil(gb / 8)
-
-
-# Logs and diagnostics of a mini run take 16 MB with its checkpoints.
-LOGS_GIB = 0.05
-BYTES = {"float32": 4, "bfloat16": 2}
-
-
-def training_gib(config: RunConfig) -> float | None:
-    """GiB of weights, gradients, Adam's two moments and, with a KL term, the reference policy.
-
-    On one device, or summed over verl's GPUs; None if the model's size is unknown.
-    """
-    count = parameters(config.model)
-    if count is None:
-        return None
-    if config.method.kind == "prompted":
-        return count * _width(config) / GIB
-    # Weights, gradients and two moments; the reference policy of a KL term is one more.
-    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
-    return count * copies * _width(config) / GIB
-
-
-def disk_gib(config: RunConfig) -> float | None:
-    """Disk space of one run: its checkpoints, one more while it is written, and its logs."""
-    if config.method.kind == "prompted":
-        return LOGS_GIB
-    count = parameters(config.model)
-    if count is None:
-        return None
-    # Weights and Adam's two moments.
-    checkpoint_gib = count * 3 * _width(config) / GIB
-    return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
-
-
-def _width(config: RunConfig) -> int:
-    """Bytes per weight; every trainer trains in float32, independent of the weights on disk."""
-    trains = config.method.kind == "trained"
-    if trains or config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
-        return BYTES["float32"]
-    return BYTES[config.model.dtype]
 
 
 # Number of past runs of each kind that are read.

@@ -15,7 +15,8 @@ from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
 from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
-from sweeps.estimates import LEGEND, duration, resources, trains_in_verl
+from sweeps.estimates import LEGEND, duration
+from sweeps.resources import resources, trains_in_verl
 
 # CUDA of PyPI's default builds, by version of torch.
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {

@@ -16,9 +16,8 @@ from scpo.records.memory import installed_gpus, usable_cores
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher
 from sweeps.doctor.subject import Subject
-from sweeps.estimates import disk_gib, training_gib
-from sweeps.launchers.local import refused_here, slots_for
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
+from sweeps.resources import disk_gib, refused_here, slots_for, training_gib
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000

@@ -43,9 +43,9 @@ from scpo.records import run_config
 from scpo.records.provenance import code_files
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import LocalLauncher, RunConfig
-from sweeps.estimates import resources, trains_in_verl
 from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, ignore_warning
 from sweeps.records.process import thread_environment
+from sweeps.resources import resources, trains_in_verl
 
 # With fewer runs, starting a server costs more than it saves.
 FEWEST = 3

@@ -9,16 +9,14 @@ from typing import ClassVar, Self
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, ScpoError
-from scpo.progress import counted
+from scpo.errors import ScpoError
 from scpo.records import JsonLines, RunFolder, State
-from scpo.records.memory import usable_cores, visible_gpus
-from scpo.schema.run import LocalLauncher, RunConfig
+from scpo.schema.run import RunConfig
 from scpo.stop_signals import CountsSignals
-from sweeps.estimates import resources, trains_in_verl
 from sweeps.launchers.forked import forked_runs
 from sweeps.launchers.progress_board import ProgressBoard
 from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
+from sweeps.resources import refused_here, slots_for
 from sweeps.terminal import say
 
 POLL_S = 0.1
@@ -140,63 +138,3 @@ class Pool(CountsSignals):
         self.outcomes[folder.run_id] = outcome
         self._news[folder.run_id] = outcome
         self.board.ended(folder, outcome)
-
-
-def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
-    """Slots of this machine, each given as its GPUs (see ``Pool``).
-
-    One for each ``gpus_per_run`` of the visible GPUs (None: as many as the run that needs most) or,
-    where runs use no GPU, for each ``machine.threads`` cores. The launcher's ``slots``, if given,
-    replaces their number; more slots than GPUs share them in turn.
-
-    Raises:
-        ConfigError: A run needs more GPUs than this machine shows.
-    """
-    machine = configs[0].machine
-    launcher = configs[0].launcher
-    if not isinstance(launcher, LocalLauncher):
-        raise ConfigError(
-            f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
-        )
-    gpus = visible_gpus() if machine.device != "cpu" else []
-    # All slots have the size of the largest run, because any run may get any slot.
-    largest = max(configs, key=lambda config: resources(config).all_gpus)
-    _check_gpus(largest, gpus, launcher.gpus_per_run)
-    size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
-    shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
-    cores = usable_cores()
-    # Runs without a GPU are bound by the cores.
-    number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
-    # More slots than GPUs share them in turn.
-    return [shares[index % len(shares)] if shares else None for index in range(number)]
-
-
-def refused_here(configs: Sequence[RunConfig]) -> str | None:
-    """Reason why this machine cannot run these; None if it can."""
-    try:
-        slots_for(configs)
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
-def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
-    """Refuse, before anything starts, a run that would not get all its GPUs."""
-    needed = resources(config).all_gpus
-    shown = f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})"
-    if given is not None and given > len(gpus) > 0:
-        raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
-    if not trains_in_verl(config):
-        return
-    if gpus and given is not None and given < needed:
-        raise ConfigError(
-            f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs "
-            f"{needed}: leave launcher.gpus_per_run out, or trainer=verl_1gpu"
-        )
-    if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
-        fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
-        raise ConfigError(
-            f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} "
-            f"(trainer.verl.gpus x nodes), {shown if gpus else 'this machine shows none'}; "
-            f"here: {fitting}trainer=verl_cpu (for tests); on a cluster: launcher=slurm_a800x4"
-        )

@@ -19,7 +19,7 @@ from scpo.errors import ConfigError
 from scpo.installed import install_command
 from scpo.records import RunFolder
 from scpo.schema.run import RunConfig, SlurmLauncher
-from sweeps.estimates import Resources, check_fits, hours, resources
+from sweeps.estimates import hours
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
 from sweeps.launchers.slurm.node_probe import Where
@@ -27,6 +27,7 @@ from sweeps.launchers.slurm.reachable import NOT_REACHABLE
 from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
 from sweeps.launchers.slurm.scheduler import SchedulerError
 from sweeps.launchers.slurm.snapshot import check_private
+from sweeps.resources import Resources, check_fits, resources
 
 if TYPE_CHECKING:
     from submitit import Job as SubmittedJob

@@ -1,10 +1,11 @@
 import pytest
 
+from scpo import memory
 from scpo.errors import ConfigError
 from scpo.records import State
-from sweeps import estimates
 from sweeps.compose.configuration import compose_run
-from sweeps.estimates import PastTimes, Resources, api_lines, api_usd, check_fits, duration, gpu_hours, hours, resources
+from sweeps.estimates import PastTimes, api_lines, api_usd, duration, gpu_hours, hours
+from sweeps.resources import Resources, check_fits, resources, training_gib
 from tests.support import fake_runs as fake
 from tests.support.matrices import expanded
 
@@ -144,8 +145,8 @@ def test_training_counts_float32_whatever_the_weights_on_disk_are():
     config = compose_run(["scale=paper", "trainer=local", "env.games=generated"])
     assert config.model.dtype == "bfloat16"
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)
-    expected = estimates.parameters(config.model) * copies * 4 / estimates.GIB
-    assert estimates.training_gib(config) == expected
+    expected = memory.parameters(config.model) * copies * 4 / memory.GIB
+    assert training_gib(config) == expected
 
 
 def test_an_api_run_costs_at_most_a_request_a_step_at_the_models_prices():

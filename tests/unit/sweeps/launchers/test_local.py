@@ -8,7 +8,8 @@ from scpo.records import State, run_config
 from scpo.records.files import locked
 from scpo.records.memory import usable_cores
 from sweeps.launchers.base import follow
-from sweeps.launchers.local import Pool, slots_for
+from sweeps.launchers.local import Pool
+from sweeps.resources import slots_for
 from tests.support import fake_runs as fake
 
 

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from sweeps.estimates import Resources
 from sweeps.launchers.slurm import submission
 from sweeps.launchers.slurm.submission import ray_lines
+from sweeps.resources import Resources
 
 THREE = Resources(nodes=3, gpus=4, cpus=32, memory_gb=104)
 

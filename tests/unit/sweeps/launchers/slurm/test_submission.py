@@ -10,12 +10,12 @@ from scpo.errors import ConfigError
 from scpo.records import RunFolder
 from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
-from sweeps.estimates import Resources
 from sweeps.launchers.slurm import submission
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.node_probe import Where
 from sweeps.launchers.slurm.scheduler import SchedulerError
+from sweeps.resources import Resources
 from tests.support import fake_runs as fake
 
 pytest.importorskip("submitit", reason="needs submitit: make setup")

@@ -1,0 +1,220 @@
+"""Resources of a run: GPUs, cores, memory and disk; and the slots of this machine for them.
+
+They follow from method, model and trainer; ``scpo.memory`` has the memory of one GPU in detail.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scpo.errors import ConfigError
+from scpo.memory import GIB, parameters, shortage
+from scpo.progress import counted
+from scpo.records.memory import usable_cores, visible_gpus
+from scpo.schema.model import HuggingFaceModel
+from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
+from scpo.schema.scorer import CrossEncoderScorer
+from scpo.schema.trainer import VerlTrainer
+from scpo.verl_config import cores_needed
+
+# Appendix A.2: 32 cores for 4 GPUs.
+CPUS_A_GPU = 8
+# TransferQueue, the agent loops, the scorer and the engine each hold some.
+LEAST_CPUS_OF_VERL = 16
+# Our estimates: Ray, environments and engine; reference, loading and checkpoints.
+VERL_GB, VERL_GB_PER_BILLION = (
+    80,
+    32,
+)
+# Our estimates for one process with a Hugging Face model.
+LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
+# A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
+SMALL_GB = 4
+# A large reranker in float32 in a process of its own.
+RERANKER_GB = 4
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Resources of one run; ``gpus``, ``cpus`` and ``memory_gb`` are per node."""
+
+    nodes: int
+    gpus: int
+    cpus: int
+    memory_gb: int
+
+    @property
+    def all_gpus(self) -> int:
+        """On all nodes."""
+        return self.nodes * self.gpus
+
+
+def resources(config: RunConfig) -> Resources:
+    """Resources that a run needs.
+
+    They do not depend on the machine, except for the launcher's own settings.
+
+    A model behind an API needs no GPU. An evaluation and trainer=local need one, unless the policy
+    is small and trains on the CPU. verl needs ``gpus`` on each of ``nodes``, and none with its CPU
+    engine.
+    """
+    found = _derived(config)
+    launcher = config.launcher
+    if not isinstance(launcher, SlurmLauncher):
+        return found
+    gpus = found.gpus if launcher.gpus is None else launcher.gpus
+    return Resources(found.nodes, gpus, launcher.cpus or found.cpus, found.memory_gb)
+
+
+def _derived(config: RunConfig) -> Resources:
+    billions = (parameters(config.model) or 0.0) / 1e9
+    if config.model.kind == "api":
+        # The work is the endpoint's: episodes run here, without a model.
+        return Resources(1, 0, 2, 2 * SMALL_GB)
+    if trains_in_verl(config):
+        verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
+        gpus = 0 if verl.engine == "hf" else verl.gpus
+        memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
+        return Resources(
+            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory)
+        )
+    if isinstance(config.model, HuggingFaceModel):
+        return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
+    reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
+    on_gpu = config.machine.device == "cuda"
+    return Resources(1, int(on_gpu), max(2, config.machine.threads), SMALL_GB + reranker)
+
+
+def trains_in_verl(config: RunConfig) -> bool:
+    """Return True if verl runs it: our own evaluation plays prompting methods with any trainer."""
+    return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
+
+
+def check_fits(config: RunConfig, gpu_gb: float) -> None:
+    """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
+
+    Raises:
+        ConfigError: The message lists what takes the memory, or lacks cores, and what would fit.
+    """
+    if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
+        given = resources(config)
+        needed = _derived(config).gpus
+        if given.gpus < needed:
+            raise ConfigError(
+                f"launcher.gpus={given.gpus}, the run takes {needed} of each node "
+                "(trainer.verl.gpus); allowed: null, "
+                f"or {needed} and more. For one GPU: trainer=verl_1gpu"
+            )
+        if needed and given.cpus < (cores := cores_needed(config.trainer)):
+            raise ConfigError(
+                f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with "
+                "fewer it waits for "
+                f"ever; allowed: null, or {cores} and more"
+            )
+    if resources(config).gpus and (reason := shortage(config, gpu_gb)):
+        raise ConfigError(reason)
+
+
+def _rounded(gb: float) -> int:
+    # Rounded up to 8 GB: the figures are estimates, and few different requests share an array.
+    return 8 * math.ceil(gb / 8)
+
+
+# Logs and diagnostics of a mini run take 16 MB with its checkpoints.
+LOGS_GIB = 0.05
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+def training_gib(config: RunConfig) -> float | None:
+    """GiB of weights, gradients, Adam's two moments and, with a KL term, the reference policy.
+
+    On one device, or summed over verl's GPUs; None if the model's size is unknown.
+    """
+    count = parameters(config.model)
+    if count is None:
+        return None
+    if config.method.kind == "prompted":
+        return count * _width(config) / GIB
+    # Weights, gradients and two moments; the reference policy of a KL term is one more.
+    copies = 4 + (config.trainer.loss.kl_coefficient > 0)
+    return count * copies * _width(config) / GIB
+
+
+def disk_gib(config: RunConfig) -> float | None:
+    """Disk space of one run: its checkpoints, one more while it is written, and its logs."""
+    if config.method.kind == "prompted":
+        return LOGS_GIB
+    count = parameters(config.model)
+    if count is None:
+        return None
+    # Weights and Adam's two moments.
+    checkpoint_gib = count * 3 * _width(config) / GIB
+    return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
+
+
+def _width(config: RunConfig) -> int:
+    """Bytes per weight; every trainer trains in float32, independent of the weights on disk."""
+    trains = config.method.kind == "trained"
+    if trains or config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
+        return BYTES["float32"]
+    return BYTES[config.model.dtype]
+
+
+def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
+    """Slots of this machine, each given as its GPUs (see ``Pool``).
+
+    One for each ``gpus_per_run`` of the visible GPUs (None: as many as the run that needs most) or,
+    where runs use no GPU, for each ``machine.threads`` cores. The launcher's ``slots``, if given,
+    replaces their number; more slots than GPUs share them in turn.
+
+    Raises:
+        ConfigError: A run needs more GPUs than this machine shows.
+    """
+    machine = configs[0].machine
+    launcher = configs[0].launcher
+    if not isinstance(launcher, LocalLauncher):
+        raise ConfigError(
+            f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
+        )
+    gpus = visible_gpus() if machine.device != "cpu" else []
+    # All slots have the size of the largest run, because any run may get any slot.
+    largest = max(configs, key=lambda config: resources(config).all_gpus)
+    _check_gpus(largest, gpus, launcher.gpus_per_run)
+    size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
+    shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
+    cores = usable_cores()
+    # Runs without a GPU are bound by the cores.
+    number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
+    # More slots than GPUs share them in turn.
+    return [shares[index % len(shares)] if shares else None for index in range(number)]
+
+
+def refused_here(configs: Sequence[RunConfig]) -> str | None:
+    """Reason why this machine cannot run these; None if it can."""
+    try:
+        slots_for(configs)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
+    """Refuse, before anything starts, a run that would not get all its GPUs."""
+    needed = resources(config).all_gpus
+    shown = f"this machine shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)})"
+    if given is not None and given > len(gpus) > 0:
+        raise ConfigError(f"launcher.gpus_per_run={given}: {shown}")
+    if not trains_in_verl(config):
+        return
+    if gpus and given is not None and given < needed:
+        raise ConfigError(
+            f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs "
+            f"{needed}: leave launcher.gpus_per_run out, or trainer=verl_1gpu"
+        )
+    if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
+        fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
+        raise ConfigError(
+            f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} "
+            f"(trainer.verl.gpus x nodes), {shown if gpus else 'this machine shows none'}; "
+            f"here: {fitting}trainer=verl_cpu (for tests); on a cluster: launcher=slurm_a800x4"
+        )
