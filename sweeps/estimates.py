@@ -101,15 +101,15 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
 
     ``gpus`` of each run, on all its nodes.
     """
-    total = 0.0
+    known = []
     unknown = 0
     for config, count in zip(configs, gpus, strict=True):
         value = hours(config)
         if value is None:
             unknown += 1
         else:
-            total += value * count
-    return total, unknown
+            known.append(value * count)
+    return sum(known), unknown
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:

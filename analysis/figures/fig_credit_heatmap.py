@@ -109,6 +109,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, probe in zip(axes.flat, probes, strict=True):
         pair = probe.pair
+        # For mypy: `build` has chosen the probes by their pair.
         if pair is None:
             raise ValueError("only probes with a pair are drawn")
         image = draw_similarity(axis, pair.similarity_ml)
@@ -124,6 +125,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
         axis.set_ylabel("")
     bar = figure.colorbar(image, ax=axes, aspect=18 * lines, pad=0.03)
     bar.set_label("similarity", fontsize=SMALL)
+    # All probes of a run share its threshold.
     theta = next(probe.pair.theta for probe in probes if probe.pair)
     mark_threshold(bar, theta)
     handles = [frame_key("credited"), *walk_keys()]

@@ -71,6 +71,7 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
     group_n = steps.group_N[rows_n]
     success_n = steps.success_N[rows_n]
     none = np.zeros(0, bool)
+    # An empty table first, so that its columns exist even if nothing can be compared.
     blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
     for group in np.unique(group_n) if own_group else (None,):
         inside = np.ones(len(rows_n), bool) if group is None else group_n == group
@@ -81,8 +82,10 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
             failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
         if not len(failed) or not len(success):
             continue
+        # Rows are unit vectors, so that their products are cosines.
         cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
         exact = np.isin(text_n[failed], text_n[success])
+        # Equal texts may get a distance of 1e-7 by rounding.
         distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
         credited = steps.credit_N[rows_n[failed]] > 0
         blocks.append(pd.DataFrame({"distance": distance, "exact": exact, "credited": credited}))

@@ -95,19 +95,21 @@ def build(data: Collected) -> Drawing:
     """
     found = lines(data)
     baseline = _baseline(found)
+    varied = {line.method for line in found if len(line.rows) > 1} - {BASELINE}
     methods = [
-        method
-        for method in dict.fromkeys(line.method for line in found)
-        if method != BASELINE and any(len(line.rows) > 1 for line in found if line.method == method)
+        method for method in dict.fromkeys(line.method for line in found) if method in varied
     ]
+
+    # With a single dose so far, the first method is drawn as a point.
     methods = methods or [line.method for line in found[:1]]
     with house_style():
         width = canvas_width(PAGE_WIDTH)
         columns = 1 if width < NARROW else len(methods)
         panel_rows = math.ceil(len(methods) / columns)
         drawn = [line for line in found if line.method in methods]
-        labels = [name for name in STYLES if any(line.identity == name for line in drawn)]
-        labels += sorted({line.identity for line in drawn} - set(STYLES))
+        identities = {line.identity for line in drawn}
+        labels = [name for name in STYLES if name in identities]
+        labels += sorted(identities - set(STYLES))
         key = [*labels, METHOD_LABELS[BASELINE]] if baseline else labels
         height = (PANEL_HEIGHT if panel_rows == 1 else LOW_PANEL_HEIGHT) * panel_rows + MARGIN
         height += KEY_LINE * (key_lines(key, width) + remark_lines(STUDY_TITLE, width))
@@ -142,8 +144,10 @@ def lines(data: Collected) -> list[Line]:
         if run is None or not row.row.finished:
             continue
         wordings = (run.config.get("env") or {}).get("wordings") or {}
+        # Rows at dose 0 belong to every arm.
         if wordings.get("dose", 0) and wordings.get("arms") != ARMS:
             continue
+        # Labels are "method, identity"; a method without states has no second part.
         identity = row.row.label.partition(", ")[2] or row.row.label
         key = (run.head.method.name, identity)
         by_name.setdefault(key, {})[float(wordings.get("dose", 0))] = row
@@ -187,6 +191,7 @@ def _draw(
         halves = []
         for area in areas:
             low, high = area.interval()
+            # Half of the interval in percent; with one seed there is none to draw.
             halves.append(50 * (high - low) if math.isfinite(high - low) else 0.0)
         style = STYLES.get(line.identity, OTHER)
         handles[line.identity] = axis.errorbar(

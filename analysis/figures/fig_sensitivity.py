@@ -122,6 +122,7 @@ def _other_settings(data: Collected, row: Row, knob: str) -> dict[str, Any] | No
         return None
     data.used.add((run.id, "config.yaml"))
     shaper = {name: value for name, value in method["shaper"].items() if name != knob}
+    # A label does not change a run.
     return {**method, "shaper": shaper, "label": None}
 
 

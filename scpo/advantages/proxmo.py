@@ -63,6 +63,7 @@ def step_term(
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
         logit = unit_NV[rows] @ unit_NV[rows].T / config.temperature
+        # The softmax of a row, shifted by its maximum against overflow.
         weight = np.exp(logit - logit.max(axis=1, keepdims=True))
         # Sorted by value, so that the order of rows changes no bit of the sum.
         weighted = np.sort(weight * q_N[rows], axis=1).sum(axis=1)
@@ -87,6 +88,7 @@ def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
     """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word."""
     words = [_WORD.findall(text.lower()) for text in text_N]
     totals = Counter(word for found in words for word in found)
+    # Alphabetical columns, as scikit-learn has them; ties at the cut go by the alphabet too.
     kept = sorted(sorted(totals, key=lambda word: (-totals[word], word))[:features])
     column = {word: index for index, word in enumerate(kept)}
     count_NV = np.zeros((len(words), len(kept)))
@@ -95,6 +97,7 @@ def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
             if word in column:
                 count_NV[row, column[word]] = count
     frequency_V = (count_NV > 0).sum(axis=0)
+    # scikit-learn's smoothed inverse document frequency.
     weighted_NV = count_NV * (np.log((1 + len(words)) / (1 + frequency_V)) + 1)
     norm_N = np.linalg.norm(weighted_NV, axis=1, keepdims=True)
     return np.asarray(weighted_NV / np.where(norm_N > 0, norm_N, 1.0), dtype=np.float64)

@@ -74,12 +74,14 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     reward_N = batch.reward_N.astype(np.float64)
     inner = np.flatnonzero(~graph.end_N)
     np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
-    source_N, used_N = (
-        _bridged(batch, graph, config)
-        if config.bridge
-        else (graph.source_N, np.ones(len(batch), dtype=bool))
-    )
-    ends = np.flatnonzero(graph.end_N & used_N & (batch.success_N | (config.failed_end == "value")))
+    source_N = graph.source_N
+    used_N = np.ones(len(batch), dtype=bool)
+    if config.bridge:
+        source_N, used_N = _bridged(batch, graph, config)
+
+    # With ``failed_end: reward``, the end of a failure is worth nothing to the states before it.
+    has_value_N = batch.success_N | (config.failed_end == "value")
+    ends = np.flatnonzero(graph.end_N & used_N & has_value_N)
     np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
     edges = np.flatnonzero(~graph.end_N & used_N)
 

@@ -67,6 +67,7 @@ def assign(
     _check_kinds(batch, scorer, config)
     estimator = resolve(config)
     host = config.estimator
+    # Everything that a caller can get wrong is refused before the first score is paid for.
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
     started = time.perf_counter()
@@ -140,6 +141,7 @@ def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
             f"estimator {name!r} returned {'None' if given is None else shape}, expected one "
             f"advantage for each row: numbers of shape ({len(batch)},)"
         )
+    # Estimators compute in float64; trainers read float32.
     return array.astype(np.float32, copy=False)
 
 
@@ -197,6 +199,7 @@ def _shape(
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)
         return None
 
+    # The controls change finished credit, so that the matching is the same with and without them.
     if config.shaper.credited_states != "all":
         shaped = without_success(batch, shaped, config.shaper.credited_states)
     if config.shaper.allocation != "graph":
@@ -240,6 +243,7 @@ def assign_tokens(
 
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
+    # For the diagnostics only: `row_scores` holds the penalty already.
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
     metrics = credit_metrics(batch, config, None, seed)
     step_return_N = step_returns(batch, settings.gamma)

@@ -71,19 +71,26 @@ def credit_metrics(
     original_N = batch.original_N
     failed = int((original_N & ~batch.success_N).sum())
     matches = shaped.matches if shaped else ()
+    # The paper's number of credited steps is over failures with a successful sibling.
     siblings = [match for match in matches if match.age is None]
     alpha = config.shaper.alpha if config.shaper else 0.0
+    # In float64: float32 sums over thousands of steps would depend on their order.
     credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
     credited = sum(map(_credited, matches))
-    cells = [(match, cell) for match in matches for cell in match.trace.credited if cell.credit > 0]
-    exact = sum(match.task.reference[cell.u] == match.task.failed[cell.v] for match, cell in cells)
+    cells = exact = 0
+    for match in matches:
+        for cell in match.trace.credited:
+            if cell.credit > 0:
+                cells += 1
+                exact += match.task.reference[cell.u] == match.task.failed[cell.v]
+
     return {
         **_batch_metrics(batch, config, seed),
         **_ratio("credit/steps", sum(map(_credited, siblings)), len(siblings)),
         **_ratio("credit/steps_all", credited, int((~batch.timeline.success_K).sum())),
         **_ratio("credit/aux_mean", alpha * credit, int(original_N.sum())),
         **_ratio("credit/aux_mean_failed", alpha * credit, failed),
-        **_ratio("credit/exact", exact, len(cells)),
+        **_ratio("credit/exact", exact, cells),
         **_pair_metrics(shaped.pairs if shaped else Pairs(0, 0, 0, 0, 0)),
         "scpo/shaping_skipped": float(config.shaper is not None and shaped is None),
     }
@@ -106,17 +113,22 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     failed = len(list(failed_groups(line)))
     matches = shaped.matches if shaped else ()
     remembered = [match for match in matches if match.age is not None]
+    # By group, because all failures of a group share one reference.
     ages = {match.task.group: match.age for match in remembered}
-    amounts = [float(match.credit_l.sum(dtype=np.float64)) for match in matches]
-    amount = sum(
-        part for match, part in zip(matches, amounts, strict=True) if match.age is not None
-    )
+    amounts = []
+    from_buffer = []
+    for match in matches:
+        amount = float(match.credit_l.sum(dtype=np.float64))
+        amounts.append(amount)
+        if match.age is not None:
+            from_buffer.append(amount)
+
     return {
         **_ratio("buffer/all_failed", failed, groups),
         **_ratio("buffer/served", len(ages), failed),
         **_ratio("buffer/age", sum(age or 0 for age in ages.values()), len(ages)),
         **_ratio("buffer/steps", sum(map(_credited, remembered)), len(remembered)),
-        **({"buffer/share": amount / sum(amounts)} if any(amounts) else {}),
+        **({"buffer/share": sum(from_buffer) / sum(amounts)} if any(amounts) else {}),
         "buffer/tasks": float(tasks),
     }
 
@@ -179,9 +191,8 @@ def effect_metrics(
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
-    effective = credit_N[credited_N & shared_N].sum(dtype=np.float64) / credit_N[credited_N].sum(
-        dtype=np.float64
-    )
+    in_groups = credit_N[credited_N & shared_N].sum(dtype=np.float64)
+    effective = in_groups / credit_N[credited_N].sum(dtype=np.float64)
     shift_N = (advantage_N - unshaped_N).astype(np.float64)
     turned_N = (unshaped_N <= 0) & (advantage_N > 0)
     return {
