@@ -36,6 +36,7 @@ TOTAL_S = TRAINING_S + TABLE_S
 TRAINING = 100 * TRAINING_S / TOTAL_S  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
+
 # Number of times that the clock shows.
 CLOCKS = 60
 STYLE = """

@@ -43,6 +43,7 @@ Builder: TypeAlias = Callable[[Collected], Made | Figure]
 DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 SOURCES = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
+
 # What an output depends on besides its runs. Files of schema and advantages hold labels of methods.
 CODE = (
     "analysis/**/*.py",

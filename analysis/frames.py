@@ -27,6 +27,7 @@ COLUMNS = (
     *("env", "model", "scale", "setting", "differs"),
 )
 WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
+
 # Success on a whole panel, without its task families.
 OVERALL = re.compile(r"val/[^/]+/success_rate")
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]

@@ -20,13 +20,16 @@ from analysis.sources.rows import DEFAULT, Row
 # A name, or (number of sides, 0 for a polygon or 1 for a star, angle).
 Marker: TypeAlias = str | tuple[int, int, float]
 VERMILION = "#D55E00"
+
 # Of SCPO's ablations and controls.
 SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")
 
 # Widths of SCPO's line and of the others', in line widths of the style.
 BOLD, PLAIN = 1.5, 1.0
+
 # Pixels on the report page per unit of a dash.
 SCREEN = 2.0
+
 # On dark paper, a colour without a channel above DARK is mixed with this share of white.
 DARK, PALER = 190, 0.55
 
@@ -97,6 +100,7 @@ RESERVE = (
     LineStyle("#F11743", (5, 0, 180), (5, 2, 5, 1)),
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
+
 # The numbers of shades (5), dashes (7) and markers (12) have no common divisor: consecutive
 # variants differ in all three, and every shade meets every kind of dashes.
 VARIANT_DASHES = tuple(style.dashes for style in STYLES.values() if style.dashes)[:7]

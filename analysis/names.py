@@ -18,6 +18,7 @@ MODELS = {
 TASKS = {
     family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
 }
+
 # Marks of footnotes.
 MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")
 
@@ -42,12 +43,14 @@ STUDY_NOTE = (
     "here may be compared with the paper's."
 )
 STUDY_TITLE = "study scale: a choice policy after a short imitation start, not a language model"
+
 # Reservations that go with every number of a scale.
 NOTES = {
     "mini": MINI_NOTE,
     "study": STUDY_NOTE,
     "paper": "",
 }
+
 # Panel of ALFWorld that decides at a scale.
 JUDGED = BENCHMARKS["alfworld"].judged
 
@@ -168,6 +171,7 @@ CLOSED_MODELS = {
     "gpt_4o": "GPT-4o",
     "gemini_2_5_pro": "Gemini-2.5-Pro",
 }
+
 # Names in the paper's table that are not our labels.
 PRINTED_AS = {"plain": "Qwen2.5"}
 
@@ -195,6 +199,7 @@ CONTROLS = (
     "forward_matcher",
     "gigpo",
 )
+
 # Most rows that a sentence names.
 MOST_NAMED = 6
 

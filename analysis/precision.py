@@ -41,6 +41,7 @@ NAME = "tab_precision_recorded"
 MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}
 ORDERS = ("balanced", "chronological", "length", "random")
 KEYS = {"anchor": "observation", "state": "state"}
+
 # Scorers that need no download; ``--scorer bge_reranker_v2_m3`` adds the paper's.
 SCORERS = {"exact": "equal texts", "lexical": "lexical", "minilm": "MiniLM"}
 CAPTION = (

@@ -38,6 +38,7 @@ from scpo.records.status import State
 
 WIDTH = 100
 LONGEST_LABEL = 22
+
 # Rows that the others are compared with; an experiment without them uses its first row.
 REFERENCES = ("gigpo", "scpo")
 CREDIT = {
@@ -47,6 +48,7 @@ CREDIT = {
     "credit/shift_rms": "rms change of\nadvantages",
     "credit/turned_positive": "turned\npositive, %",
 }
+
 # Run -> metric -> series.
 Metrics: TypeAlias = dict[str, dict[str, Series]]
 Runs: TypeAlias = Mapping[str, Run]
@@ -85,6 +87,7 @@ def experiment_table(runs_dir: Path, experiment: str) -> str | None:
         if experiment.startswith("ablation") and has_families:
             _print_published(console, record)
 
+    # Damaged runs of other experiments are not this table's concern.
     members = {run.id for record in records for row in record.rows for run in row.runs}
     own = [problem for problem in (*unreadable, *damaged) if problem.path in members]
     for problem in (*broken, *own):
@@ -177,6 +180,7 @@ def _differences(
 
 
 def _reference(finished: Sequence[Row]) -> Row | None:
+    # In the order of REFERENCES: with both rows present, GiGPO is the one.
     for name in REFERENCES:
         for row in finished:
             if row.name == name:
@@ -217,6 +221,7 @@ def _read_finished(
     """Read the metrics of the experiments' finished runs; damaged ones become problems."""
     metrics: Metrics = {}
     damaged: list[Problem] = []
+    # Each run once: several rows or experiments may share it.
     planned = dict.fromkeys(run.id for record in records for row in record.rows for run in row.runs)
     for run_id in planned:
         if run_id in runs and runs[run_id].state == State.DONE:
@@ -267,6 +272,7 @@ def _table(
 
 def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
     series = [metrics[run].get(metric, Series()) for run in row.finished]
+    # Step 0 is the validation before training.
     before = summarise(part.at(0) for part in series)
     after = summarise(part.last for part in series)
     return f"{_number(before, 100, 1, std=False)} → {_number(after, 100, 1)}"

@@ -24,6 +24,7 @@ from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+
 # These select the class that the other settings belong to, so that a caller cannot change them.
 FIXED = {"kind", "name"}
 

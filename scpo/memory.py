@@ -21,36 +21,51 @@ from scpo.schema.scorer import CrossEncoderScorer
 from scpo.schema.trainer import VerlTrainer
 
 GIB = 1 << 30
+
 # Bytes of a parameter: weights, gradient and Adam's two moments in float32.
 UPDATE_BYTES = 16
+
 # The same without the gradient, which is freed before the rollout.
 ROLLOUT_BYTES = 12
 BF16 = 2
+
 # Bytes per logit in an update: bfloat16 forward and backward, and parts of the softmax in float32.
 LOGIT_BYTES = 7
+
 # Bytes of an activation that gradient checkpointing keeps: the input of each layer.
 CHECKPOINT_BYTES = 2
+
 # CUDA contexts of the processes that share a GPU.
 CONTEXT_GIB = 1.5
+
 # Buffers of NCCL's communicators: FSDP's ranks, the engine's, the weight sync's.
 NCCL_GIB = 1.0
+
 # The buckets in which the engine receives the new weights.
 SYNC_GIB = 1.0
+
 # A reranker of 0.6 billion parameters in float16, its context and its passes.
 SCORER_GIB = 3.0
+
 # Tokens of a micro-batch of trainer=local: as many rows as have those, at least one.
 BATCH_TOKENS = 8192
+
 # Fused kernels take the logits in pieces.
 FUSED_GIB = 1.0
+
 # Of the memory that an update allocates and frees again (gathered weights, activations, logits):
 # PyTorch's allocator keeps blocks that fit no later request.
 FRAGMENT_SHARE = 0.05
+
 # Tokens, as verl-agent's runs have them.
 MEAN_RESPONSE = 150
+
 # What an A800 of 80 GB has (appendix A.2), as CUDA reports it.
 PAPER_GPU_GIB = 79.15
+
 # A run should stay below this share of a GPU: all of these figures are estimates.
 FULL_SHARE = 0.9
+
 # Share of engine_memory where a critic shares the GPU with the policy.
 CRITIC_SHARE = 0.75
 

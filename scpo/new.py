@@ -25,6 +25,7 @@ from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+
 # Run folders and lines of code hold the name.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 

@@ -14,6 +14,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 QUIET_S = 10.0
+
 # Pause between two lines, as a share of the time so far: a minute has 6 lines, an hour about 105.
 QUIET_SHARE = 1 / 30
 

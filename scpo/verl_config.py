@@ -15,6 +15,7 @@ from scpo.schema.trainer import VerlTrainer
 
 # verl's placement groups reserve three of Ray's CPUs with each GPU.
 CPUS_A_GPU = 3
+
 # Storage units of TransferQueue, each with a CPU of its own; verl's default is 8.
 STORAGE_UNITS = 2
 CONTROLLER_CPUS = 1
@@ -27,6 +28,7 @@ def cores_needed(trainer: VerlTrainer) -> int:
 
 SOCKET_PATH_BYTES = 107
 """Longest path of a Unix socket (Linux: sun_path holds 108 bytes with the final zero)."""
+
 # What Ray appends to its temporary folder, the date and a process id of 7 digits included.
 RAY_SOCKET = "/session_2026-11-23_22-16-43_123456_1234567/sockets/plasma_store"
 

@@ -32,22 +32,28 @@ from sweeps.resources import resources
 
 # Appendix A.2: one node of 4 x A800 80 GB.
 PAPER_GPUS = 4
+
 # Table 3.
 PAPER_STEPS = 150
+
 # Episodes of one validation, appendix A.6.
 PAPER_EPISODES = 128
+
 # Steps between validations, Table 3.
 PAPER_EVERY = 5
 PAPER_BILLIONS = (1.5, 7.0)
+
 # Share of a step at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from verl's sources.
 ROLLOUT_SHARE = (
     0.27,
     0.14,
 )
+
 # Hugging Face generate on an A800, seconds a token of a batch; 4 ms more for each billion of
 # parameters
 TOKEN_S = 0.03
 TOKEN_S_PER_BILLION = 0.004
+
 # Hours to load and to warm up model, games and scorer.
 LOAD_H = 0.25
 

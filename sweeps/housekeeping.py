@@ -22,6 +22,7 @@ from sweeps.records.process import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import coloured, say, say_error, say_markup
 
 FAILED = (State.FAILED, State.LOST)
+
 # Prefix of a folder that is being deleted, so that no reader takes it for a run.
 REMOVED = ".removed-"
 

@@ -19,17 +19,22 @@ from scpo.verl_config import cores_needed
 
 # Appendix A.2: 32 cores for 4 GPUs.
 CPUS_A_GPU = 8
+
 # TransferQueue, the agent loops, the scorer and the engine each hold some.
 LEAST_CPUS_OF_VERL = 16
+
 # Our estimates: Ray, environments and engine; reference, loading and checkpoints.
 VERL_GB, VERL_GB_PER_BILLION = (
     80,
     32,
 )
+
 # Our estimates for one process with a Hugging Face model.
 LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
+
 # A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
 SMALL_GB = 4
+
 # A large reranker in float32 in a process of its own.
 RERANKER_GB = 4
 

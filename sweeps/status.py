@@ -26,6 +26,7 @@ from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
 LOG_POLL_S = 0.5
+
 # Parts of a step's time, as trainers log them.
 PARTS = ("step", "validation", "diagnostics")
 

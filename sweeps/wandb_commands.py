@@ -45,6 +45,7 @@ PINNED = (
     "train/success_rate",
     "credit/steps",
 )
+
 # Groups of a plot: a study has more rows than W&B's default of ten.
 MOST_GROUPS = 50
 Push = Callable[[Path], tuple[bool, str]]

@@ -18,8 +18,10 @@ from scpo.intervals import Summary, summarise
 
 # Number of lines whose bands can be distinguished.
 FEW = 6
+
 # Number of markers on a line.
 MARKS = 6
+
 # Seeds or pairs for an interval: that of two is as wide as the panel.
 FEWEST = 3
 Styles: TypeAlias = dict[str, dict[str, Any]]

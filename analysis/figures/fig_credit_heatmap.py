@@ -33,8 +33,10 @@ from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 # Inches: a line of panels.
 HEIGHT = 2.4
+
 # Inches: a panel of a figure that is one column wide.
 NARROW_HEIGHT = 1.6
+
 # Inches: the texts around the panels.
 MARGIN = 0.9
 NO_PAIR = "no group with a success and a failure"

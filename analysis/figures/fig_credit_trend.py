@@ -28,8 +28,10 @@ from scpo.intervals import summarise
 # Inches: the figure without its key, and a line of the key.
 HEIGHT, KEY_HEIGHT = 1.75, 0.16
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
+
 # Steps of the moving average (paper, appendix "Step-reward analysis").
 WINDOW = 5
+
 # Steps over which the paper averages.
 FIRST, LAST = 20, 150
 CAPTION = (

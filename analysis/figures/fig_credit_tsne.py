@@ -39,6 +39,7 @@ CAPTION = (
     "drawn at random; distances are to every success, shown or not."
 )
 KINDS = (("credited", True), ("uncredited", False))
+
 # The published numbers of a kind of steps: their names, and digits to print.
 PUBLISHED = (
     ("exact matches", "share", 0),

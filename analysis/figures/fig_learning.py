@@ -30,13 +30,16 @@ from analysis.sources.rows import Row, Section, missing_runs
 from scpo.progress import counted
 
 TRAINING = "train/success_rate"
+
 # Heights in inches.
 ROW_HEIGHT = 1.5  # a line of panels
 NARROW_HEIGHT = 1.2  # a panel in a single column
 MARGIN = 0.5  # the remark
 KEY_HEIGHT = 0.16  # a line of keys
+
 # Benchmarks and models, and rows, that fit on a page.
 MOST, MOST_KEYS = 5, 12
+
 # Characters of a line of text next to a panel, so that the text is about as high as it.
 LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."

@@ -33,15 +33,19 @@ from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
 ENV = "alfworld"
+
 # GRPO compares no states, so that no identity changes it.
 BASELINE = "grpo"
+
 # The default of env.wordings: other arms have no axis of doses.
 ARMS = ["paraphrase", "order"]
+
 # Heights in inches.
 PANEL_HEIGHT = 2.1
 LOW_PANEL_HEIGHT = 1.4  # of panels below each other
 MARGIN = 0.5
 KEY_LINE = 0.17
+
 # Of the identities in experiments' rows, in the order of the key.
 STYLES = {
     "oracle": LineStyle("#000000", "*", (1, 1)),

@@ -50,8 +50,10 @@ from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 # Heights in inches.
 HEIGHT = 2.35  # a line of panels
 KEY_HEIGHT = 0.16  # a line of keys
+
 # Steps that are legible in a quarter of the page; as many as an episode has at scale=study.
 WIDEST = 30
+
 # Cells at or above θ get the shade of 1/ABOVE in the matching's panel: the walk must stay visible.
 ABOVE = 4
 KEPT, FILTERED = 0.75, 0.2  # opacity of steps

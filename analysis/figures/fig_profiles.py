@@ -44,19 +44,24 @@ from scpo.schema.env import FAMILIES
 # Heights in inches.
 HEIGHT = 0.9  # a line of panels without rows
 LINE = 0.14  # each row
+
 # A panel is at least as high as one with so many rows.
 FEWEST_LINES = 4
 KEY_HEIGHT = 0.16  # a line of keys
+
 # A profile with a line of its own.
 PROFILE_HEIGHT = 1.5
 
 # Models on a page.
 MOST = 2
 TAUS = np.linspace(0, 1, 101)
+
 # Percent of pairs; profiles begin where a row falls below it.
 NEARLY_ALL = 97
+
 # Share of the rates cut off at each end, for an interquartile mean.
 CUT = 0.25
+
 # Fill styles of the markers of LEVELS.
 FILLS = ("full", "none")
 CAPTION = (
@@ -111,6 +116,7 @@ class Line:
 
     def profile(self) -> list[Summary]:
         """Share of families above each τ, summarised over seeds."""
+        # Shape (taus, seeds): each seed has a profile of its own, over its families.
         share_TS = (self.rate_SF[None] > TAUS[:, None, None]).mean(axis=2)
         return [summarise(shares.tolist()) for shares in share_TS]
 
@@ -121,6 +127,7 @@ Model: TypeAlias = tuple[Section, list[Line]]
 def build(data: Collected) -> Drawing:
     """Three panels for each model on ALFWorld; MissingRunsError if no run has families."""
     models = _models(data)
+    # Rows that the user chose are drawn under any setting.
     usual = [model for model in models if data.chosen or not model[0].differs]
     drawn = (usual or models)[:MOST]
     notes = Footnotes()
@@ -164,6 +171,7 @@ def _line(data: Collected, part: Section, row: Row) -> Line | None:
     for run in row.finished:
         families = [data.series(run, names.success_metric(panel, name)).last for name in FAMILIES]
         known = [rate for rate in families if rate is not None]
+        # A mean over fewer families would be compared with means over all.
         if len(known) == len(families):
             rates.append(known)
             runs.append(run)
@@ -285,6 +293,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
                 )
 
     axis.set_xlabel("training steps to reach")
+    # Room on the right for the annotations.
     axis.set_xlim(0, 1.25 * last or 1)
     if not last:
         axis.set_xticks([])

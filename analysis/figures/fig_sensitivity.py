@@ -29,8 +29,10 @@ from scpo.intervals import Summary
 
 HEIGHT = 2.1  # inches
 LINE = SHADES[0]
+
 # Share of a panel's width, on either side.
 MARGIN = 0.08
+
 # A panel's range is at least this wide, so that noise does not fill it.
 NARROWEST = 0.3
 KNOBS = {

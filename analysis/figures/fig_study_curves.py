@@ -38,23 +38,31 @@ from analysis.stats.study_rows import (
 from scpo.intervals import Summary, summarise
 
 SCALE = "study"
+
 # Experiments that fit on a page.
 MOST = 4
+
 # Drawn before others.
 FIRST = (MAIN, "beyond", "ablation", "controls")
-# Heights in inches.
-# Height of an experiment without rows.
+
+# Heights in inches. An experiment without rows:
 HEIGHT = 1.2
+
 # Height of each row.
 LINE = 0.16
+
 # Height of the figure without experiments.
 MARGIN = 0.4
+
 # Characters in a line of a row's name.
 LABEL = 24
+
 # Number of rows whose bands can be distinguished.
 BANDS = 4
+
 # Points: the smallest text that is readable in a column.
 TINY = 6.0
+
 # Measure, fill of its marker, and place next to the row's line.
 LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))
 CAPTION = (
@@ -183,6 +191,7 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
     for row in group.rows:
         style = styles[row.row.name]
         series = [held_out(data, run) for run in row.row.finished]
+        # A mean at a step that some seeds have not reached would jump.
         steps = sorted(set.intersection(*(set(curve.steps) for curve in series)))
         summaries = [summarise(curve.at(step) for curve in series) for step in steps]
         axis.plot(steps, [100 * summary.mean for summary in summaries], **style)

@@ -40,18 +40,23 @@ from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, stud
 from scpo.intervals import Summary
 
 SCALE = "study"
-# Heights in inches.
-# Height of the figure without rows.
+
+# Heights in inches. The figure without rows:
 HEIGHT = 1.45
+
 # Height of each row; a folded name takes two lines of text.
 LINE = 0.2
+
 # Points: text of keys and rows.
 KEY = 6.5
+
 # Characters of a row's name in one line.
 NAME_WIDTH = 34
+
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
 UNNAMED = "not named"
+
 # Kind of a difference -> its key, colour, marker and fill.
 STYLES = {
     HIGHER: ("higher, resolved", SUCCESS, "o", "full"),
@@ -59,15 +64,18 @@ STYLES = {
     OPEN: ("named, not resolved", REMARK, "o", "none"),
     UNNAMED: ("not named before the runs, not tested", FAILED, ".", "full"),
 }
+
 # An axis holds this percentile of the intervals' ends, times a margin.
 USUAL, WIDER = 85, 1.8
 STEPS = "credit/steps"
+
 # Metric -> its key, colour and marker.
 PRECISION = {
     "credit/precision": ("credited", CREDITED, "o"),
     "credit/precision_uncredited": ("uncredited", FAILED, "s"),
     "credit/precision_random": ("any failed step", REMARK, "|"),
 }
+
 # Distance of two precisions of a row, in rows.
 LANE = 0.22
 CAPTION = (
@@ -208,6 +216,7 @@ def _shown(
         if (comparison.first, comparison.second) == (row, reference):
             return Shown(comparison.effect, comparison.effect.verdict)
         if (comparison.second, comparison.first) == (row, reference):
+            # Named in the other direction: the same test with the opposite sign.
             effect = comparison.effect.reversed()
             return Shown(effect, effect.verdict)
     if not comparable(data, row, reference):

@@ -25,11 +25,14 @@ from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
+
 # Panels in a line.
 COLUMNS = 4
+
 # Heights in inches.
 PANEL_HEIGHT = 1.25
 MARGIN = 0.55
+
 # Lies between method and rate in a row's name.
 OF_RATE = "_lr_"
 CAPTION = (

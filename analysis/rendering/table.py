@@ -15,8 +15,10 @@ from scpo.intervals import Summary
 
 # Columns of texts that are legible next to the repeated ones, in LaTeX.
 TEXT_COLUMNS = 3
+
 # Share of the text's width; the rest lies between the columns.
 TEXT_SHARE = 0.93
+
 # Sources of a number, in a table that has both.
 COPIED, RERUN = "copied", "re-run here"
 MARKS = {COPIED: "ᶜ", RERUN: "ʳ"}

@@ -57,6 +57,7 @@ SCRIPTS = (
 )
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
+
 # Points of a curve: the largest number with which all curves fit into CURVE_BYTES.
 POINTS = (400, 200, 100, 50, 25)
 CREDIT_COLUMNS = {
@@ -65,10 +66,13 @@ CREDIT_COLUMNS = {
     "credit/shift_rms": ("change of advantages", "root mean square over all rows"),
     "credit/turned_positive": ("turned positive", "share of credited rows whose advantage turns"),
 }
+
 # Shows figures one and a half times as large as printed.
 SCREEN_DPI = 150
+
 # Bytes of a PNG that hold its width in pixels.
 PNG_WIDTH = slice(16, 20)
+
 # Settings that the credit inspector explains.
 SHAPER_SETTINGS = (
     "theta",
@@ -209,6 +213,7 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     places = {run: place for place, run in enumerate(members)}
     styles = line_styles(row for _, row in members.values())
     lines = data.runs.to_dict("records")
+    # Stable, so that runs in no row keep the order of the data.
     lines.sort(key=lambda line: places.get(line["id"], len(places)))
     return [_run(data, line, members.get(line["id"]), styles) for line in lines]
 
@@ -322,6 +327,7 @@ def _curves(data: Collected) -> tuple[int, dict[str, Any]]:
             series[run, name] = data.series(run, name)
     for points in POINTS:
         curves = _thinned(series, points)
+        # The fewest points are taken even if they do not fit: a page without curves is of no use.
         if len(json.dumps(curves)) <= CURVE_BYTES:
             break
     return points, curves
@@ -409,6 +415,7 @@ def _figure(output: Output) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     """Rows of a table's CSV, with mean and deviation in one column again."""
     head, *lines = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    # Their values are joined with the mean's in one cell.
     kept = [name for name in head if not name.endswith((" std", " low", " high", " source"))]
     rows = []
     for line in lines:

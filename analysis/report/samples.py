@@ -22,8 +22,10 @@ from scpo.diagnostics.validation_episodes import read_validation
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
 TRANSCRIPT_BYTES = 3 * MEGABYTE // 2
+
 # Bytes of a text's number in a transcript, with its comma.
 BYTES_A_NUMBER = 6
+
 # Number of won episodes of a game, one character per game.
 COUNTS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -58,6 +60,7 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
             record = read_groups(path)
             for group in record["groups"]:
                 group["task"] = task(group["task"])
+            # Measured as the page will hold it.
             limit -= len(json.dumps(record, ensure_ascii=False).encode())
             if limit < 0:
                 break
@@ -83,6 +86,7 @@ def most_telling(sample: GroupSample) -> dict[str, str] | None:
         steps = group["steps"]
         for row, credit in enumerate(steps["credit"]):
             change = abs(steps["advantage"][row] - steps["unshaped_advantage"][row])
+            # Strictly larger, so that the first of equal steps is taken.
             if credit > 0 and change > largest:
                 largest = change
                 address = {

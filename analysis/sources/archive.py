@@ -61,8 +61,10 @@ METRIC_SCHEMA = pa.schema(
         "value": pa.float64(),
     }
 )
+
 # Key of a row of the long table.
 KEY = ["run", "metric", "step"]
+
 # Up to this number, each damaged run gets a problem of its own; more of them share one.
 MOST_NAMED = 6
 

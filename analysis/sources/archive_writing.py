@@ -41,6 +41,7 @@ from scpo.strict import MACHINE_SECTIONS
 
 # Runs that one flipped bit can lose; groups of 16 make the files 6 % larger.
 RUNS_A_GROUP = 32
+
 # Seconds of stages differ from machine to machine and are half of all rows.
 TIMES = "timing_s/"
 KEPT_TIMES = ("timing_s/step",)

@@ -26,10 +26,12 @@ from scpo.records.status import State
 
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
+
 # A row that several experiments have shows the seeds of this one.
 MAIN = "main_table"
 
 Runs: TypeAlias = Mapping[str, Run]
+
 # Scale, environment, model, setting.
 _Key: TypeAlias = tuple[str, str, str, str | None]
 

@@ -40,6 +40,7 @@ from scpo.strict import MACHINE_SECTIONS, Scale
 
 # Folders in a runs folder that hold no run.
 NOT_RUNS = (EXPERIMENTS, "searches")
+
 # Checksums of the code's files by path.
 CODE = "code.json"
 LOGS = ("metrics.jsonl", "timing.jsonl")
@@ -49,15 +50,19 @@ OFFLINE = (
     "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
     "sweeps sync` for runs of this project) and name the project with --wandb"
 )
+
 # Prefix of the experiment that holds the runs of a W&B project.
 WANDB = "W&B "
 UNKNOWN = "unknown"
+
 # The experiment of runs of train.py, and of runs copied without their record.
 SINGLE = "single runs"
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
+
 # DAPO's upper clip range is a trainer's key, but a part of the method.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
+
 # Number of differences that are printed in full.
 MOST_DIFFERENCES = 3
 

@@ -12,6 +12,7 @@ import numpy as np
 ROUNDING = 1e-6
 SHARE = (0.0, 1.0)
 AMOUNT = (0.0, math.inf)
+
 # A value outside its range cannot have been measured: the log is damaged.
 RANGES = {
     "*success_rate": SHARE,

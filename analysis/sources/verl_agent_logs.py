@@ -13,6 +13,7 @@ from typing import Any
 from scpo.schema.env import FAMILIES
 
 SCORE = "webshop_task_score (not success_rate)"
+
 # Other names of ``algorithm.adv_estimator`` are the same as ours.
 ESTIMATORS = {"gae": "ppo"}
 PANELS = {
@@ -25,6 +26,7 @@ TRAINING = {
     f"episode/{SCORE}": "train/score",
     "episode/length/mean": "train/episode_length",
 }
+
 # What the rows of one table must share: the benchmark, the budget and the optimisation.
 SHARED = (
     ("env", ("env_name", "max_steps", "history_length", "rollout", "alfworld", "webshop")),

@@ -36,9 +36,11 @@ from scpo.records.files import (
 logger = logging.getLogger(__name__)
 
 HEAD, HISTORY = "run.json", "history.jsonl"
+
 # Names of runs become folders, and a server may send anything.
 SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 RUNS_A_PAGE = 50
+
 # Written last: a copy without it is incomplete.
 LISTED = "project.json"
 

@@ -18,8 +18,10 @@ from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_r
 from scpo.intervals import Summary, summarise
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
+
 # Pairs for a verdict.
 FEWEST = 3
+
 # Every row of the study is compared with these.
 REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 

@@ -17,8 +17,10 @@ from scpo.intervals import Summary, summarise
 
 # Level of every interval; every test uses 1 - LEVEL.
 LEVEL = 0.95
+
 # At which a difference counts as resolvable: the usual choice in planning experiments.
 POWER = 0.8
+
 # Of a row, by seed; None for a run that does not have the value.
 Values: TypeAlias = Mapping[int, float | None]
 

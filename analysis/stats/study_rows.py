@@ -20,6 +20,7 @@ from scpo.strict import MACHINE_SECTIONS
 
 # Its rows and comparisons come first.
 MAIN = "main_table"
+
 # Experiments on tuning seeds: they choose a setting and are not reported.
 TUNING = ("learning_rates",)
 

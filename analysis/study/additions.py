@@ -23,6 +23,7 @@ from scpo.records.status import State
 
 SCALE = "study"
 RUNS = Path("runs")
+
 # The demo's panels and steps are smaller.
 NOT_OF_THE_STUDY = ("demo",)
 

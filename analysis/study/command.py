@@ -35,6 +35,7 @@ ARCHIVE = Path("docs/study")
 PAGE = Path("docs/study.md")
 CLAIMS = Path("REPRODUCTION.md")
 README = Path("README.md")
+
 # Markers in other documents, between which the command writes.
 CLAIMS_MARKERS = (
     "<!-- claims: written by `python -m analysis study` -->",

@@ -11,6 +11,7 @@ from analysis.stats.study_rows import StudyRow, comparable, study_rows
 
 # Rows that a rank correlation needs.
 FEWEST_ROWS = 5
+
 # Metric -> label, factor, digits.
 Columns = Mapping[str, tuple[str, float, int]]
 CREDIT: Columns = {

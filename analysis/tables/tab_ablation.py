@@ -14,6 +14,7 @@ from scpo.benchmarks import with_families
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
 NAMES = (*ABLATION, *CONTROLS)
+
 # The difference's name among the published numbers.
 PRINTED = "All minus default"
 BEST, DIFFERENCE = "All, best", "Δ All"

@@ -14,9 +14,11 @@ from scpo.records.memory import GPU
 from scpo.records.memory import HOST as HOST_MEMORY
 
 SHAPED, HOST = "scpo", "gigpo"
+
 # Row that scores all pairs, as the paper did; ours scores those that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
+
 # The paper does not name which of these its numbers are.
 PEAKS = {
     "perf/max_memory_allocated_gb": (

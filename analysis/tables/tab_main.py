@@ -43,9 +43,11 @@ from scpo.intervals import Summary
 from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
+
 # As the published numbers call them.
 ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"
 HOME, SHOP = "alfworld", "webshop"
+
 # Columns as (benchmark, column, checkpoint); overall numbers have a column for each checkpoint.
 PLACES = (
     *((ALFWORLD, column, LAST) for column in names.COLUMNS),
@@ -61,6 +63,7 @@ WORDS = ("Type", "Method", "Numbers", "Seeds", "State key")
 STATE_KEY = WORDS.index("State key")
 OVERALL = (names.ALL, "Score", "Succ")
 EXPERIMENTS = {"main_table", "prompting"}
+
 # Pairs of ALFWorld's and WebShop's panels; the paper's are the first.
 PANELS = (
     ("valid_seen", "test"),

@@ -33,6 +33,7 @@ from analysis.stats.study_rows import (
 from scpo.intervals import summarise
 
 SCALE = "study"
+
 # Most columns of success at a step before the last.
 MOST_STEPS = 3
 CAPTION = (

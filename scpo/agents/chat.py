@@ -27,6 +27,7 @@ from scpo.schema.run import ApiLimits
 logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+
 # Seconds between checks whether the wait was abandoned.
 _LOOK_S = 0.1
 
@@ -76,11 +77,14 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 
 # Characters; shorter keys are placeholders such as EMPTY, which may occur in normal text.
 _SHORTEST_SECRET = 12
+
 # Characters of an answer that an error repeats.
 _QUOTED = 300
+
 # Bytes of an answer; the longest that models give are a hundredth of that.
 _LONGEST = 16 << 20
 _KEPT_HEADERS = ("content-type", "retry-after")
+
 # And 5xx: the same request may succeed later.
 _LATER = frozenset({408, 409, 425, 429})
 

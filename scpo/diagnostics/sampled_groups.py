@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from scpo.steps import IntArray, StepBatch, StrArray
 
 PATTERN = "groups_step_*.json.gz"
+
 # Characters; an environment that answers with more is cut, visibly.
 LONGEST_TEXT = 4000
+
 # Of a similarity that is read; what the inspector prints.
 DIGITS = 4
 _Index = Annotated[int, Field(ge=0)]

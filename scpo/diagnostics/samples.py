@@ -114,6 +114,7 @@ def damaged(path: Path, what: str, error: Exception) -> RecordError:
 
 
 STEP_TEXTS_PATTERN = "step_texts_step_*.npz"
+
 # The paper's t-SNE embeds five early batches (appendix C.2).
 TEXT_BATCHES = 5
 COLUMNS = ("group", "trajectory", "text", "success", "credit")

@@ -121,6 +121,7 @@ def remaining_plan(
 
 
 DRAWS = 2000
+
 # Of a normalised term; what is below is rounding.
 POSITIVE = 1e-6
 What = Literal["credit", "raised", "step_term"]

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from scpo.schema.run import RunConfig
 
 PATTERN = "validation_step_*.json.gz"
+
 # Of a panel; the same games at every validation and in every run that plays the panel.
 TRANSCRIPTS = 8
+
 # Characters of an answer in a transcript; a longer one is cut, visibly.
 LONGEST_TEXT = 1500
 COLUMNS = ("task", "family", "repeat", "won", "length", "score")

@@ -74,8 +74,10 @@ SHOWN = {
     "prompt",
     "history_length",
 }
+
 # Raise it when the code below, or that of the demonstrations, changes what comes out.
 RECIPE = 1
+
 # Activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row.
 MICRO_ROWS = 32
 Row = tuple[list[int], list[int]]

@@ -26,23 +26,30 @@ from scpo.errors import RecordError, RecordWriteError, first_line
 
 # The key of a JSON record that holds the checksum of all other keys.
 SEAL = "checksum"
+
 # Hexadecimal digits of a sha256: 64 bits detect any accident.
 SEAL_LENGTH = 16
+
 # YAML's own end-of-document mark: without it a file cut inside its last number would read as valid.
 YAML_END = "...\n"
+
 # Checksum of all lines above; it is the last line before the end mark.
 YAML_SUM = "# checksum: "
+
 # A configuration has some 300 values; aliases of aliases expand to billions.
 YAML_VALUES = 100_000
 RUN_AGAIN = "Delete the run folder to start that run again"
+
 # The C parser is ten times faster, where it was built.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _BLOCK = 1 << 20
+
 # hashlib releases the interpreter's lock. One core hashes about 1.5 GB/s, which many disks exceed.
 _READERS = 4
 
 Model = TypeVar("Model", bound=BaseModel)
+
 # Every JSON reader represents these exactly.
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 

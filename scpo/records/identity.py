@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
+
 # Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
 WHOLE = "scpo"
+
 # W&B's run ids.
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 

@@ -26,8 +26,10 @@ from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
 
 SUCCESS = "success_rate"
+
 # More than any line has, so that one read finds the last one.
 TAIL_BYTES = 1 << 16
+
 # Integers above it are rounded by readers that use doubles.
 LARGEST = 1 << 53
 RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"

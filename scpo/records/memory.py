@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 GIB = 1 << 30
+
 # Allocators keep what they have taken, so a peak lasts and rare samples find it.
 POLL_S = 2.0
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"

@@ -38,12 +38,15 @@ from scpo.schema.run import RunConfig
 # Lies in a snapshot of the code, in place of .git.
 SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
+
 # Lies in the run folder: the code that wrote its steps.
 CODE_RECORD = "code.json"
 CODE_PARTS = ("scpo", "sweeps", "train.py")
+
 # Excludes files that tools write next to the code.
 CODE_SUFFIXES = (".py", ".yaml")
 SHOWN_FILES = 6
+
 # Lists of parts, of which a run uses few.
 REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
 _ENTRY = re.compile(

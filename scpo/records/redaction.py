@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
+
 # Shorter values are not keys, and would match in many files.
 SHORTEST = 8
 SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
+
 # In an address, between a colon and the @, with or without a user before the colon. No example
 # is given: this file is part of every snapshot of the code, in which an example would be found.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
+
 # Formats of keys, by their issuers' prefixes.
 SHAPES = {
     "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),

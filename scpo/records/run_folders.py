@@ -34,9 +34,11 @@ from scpo.records.status import JobState, Observed, State, Status, StopRequest
 # A trainer writes this file last into a checkpoint: one without it is incomplete.
 CHECKPOINT_MARKER = "COMPLETE"
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
+
 # A checkpoint of trainer=local until it is complete; verl writes in place, without the marker.
 SCRATCH = ".step_{:05d}.tmp"
 ATTEMPT = re.compile(r"attempt_(\d{1,9})")
+
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -22,8 +22,10 @@ from scpo.strict import MACHINE_SECTIONS
 
 # W&B's limit.
 TAG_LENGTH = 64
+
 # Lies in the run folder and holds the address of the mirror.
 WANDB_RECORD = "wandb.json"
+
 # Variables that would rename a run or move its files; a run's name, id and folder are its own.
 OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
 PROGRAM = "train.py"

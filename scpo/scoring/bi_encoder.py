@@ -32,10 +32,13 @@ logger = logging.getLogger(__name__)
 
 MOST_TEXTS = 131_072
 """Texts in a file, 200 MB at 384 dimensions; none is added to a full one."""
+
 # Keys of one question.
 _AT_ONCE = 500
+
 # For another process that writes.
 _WAIT_S = 30.0
+
 # Variables that choose a processor's instructions.
 _BITS = (
     "ATEN_CPU_CAPABILITY",

@@ -17,6 +17,7 @@ from scpo.errors import ConfigError
 from scpo.steps import IntArray, StepBatch
 
 Order = Literal["balanced", "chronological", "length", "random"]
+
 # What a method without a shaper gets, which asks for no order: with anchors=similar its groups
 # depend on it, so every trainer takes the order of the paper's four GPUs (verl's balance).
 UNSHAPED_ORDER: Order = "balanced"

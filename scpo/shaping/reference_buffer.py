@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from scpo.errors import RecordError
 
 Remembering = Literal["off", "last_success"]
+
 # More than ALFWorld has games to train on; 2 kB of texts each, WebShop's pages 10 kB.
 TASKS = 4096
 FILE = "references.json.gz"

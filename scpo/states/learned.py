@@ -16,8 +16,10 @@ from scpo.steps import BoolArray, IntArray
 
 # Maximum rate of differences among equal states, relative to others.
 MOST_DIFFERENT = 0.05
+
 # Minimum number of pairs of other states that differ in a kept feature.
 FEWEST_DIFFERENT = 20
+
 # The number of pairs grows with the square of the number of rows.
 ROWS_OF_A_CLASS = 60
 

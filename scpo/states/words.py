@@ -15,6 +15,7 @@ from scpo.steps import BoolArray, IntArray
 
 # Only the most frequent words of a batch are counted.
 MOST_WORDS = 512
+
 # Threshold for the strongest of some thousand correlations, of which chance gives 4.5.
 LEAST_Z = 6.0
 _WORD = re.compile(r"[a-z]+(?! \d)")

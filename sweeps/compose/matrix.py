@@ -21,6 +21,7 @@ from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 # Axis -> the configuration key that it sets.
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}
+
 # One override for each value of the axis.
 Axis = tuple[Override, ...]
 

@@ -19,6 +19,7 @@ from sweeps.launchers.slurm.submission import Request, by_request, places
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20
+
 # Partition (* marks the default), availability, time limit, cores, GPUs.
 FIELDS = "%P|%a|%l|%c|%G"
 

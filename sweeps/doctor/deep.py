@@ -18,6 +18,7 @@ from sweeps.doctor.subject import Subject
 from sweeps.records.process import thread_environment
 
 TIMEOUT_S = 900
+
 # Of the sample's pairs; outside of these, credit goes to hardly any step or to most of them.
 SHARE_LOW, SHARE_HIGH = 0.02, 0.5
 

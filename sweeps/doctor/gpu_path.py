@@ -24,6 +24,7 @@ CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
     (2, 11): "13",
     (2, 13): "13",
 }
+
 # The oldest driver of each major version, from NVIDIA's release notes.
 DRIVER_OF_CUDA = {
     "12": 525,

@@ -21,6 +21,7 @@ from sweeps.resources import disk_gib, refused_here, slots_for, training_gib
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 MIN_INODES = 10_000
+
 # What a run needs, estimated from its configuration. Lower bounds: activations come on top.
 # Peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini.
 PROCESS_GIB = 1.4

@@ -16,6 +16,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 PACKAGE = "package:"
 HUB = "https://huggingface.co"
 OTHER_SCORERS = "; scorer=minilm and scorer=lexical need no download"
+
 # Ours: tokens of a response with a thought and an action.
 LEAST_TOKENS = 64
 

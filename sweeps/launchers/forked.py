@@ -49,10 +49,13 @@ from sweeps.resources import resources, trains_in_verl
 
 # With fewer runs, starting a server costs more than it saves.
 FEWEST = 3
+
 # Most runs of one server.
 FORKS = 12
+
 # Limit for imports and the environment; a cold cache takes about 100 s.
 OPENING_S = 300.0
+
 # Limit for the answer of a server that has answered before.
 FORKING_S = 30.0
 POLL_S = 0.05

@@ -20,6 +20,7 @@ from sweeps.resources import refused_here, slots_for
 from sweeps.terminal import say
 
 POLL_S = 0.1
+
 # For finishing a step and writing a checkpoint; a second Ctrl-C does not wait.
 GRACE_S = 120.0
 

@@ -19,8 +19,10 @@ from scpo.schema.run import RunConfig
 from sweeps.records.process import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
+
 # A log may be long and is looked at ten times a second.
 TAIL_BYTES = 16_384
+
 # Lines in the format of sweeps.records.process.LOG_FORMAT.
 LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
 

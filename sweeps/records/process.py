@@ -2,6 +2,7 @@
 
 # As shells and sysexits.h have them: 2 a wrong command, 75 try again later, 130 Ctrl-C.
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130
+
 # Exit status of a sweep in which nothing failed, but another process has some runs or they were
 # cancelled.
 EXIT_ELSEWHERE = 3

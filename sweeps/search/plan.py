@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 # Draws of each sampler for one new setting, before the space counts as exhausted.
 DRAWS = 50
+
 # This folder lies next to the run folders.
 SEARCHES = "searches"
+
 # Fields that may change while a search goes on.
 FREE = (
     "title",

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 GREY = "#999999"
 DPI = 150
+
 # With fewer complete trials, a forest has nothing to split.
 LEAST_FOR_IMPORTANCE = 4
 LEAST_FOR_CONTOUR = 4
+
 # Drawn where both are searched; otherwise the first two knobs that are numbers.
 CONTOUR = ("theta", "soft_base")
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PLAN, SUMMARY, WINNER = "search.json", "summary.md", "best.yaml"
 AXES = ("scale", "env", "model")
+
 # Number of the complete trials that the summary shows.
 SHOWN = 10
 

@@ -21,8 +21,10 @@ Params = dict[str, Any]
 
 # Significant digits of what is drawn from a LogRange: more would only blur the records.
 LOG_DIGITS = 3
+
 # With it, 0.3 + 6 * 0.05 is 0.6 in a record, not 0.6000000000000001.
 STEP_DECIMALS = 10
+
 # Maximum distance of a value from a point of its StepRange.
 STEP_TOLERANCE = 1e-8
 LARGEST_GRID = 100_000

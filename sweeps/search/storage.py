@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 FILES = {"journal": "journal.log", "sqlite": "study.db"}
+
 # A lock that is older was left by a process that died: an append takes milliseconds.
 LOCK_GRACE_S = 10
 SQLITE_TIMEOUT_S = 60
+
 # The key of a journal's line that holds the checksum of the line before.
 BEFORE = "before"
+
 # Bytes; a trial's parameters and curve take a few hundred.
 LONGEST_LINE = 1 << 20
 

@@ -36,15 +36,20 @@ from scpo.stop_signals import stop_signals_blocked
 
 logger = logging.getLogger(__name__)
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
+
 # No horizon: a demonstration ends when its walkthrough does.
 _ENDLESS = 10_000
+
 # Share of the habits' weight that goes to a kind of place where the thing was never found.
 _ANYWHERE = 0.02
+
 # Parts of the work, many enough that processes end together and progress can be shown.
 _PARTS = 20
+
 # No game has sixty objects of a kind, and no episode counts that far.
 _NUMBERS = 60
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
+
 # Probability that a search takes the next copy of a receptacle in order.
 _NEXT_COPY = 0.8
 

@@ -157,8 +157,10 @@ class AlfworldEnvironment:
 
 # Lengths remembered, below 1 kB each: most of a rollout's states are a sibling's too.
 _STATES = 16384
+
 # Planners kept, below 1 MB each; a new one takes the 0.01 to 0.2 s of grounding its game.
 _GAMES = 64
+
 # Thirty-step random walks in 24 games needed fewer than 300.
 _MAX_STATES = 1000
 

@@ -58,6 +58,7 @@ _FILLER = {"a", "an", "the", "you", "and", "s", "welcome", "textworld", "alfred"
 _TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
 _OBSERVATION_WORDS = 30
 _HISTORY_WORDS = 10
+
 # Verbs that apply (nearly) everywhere: listing their commands would fill the prompt without
 # information.
 _EVERYWHERE = ("go to", "examine", "look", "inventory", "help", "close")

@@ -68,6 +68,7 @@ def choose_and_pay(goal: Goal) -> Iterator[str]:
 
 # A demonstration is as long as it is.
 _ENDLESS = 10_000
+
 # Prices in whole dollars.
 _NUMBERS = 1000
 

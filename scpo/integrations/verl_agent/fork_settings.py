@@ -19,6 +19,7 @@ from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import Setting, prompts_per_step, siblings
 
 ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
+
 # val_data_size of verl-agent's script.
 VALIDATION_EPISODES = 128
 DATA = "~/data/verl-agent/text"

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 # Of env, in demonstrations.
 SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
+
 # Raise it when the features, the code below, or that of the demonstrations, changes what comes out
 RECIPE = 2
 WEIGHTS = "model.safetensors"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # The score of what a prompt with fewer commands does not list.
 _NO_COMMAND = -1e9
+
 # Texts that are remembered, some 3 kB each: more than a training step and a validation read.
 _MOST_PROMPTS = 20_000
 

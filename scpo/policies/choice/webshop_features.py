@@ -38,6 +38,7 @@ _BUTTONS = {
     "reviews": "reviews",
 }
 MOST_LACKED = 5
+
 # Bound of the counts of options, searches and better products.
 MOST = 3
 

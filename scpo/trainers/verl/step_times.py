@@ -25,8 +25,10 @@ TIMERS: dict[str, tuple[str, ...]] = {
 }
 """Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
 REST = "sync and driver"
+
 # Part of save_checkpoint: the wait for the checksums of the checkpoint before.
 CHECKSUMS_WAIT = "timing_s/checksums_wait"
+
 # Measured inside verl's timer of the advantages, but no part of training.
 DIAGNOSTICS = "diagnostics"
 
@@ -44,6 +46,7 @@ SECONDS: dict[str, tuple[float, float]] = {
 Validation and checkpoints come every five steps (Table 3) and then take five times as long.
 """
 ESTIMATED_GPUS = 4
+
 # Table 3: steps between validations, and between checkpoints.
 EVERY = 5
 

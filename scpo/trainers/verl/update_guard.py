@@ -104,6 +104,7 @@ def guard_updates() -> None:
 
 
 WORKERS = "verl.workers.engine_workers"
+
 # A worker has this module loaded when it reads the model's configuration, and not yet the engine.
 # Processes that only play load neither.
 if VARIABLE in os.environ and WORKERS in sys.modules:

@@ -32,10 +32,13 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
 REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn", "accelerate")
+
 # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified.
 SIGNAL_EARLY_S = 60
+
 # Seconds before the time limit: we end the run ourselves, so that it can be requeued.
 LAST_S = 20
+
 # slurmctld may be restarting.
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0
 TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"

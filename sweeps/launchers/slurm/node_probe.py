@@ -19,6 +19,7 @@ from sweeps.launchers.slurm.scheduler import SchedulerError, cancel_named
 
 # Marks the probe's job name and its lines, because a site's prolog may print others.
 MARK = "scpo-probe"
+
 # Only what /bin/sh has built in. Arguments: letter of a test, path, letter, path, ...
 SCRIPT = f"""echo "{MARK} node ${{SLURMD_NODENAME:-}}"
 place=0
@@ -28,13 +29,17 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 echo "{MARK} end\""""
+
 # Printed by srun after --immediate.
 BUSY = "nodes are busy"
+
 # Keys of Site.more that choose the nodes.
 PLACES = ("reservation", "nodelist", "exclude", "clusters")
+
 # What sbatch takes from the environment, and srun under another prefix.
 INHERITED = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "RESERVATION", "CLUSTERS")
 POLL_S = 0.1
+
 # Time for srun to cancel its job.
 END_S = 5
 

@@ -14,6 +14,7 @@ from scpo.records import provenance, redaction
 from scpo.records.files import write_json
 
 SNAPSHOTS = ".snapshots"
+
 # What a job needs: the working tree's files, committed or not.
 PARTS = (
     "scpo",

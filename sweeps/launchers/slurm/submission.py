@@ -36,6 +36,7 @@ SUBMISSIONS = ".submissions"
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
 QUIET = '""'
+
 # The paper: "wall-clock times vary with cluster load".
 MARGIN = 1.5
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"

@@ -297,6 +297,7 @@ def graph_of(data: bytes, most_states: int) -> Graph:
 # To be raised when the file's form changes, or the engine's code changes an observation.
 _FORMAT = 1
 _PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
+
 # A file is written again when a fifth of its states have new successors.
 _WORTH = 5
 

@@ -19,9 +19,11 @@ from scpo.envs.alfworld.assets import assets
 
 # Pieces of furniture of a kind that the room is known to have but whose places were not recorded.
 _FURNITURE_COPIES = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2, "Cabinet": 2}
+
 # Copies of these are placed apart from each other.
 _SCATTERED = {"Shelf", "Drawer", "Cabinet"}
 _LAMPS = {"DeskLamp", "FloorLamp", "Lamp"}
+
 # Camera angles of the layouts, as the official games write them.
 _HORIZONS = {0: 30, 30: 60}
 
@@ -197,6 +199,7 @@ _LIGHT = "look_at_obj_in_light"
 _PAIR = "pick_two_obj_and_place"
 _LAMP_SURFACES = ("SideTable", "Desk", "Dresser", "Shelf", "DiningTable", "CoffeeTable")
 _COPIES, _COPY_WEIGHTS = (1, 2, 3), (0.45, 0.30, 0.25)
+
 # How much a kind of receptacle attracts things: surfaces fill up, closed places less. Tuned to the
 # official games.
 _ATTRACTION = {"CounterTop": 2.5, "DiningTable": 2.5, "Desk": 2.0, "Bed": 1.5, "Shelf": 0.6}
@@ -344,6 +347,7 @@ _ESCAPES = str.maketrans(
     {"|": "_bar_", "-": "_minus_", "+": "_plus_", ".": "_dot_", ",": "_comma_"}
 )
 _ABILITIES = ("cleanable", "heatable", "coolable", "sliceable", "toggleable")
+
 # The domain's actions name these types, so every problem must declare them.
 _DOMAIN_RECEPTACLES = {"SinkBasin", "Microwave", "Fridge"}
 _DOMAIN_OBJECTS = {"Knife", "ButterKnife"}

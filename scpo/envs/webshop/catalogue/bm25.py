@@ -33,6 +33,7 @@ STOP_WORDS = frozenset(
         "then there these they this to was will with"
     )
 )
+
 # Longer tokens are cut into pieces.
 MAX_TOKEN = 255
 APOSTROPHES = "'\u2019\uff07"
@@ -64,6 +65,7 @@ _COMPLEX = (
     # Thai, Lao, Khmer, Myanmar: a run is one token.
     rf"(?:\p{{Line_Break=Complex_Context}}{_X})+"
 )
+
 # Extended_Pictographic as of Unicode 12.1, which Lucene 9 is built on; later versions dropped ★ and
 # others.
 _PICTOGRAPHS = (
@@ -76,6 +78,7 @@ _PICTOGRAPHS = (
     "1f7d5-1f7ff 1f80c-1f80f 1f848-1f84f 1f85a-1f85f 1f888-1f88f 1f8ae-1f8ff 1f90c-1f93a "
     "1f93c-1f945 1f947-1fffd"
 )
+
 # The characters are substituted before the spaces between ranges are removed.
 _RANGES = re.sub(r"[0-9a-f]+", lambda code: chr(int(code[0], 16)), _PICTOGRAPHS).replace(" ", "")
 _PICTURE = f"[{_RANGES}]" + r"[\p{Emoji_Modifier}\ufe0f]*"
@@ -122,6 +125,7 @@ def _without_possessive(word: str) -> str:
 
 # Anserini's defaults.
 K1, B = np.float32(0.9), np.float32(0.4)
+
 # Shorter lengths are stored exactly; Lucene's SmallFloat has that many codes left over.
 EXACT_LENGTHS = 24
 

@@ -31,6 +31,7 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "category": str,
     "query": str,
 }
+
 # What the official release holds besides, and the engine does not read.
 IGNORED = frozenset(
     str.split(
@@ -39,9 +40,11 @@ IGNORED = frozenset(
         "seller_id seller_name small_description_old total_answered_questions total_reviews"
     )
 )
+
 # The original skips longer ones, and "nan".
 MAX_ASIN = 10
 UNPRICED, UNPRICED_TAG = (100.0,), "$100.0"
+
 # What the original gives a product that the attribute file does not name.
 NO_ATTRIBUTES = ("DUMMY_ATTR",)
 
@@ -184,6 +187,7 @@ def _options(options: Any, where: str) -> dict[str, tuple[str, ...]]:
 SMALL = ("items_shuffle_1000.json", "items_ins_v2_1000.json")
 FULL = ("items_shuffle.json", "items_ins_v2.json")
 HUMAN = "items_human_ins.json"
+
 # What a search returns at most.
 HITS = 50
 CACHED_QUERIES = 4096

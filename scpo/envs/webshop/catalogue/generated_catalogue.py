@@ -216,6 +216,7 @@ SENTENCES = (
 SHARES = {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
 NUMBER_OF_OPTIONS = {0: 523, 1: 247, 2: 214, 3: 16}
 NUMBER_OF_VALUES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 8)
+
 # Share of products that synthetic goals are made of.
 INSTRUCTED = 0.415
 PRICED_AS_RANGE = 0.093

@@ -16,6 +16,7 @@ from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
 from scpo.errors import CatalogueError
 
 BOUNDS = tuple(10.0 * step for step in range(1, 100))
+
 # Bounds above the price that are drawn from.
 CANDIDATES = 4
 NO_BOUND = 1_000_000.0

@@ -21,6 +21,7 @@ from scpo.envs.webshop.catalogue.goals import goal_order
 from scpo.errors import CatalogueError
 
 _DRIVE = "https://drive.google.com/uc?id="
+
 # Hash of what the engine reads of the 1,000 products; the file's own hash changes with its unread
 # columns.
 SMALL_CONTENT = "91ea10a438bee2620b24fd7f730a9ded8e4902af35763ca3802f0c4a9de465f8"

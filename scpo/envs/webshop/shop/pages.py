@@ -14,6 +14,7 @@ PAGE_SIZE = 10
 SEARCH, BACK, PREVIOUS, NEXT, BUY = "search", "back to search", "< prev", "next >", "buy now"
 SUB_PAGES = ("description", "features", "reviews")
 DONE_TITLE = "Thank you for shopping with us!"
+
 # The done page shows the score from here on.
 DONE_SCORE = "Reward"
 _ASCII_SPACES = " \n\t\f\r"

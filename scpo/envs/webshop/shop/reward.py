@@ -159,8 +159,10 @@ def _tokens(chunk: str) -> list[str]:
 
 # A rounded token-set ratio above it is a match.
 SIMILAR = 85
+
 # Shared parts of the category path.
 SAME_CATEGORY = 2
+
 # The engine's colours, in its order: an option is replaced by the first colour found in it.
 COLOURS = tuple(
     str.split(
@@ -174,6 +176,7 @@ COLOURS = tuple(
         "stonewash sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
     )
 )
+
 # The fuzzy matcher of the original drops these characters.
 _LATIN_1 = dict.fromkeys(range(128, 256))
 
