@@ -168,6 +168,7 @@ def build_from(
         look: The user's choices about figures.
         debug: Raise an error of a builder instead of reporting it and going on.
     """
+    # Figures are written to files; a backend with windows would need a display.
     mpl.use("agg")
     look = look or Look()
     sources = Sources(out, look)
@@ -209,6 +210,8 @@ def _results(
         for scale in data.scales:
             if own_scale not in (None, scale):
                 continue
+            # Papers include files by name: only the paper's scale may have it, or a module with one
+            # scale.
             plain = scale == "paper" or own_scale is not None
             output = name if plain else f"{name}_{scale}"
             yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
@@ -338,6 +341,7 @@ class Sources:
         """Make the entry of one output."""
         runs = sorted({run for run, _ in data.used})
         rows = data.runs.set_index("id").loc[runs]
+        # A run's configuration decides which row it is in, whichever of its files are drawn.
         used = {(run, "config.yaml") for run in runs} | data.used
         files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         return {
@@ -388,6 +392,7 @@ class Sources:
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
             samples.append(sorted(path.name for path in folder.glob("*")))
+        # More than the figure used: other runs or samples could have been chosen instead.
         state = (data.sections, data.chosen, runs, samples, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 

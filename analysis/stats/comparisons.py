@@ -83,6 +83,7 @@ class Effect:
         """HIGHER or LOWER for the first row by the corrected test, OPEN, or NOT_RUN."""
         if self.difference.n < 2:
             return NOT_RUN
+        # Negated, so that NaN, for a test that could not be made, counts as not resolved.
         if self.difference.n < FEWEST or not self.corrected < 1 - LEVEL:
             return OPEN
         return HIGHER if self.difference.mean > 0 else LOWER
@@ -249,6 +250,7 @@ def pair_up(
         else:
             same.append(seed)
 
+    # Pairs of two types of processor only where there are no others.
     used = same or crossed
     return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
@@ -268,6 +270,7 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
                 second = _called(here, pair[1])
                 if first is None or second is None:
                     continue
+                # The merged rows have the seeds of all experiments that asked for them.
                 merged = find(rows, first), find(rows, second)
                 if merged[0] == merged[1]:
                     # It is the same configuration under two names.

@@ -83,6 +83,8 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     merged: list[StudyRow] = []
     for record in reported(data, meaning=meaning):
         for row in rows_of(data, record):
+            # Compared one by one: rows that have not started are equal only by a shared run, so
+            # that there is no key to group by.
             place = next((k for k, known in enumerate(merged) if _same(known, row)), None)
             if place is None:
                 merged.append(row)

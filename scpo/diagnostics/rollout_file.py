@@ -74,12 +74,13 @@ def save_rollouts(
     """
     if every is None or step % every or batch.task_id_N is None:
         return
+    # verl keeps the generations, so that its rollouts have no token counts here.
     tokens_N = [
         generation.tokens for trajectory in trajectories for generation in trajectory.generations
     ]
-    record = _record(
-        step, batch, diagnostics, tokens_N if len(tokens_N) == len(batch) else [0] * len(batch)
-    )
+    if len(tokens_N) != len(batch):
+        tokens_N = [0] * len(batch)
+    record = _record(step, batch, diagnostics, tokens_N)
     content = gzip.compress(
         json.dumps([record], ensure_ascii=False, allow_nan=False).encode(), mtime=0
     )
@@ -93,24 +94,25 @@ def _record(
     groups = []
     for group in np.unique(line.group_K).tolist():
         members = [line.rows_of(int(k)) for k in np.flatnonzero(line.group_K == group)]
+        trajectories = []
+        for sibling, row_T in enumerate(members):
+            steps = [_step(batch, diagnostics, row, tokens_N[row]) for row in row_T.tolist()]
+            trajectories.append(
+                {
+                    "traj": sibling,
+                    "success": bool(batch.success_N[row_T[0]]),
+                    "episode_return": float(batch.episode_return_N[row_T[0]]),
+                    "length": len(row_T),
+                    "steps": steps,
+                }
+            )
         first = members[0][0]
         groups.append(
             {
                 "group": group,
                 "game": str(batch.task_id_N[first]) if batch.task_id_N is not None else "",
                 "task": str(batch.task_N[first]),
-                "trajectories": [
-                    {
-                        "traj": sibling,
-                        "success": bool(batch.success_N[row_T[0]]),
-                        "episode_return": float(batch.episode_return_N[row_T[0]]),
-                        "length": len(row_T),
-                        "steps": [
-                            _step(batch, diagnostics, row, tokens_N[row]) for row in row_T.tolist()
-                        ],
-                    }
-                    for sibling, row_T in enumerate(members)
-                ],
+                "trajectories": trajectories,
             }
         )
 

@@ -61,6 +61,7 @@ def save_groups(
     Nothing to do for a method without a shaper.
     """
     trainer = config.trainer
+    # The first and the last step show what training has changed.
     due = step % trainer.sample_every == 0 or step in (1, trainer.steps)
     if diagnostics.shaped is None or scorer is None or not due:
         return
@@ -68,6 +69,7 @@ def save_groups(
     sample = sampled_groups(
         batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups
     )
+    # mtime=0: gzip would write the time, and a resumed run other bytes.
     content = gzip.compress(
         json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0
     )
@@ -123,16 +125,16 @@ def sampled_groups(
     # A generator of its own, so that sampling changes no other random number.
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
     context = _Context(batch, diagnostics, shaped, anchor_group_N)
+    groups = []
+    for place in sorted(drawn):
+        _, successful, _ = active[place]
+        reference = select(line, successful, shaper.reference, seed)
+        groups.append(_group_record(context, scorer, active[place], reference))
     return {
         "step": seed[1],
         "groups_in_batch": len(np.unique(batch.group_N)),
         "active_groups": len(active),
-        "groups": [
-            _group_record(
-                context, scorer, active[i], select(line, active[i][1], shaper.reference, seed)
-            )
-            for i in sorted(drawn)
-        ],
+        "groups": groups,
     }
 
 
@@ -278,20 +280,22 @@ def _group_record(
 
     # In the order of ``failed``.
     matches = [match for match in context.shaped.matches if match.task.group == group]
+    match_records = []
+    for k, match in zip(failed, matches, strict=True):
+        record = _match_record(batch, match, scorer)
+        match_records.append({"trajectory": int(line.id_K[k]), **record})
+    columns = _columns(context, rows, texts)
     return {
         "group": group,
         "task": str(batch.task_N[rows[0]]),
         "siblings": [_sibling(batch, line.rows_of(k)) for k in members],
-        "steps": _columns(context, rows, texts),
+        "steps": columns,
         "texts": list(texts.number),
         "reference": {
             "trajectory": int(line.id_K[reference]),
             "steps": batch.step_N[matches[0].reference_row_m].tolist(),
         },
-        "matches": [
-            {"trajectory": int(line.id_K[k]), **_match_record(batch, match, scorer)}
-            for k, match in zip(failed, matches, strict=True)
-        ],
+        "matches": match_records,
     }
 
 

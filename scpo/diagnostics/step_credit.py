@@ -78,11 +78,12 @@ def credit_precision(
     metrics = {}
 
     # The share needs no plans, so it covers all steps and not only the sample.
-    if kinds["credit/precision_random"].any():
-        metrics["credit/share"] = float(
-            kinds["credit/precision"].sum() / kinds["credit/precision_random"].sum()
-        )
+    credited = kinds["credit/precision"].sum()
+    failed = kinds["credit/precision_random"].sum()
+    if failed:
+        metrics["credit/share"] = float(credited / failed)
     for name, chosen_N in kinds.items():
+        # Searching a shortest plan is slow, so that only a sample is judged.
         sample = _sample(np.flatnonzero(chosen_N), steps, rng)
         known = [answer for answer in map(shortens, sample) if answer is not None]
         if known:
@@ -94,6 +95,7 @@ def credit_precision(
 def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
     failed_N = batch.original_N & ~batch.success_N
     credited_N = failed_N & credited_N
+    # Of the same trajectories: others may be failures of another kind.
     beside_N = failed_N & ~credited_N & np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
     return {
         "credit/precision": credited_N,
@@ -103,6 +105,7 @@ def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
 
 
 def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> list[int]:
+    # Sorted, because steps of one trajectory share the plans of their states.
     return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
 
 
@@ -188,14 +191,15 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
         if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
             continue
         actions = batch.action_N[row_T].tolist()
-        left = [
-            remaining_plan(environment, task, actions[:taken]) for taken in range(len(actions) + 1)
-        ]
+        left = []
+        for taken in range(len(actions) + 1):
+            left.append(remaining_plan(environment, task, actions[:taken]))
         rows += row_T.tolist()
-        answers += [
-            None if before is None or after is None else after < before
-            for before, after in itertools.pairwise(left)
-        ]
+        for before, after in itertools.pairwise(left):
+            if before is None or after is None:
+                answers.append(None)
+            else:
+                answers.append(after < before)
 
     known = np.array([answer is not None for answer in answers], dtype=np.bool_)
     row_S = np.array(rows, dtype=np.int64)[known]
@@ -344,9 +348,10 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
     drawn = _shares(draws @ counts_G4)
     steps, _, credited, _ = (int(total) for total in counts_G4.sum(axis=0))
     whole = _shares(counts_G4.sum(axis=0))
-    precision, recall, share, gain = (
-        Rate(float(value), *_interval(sample)) for value, sample in zip(whole, drawn, strict=True)
-    )
+    rates = []
+    for value, sample in zip(whole, drawn, strict=True):
+        rates.append(Rate(float(value), *_interval(sample)))
+    precision, recall, share, gain = rates
     return StepCredit(precision, recall, share, gain, credited, steps, len(counts_G4))
 
 

@@ -70,12 +70,14 @@ class EmbeddingStore:
         names = list(keys)
         try:
             with self._open() as database:
+                # SQLite allows a limited number of bound values in a query.
                 for start in range(0, len(names), _AT_ONCE):
                     part = names[start : start + _AT_ONCE]
                     places = ",".join("?" * len(part))
                     # The query holds question marks only: the keys are bound by SQLite.
                     query = f"SELECT * FROM embedding WHERE key IN ({places})"  # noqa: S608
                     for key, vector, checksum in database.execute(query, part):
+                        # A damaged row is left out, and so computed again.
                         if zlib.crc32(key + vector) == checksum:
                             found[keys[key]] = np.frombuffer(vector, dtype="<f4").astype(np.float32)
             database.close()
@@ -135,6 +137,7 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
     import transformers
 
     digest = hashlib.blake2b(digest_size=12)
+    # The weights themselves, because a folder of the same name may hold other ones.
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
@@ -270,6 +273,7 @@ class BiEncoder:
 
 
 def _unit(summed_D: NDArray[np.float32]) -> NDArray[np.float64]:
+    # The sum becomes the mean by normalising: both have the same direction.
     vector_D = summed_D.astype(np.float64)
     unit_D: NDArray[np.float64] = vector_D / np.linalg.norm(vector_D)
     return unit_D

@@ -83,6 +83,7 @@ def receive(connection: Connection) -> Message:
         OSError: The other process has ended, or the message is too long.
         MessageError: The received bytes are not a message.
     """
+    # Bounded, so that a broken process cannot make the trainer allocate any amount.
     received = connection.recv_bytes(LARGEST)
     kind, request = HEADER.unpack_from(received) if len(received) >= HEADER.size else (0, 0)
     if kind not in set(Kind):
@@ -102,6 +103,7 @@ def unpack_pairs(payload: bytes) -> list[TextPair]:
 
 def pack_scores(scores: NDArray[np.float32], truncated: int) -> bytes:
     """The payload of ``SCORES``: how many of the pairs had a side cut, and the scores."""
+    # Raw float32: the scores arrive with the bits that the scorer computed.
     return TRUNCATED.pack(truncated) + scores.astype("<f4").tobytes()
 
 
@@ -164,6 +166,7 @@ def serve(connection: Connection, make: MakeScorer) -> None:
     except ScorerError as error:
         send(connection, Message(Kind.REFUSED, 0, str(error).encode()))
         return
+    # The first pass compiles kernels, which the deadline of a request should not have to cover.
     scorer.score(WARM_UP)
     send(connection, Message(Kind.READY, 0, scorer.name.encode()))
     while True:
@@ -176,6 +179,7 @@ def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
         try:
             asked.put(receive(connection))
         except (EOFError, OSError, MessageError):
+            # At once, even in the middle of a batch: nobody waits for its scores.
             os._exit(0)
 
 
@@ -284,6 +288,7 @@ class ScorerProcess:
         if self._child is None:
             self._child = _Child(self._make, self._serve)
             ready = self._child.answer(Kind.READY, 0, self._runtime.start_deadline_s)
+            # Scores of another scorer would enter credit without a trace.
             if ready.decode(errors="replace") != self.name:
                 raise MessageError(f"it is the scorer {ready!r}, not {self.name!r}")
         self._requests += 1
@@ -298,6 +303,7 @@ class ScorerProcess:
         if self._child is None:
             return f"it could not be started ({error})"
         gone = isinstance(error, EOFError | ConnectionError)
+        # A process that has closed its pipe is about to end, and its exit status names the reason.
         how = self._child.end(patience_s=1.0 if gone else 0.0)
         self._child = None
         return how if gone else str(error)
@@ -371,6 +377,7 @@ class _Child:
 
 
 def _end(process: BaseProcess, connection: Connection) -> None:
+    # First the pipe, so that a process that still lives ends by itself.
     connection.close()
     process.kill()
     process.join()

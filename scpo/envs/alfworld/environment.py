@@ -178,6 +178,7 @@ class Plans:
         opened = self._engine.open(game_id)
         state = opened.start
         for action in actions:
+            # Known transitions are read from the graph, so that this costs no engine.
             state, _ = self._engine.step(opened, state, action)
         known = self._lengths.get((game_id, state.key))
         if known is None:

@@ -56,6 +56,7 @@ class AlfworldEpisode:
         """The text that the policy reads now."""
         shown = self.transcript
         if self.rewording is not None and self.rewording.config.told_to == "policy":
+            # A shallow copy: the transcript itself keeps the texts of the game.
             shown = copy.copy(shown)
             shown.history = self.rewording.told_history(shown.history)
             shown.observation = self.observation
@@ -112,6 +113,7 @@ class AlfworldEpisode:
         reward = self._config.win_reward if won else 0.0
         no_op = None
         if self.rewording is not None:
+            # Judged by the game's own words, which the reworded ones no longer contain.
             no_op = observation.strip() in self._config.step_filter.no_op_observations
         return StepResult(
             action,

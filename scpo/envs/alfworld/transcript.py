@@ -103,16 +103,12 @@ class Transcript:
         return " ".join([thing, *sorted(self.treatments.get(thing, ()))])
 
     def _moved(self) -> str:
-        placed = sorted(self.places.items())
-        moved = (
-            (thing, place)
-            for thing, place in placed
-            if place != self.origins[thing] or self.treatments.get(thing)
-        )
-        return ", ".join(
-            f"{self._treated(thing)} from {self.origins[thing]} to {place}"
-            for thing, place in moved
-        )
+        texts = []
+        for thing, place in sorted(self.places.items()):
+            origin = self.origins[thing]
+            if place != origin or self.treatments.get(thing):
+                texts.append(f"{self._treated(thing)} from {origin} to {place}")
+        return ", ".join(texts)
 
     def record(
         self, action: str, observation: str, admissible: tuple[str, ...], *, executed: bool
@@ -132,6 +128,7 @@ class Transcript:
             self.location = action.removeprefix("go to ")
         elif verb == "take":
             self.held, _, place = rest.partition(" from ")
+            # Only the first place counts: a thing that is put back has not moved.
             self.origins.setdefault(self.held, place)
             self.places.pop(self.held, None)
             self.moved = self._moved()
@@ -144,9 +141,8 @@ class Transcript:
             done = _TREATED[verb]
             states = self.treatments.setdefault(rest.split(" with ")[0], [])
             # Hot and cool exclude each other; clean is independent of both.
-            states[:] = [state for state in states if state not in (done, _UNDONE.get(done))] + [
-                done
-            ]
+            undone = _UNDONE.get(done)
+            states[:] = [*[state for state in states if state not in (done, undone)], done]
             self.moved = self._moved()
 
     def _see(self, step: int, action: str, answer: str) -> None:
@@ -157,14 +153,15 @@ class Transcript:
         elif verb == "take":
             thing, _, place = rest.partition(" from ")
             before = self.sightings.get(place)
+            # Taken out, but not seen again: the rest is as it was, and so is the time of the look.
             if before is not None and before.things and thing in before.things:
-                self.sightings[place] = Sighting(
-                    before.step, tuple(other for other in before.things if other != thing)
-                )
+                others = tuple(other for other in before.things if other != thing)
+                self.sightings[place] = Sighting(before.step, others)
         elif verb == "move":
             thing, _, place = rest.partition(" to ")
             before = self.sightings.get(place)
-            self.sightings[place] = Sighting(step, (*((before and before.things) or ()), thing))
+            known = (before.things or ()) if before else ()
+            self.sightings[place] = Sighting(step, (*known, thing))
         elif verb == "close":
             before = self.sightings.get(rest)
             self.sightings[rest] = Sighting(step, before.things if before else None)

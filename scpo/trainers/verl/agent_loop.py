@@ -47,6 +47,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         # Played among the validation's episodes, but as in training.
         if entry["panel"] == PROBE:
             sampling_params = {**sampling_params, "temperature": place.config.trainer.temperature}
+        # One id for the whole episode: verl's servers route its turns to the same engine, which has
+        # the prefix in its cache.
         request = uuid4().hex
 
         async def ask(prompt: str) -> Answer:
@@ -62,8 +64,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 retries=place.config.env.failure_retries,
             )
         except Exception as error:
-            # After any error, verl would go on without this episode's rows.
-            # Its own text holds every stack.
+            # After any error, verl would go on without this episode's rows. Ray's own text of the
+            # error would hold every stack.
             cause = error.cause if isinstance(error, RayTaskError) else error
             reason = f"{type(cause).__name__}: {cause}"
             place.failures.append(
@@ -84,6 +86,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
     async def _ask(self, prompt: str, sampling_params: dict[str, Any], request: str) -> Answer:
         ids = encode(self.tokenizer, [prompt])[0]
+        # The end of a prompt holds the present observation and the admissible commands.
         cut = ids[-self.rollout_config.prompt_length :]
         output = await self.server_manager.generate(
             request_id=request,
@@ -129,25 +132,24 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
 def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
     """One output a turn, all with the same fields set: verl stacks them."""
-    more = (
-        [{} for _ in turns] if hindsight is None else [{HINDSIGHT: list(ids)} for ids in hindsight]
-    )
     total = sum(turn.row.reward for turn in turns)
-    return [
-        AgentLoopOutput(
-            prompt_ids=list(turn.answer.generation.prompt_ids),
-            response_ids=list(turn.answer.generation.response_ids),
-            response_mask=[1] * len(turn.answer.generation.response_ids),
-            response_logprobs=list(turn.answer.generation.logprobs) or None,
-            reward_score=total,
-            num_turns=2,
-            metrics=AgentLoopMetrics(),
-            extra_fields={
-                **turn.answer.origin,
-                **turn.row.extra_field(),
-                **also,
-                "reward_extra_info": {},
-            },
+    outputs = []
+    for place, turn in enumerate(turns):
+        generation = turn.answer.generation
+        extra_fields = {**turn.answer.origin, **turn.row.extra_field(), "reward_extra_info": {}}
+        if hindsight is not None:
+            extra_fields[HINDSIGHT] = list(hindsight[place])
+        outputs.append(
+            AgentLoopOutput(
+                prompt_ids=list(generation.prompt_ids),
+                response_ids=list(generation.response_ids),
+                response_mask=[1] * len(generation.response_ids),
+                response_logprobs=list(generation.logprobs) or None,
+                # verl has one score an episode, which every row carries.
+                reward_score=total,
+                num_turns=2,
+                metrics=AgentLoopMetrics(),
+                extra_fields=extra_fields,
+            )
         )
-        for turn, also in zip(turns, more, strict=True)
-    ]
+    return outputs

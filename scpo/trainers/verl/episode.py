@@ -51,6 +51,7 @@ async def play(
     Raises:
         EnvironmentFailure: The environment failed more often than ``retries`` allows.
     """
+    # Turns of a broken episode are dropped whole: its state in the environment is lost.
     for attempt in range(retries + 1):
         try:
             turns = await _attempt(environment, panel, slot, ask)

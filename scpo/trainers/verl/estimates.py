@@ -89,23 +89,20 @@ def estimate(
         advantage_N, diagnostics = assign(
             batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer
         )
-        shared = [
-            np.full(length, value, dtype=np.float32)
-            for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True)
-        ]
+        shared = []
+        for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):
+            shared.append(np.full(length, value, dtype=np.float32))
         return Estimate(shared, shared, batch, trajectories, diagnostics)
     length_N = columns.response_tokens[rows.place_N]
     mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
-    value_NL[mask_NL] = np.concatenate(
-        [_of(columns.value, "value")[place] for place in rows.place_N]
-    )
+    value = _of(columns.value, "value")
+    value_NL[mask_NL] = np.concatenate([value[place] for place in rows.place_N])
     advantage_NL, target_NL, diagnostics = assign_tokens(
         batch, value_NL, mask_NL, config.trained, seed=seed
     )
-    advantage, target = (
-        _ragged(rows.spread(array), columns.response_tokens) for array in (advantage_NL, target_NL)
-    )
+    advantage = _ragged(rows.spread(advantage_NL), columns.response_tokens)
+    target = _ragged(rows.spread(target_NL), columns.response_tokens)
     return Estimate(advantage, target, batch, trajectories, diagnostics)
 
 
@@ -117,9 +114,8 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)
         measured[OPTIONAL_FIELDS["entropy"]] = mean_N
     if "hindsight_logprob" in needed:
-        measured[OPTIONAL_FIELDS["hindsight_logprob"]] = _of(
-            columns.hindsight, "hindsight_logprob"
-        )[rows.place_N]
+        hindsight = _of(columns.hindsight, "hindsight_logprob")
+        measured[OPTIONAL_FIELDS["hindsight_logprob"]] = hindsight[rows.place_N]
     return measured
 
 

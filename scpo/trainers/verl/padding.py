@@ -36,10 +36,12 @@ def spread(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[i
         extra = {(given + turn) % batches for turn in range(more)}
         given += more
         for number in range(batches):
-            here = even + (number in extra)
-            order += [real.pop(0) for _ in range(mini_batch // ranks - here)] + [
-                padding.pop(0) for _ in range(here)
-            ]
+            filled = even + (number in extra)
+            kept = mini_batch // ranks - filled
+            order += [*real[:kept], *padding[:filled]]
+            real = real[kept:]
+            padding = padding[filled:]
+
     return order
 
 

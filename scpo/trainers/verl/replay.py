@@ -79,6 +79,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         """Ping every process: a busy actor may answer late, a dead one raises at once."""
         for name in self.actors.keys() - self._pings.keys():
             self._pings[name] = self.actors[name].__ray_ready__.remote()
+        # Without a timeout: who has not answered yet is asked again at the next poll.
         answered, _ = ray.wait(list(self._pings.values()), num_returns=len(self._pings), timeout=0)
         for name, ping in list(self._pings.items()):
             if ping in answered:

@@ -16,10 +16,10 @@ from verl.utils.device import auto_set_device
 from scpo.scoring.ray_scorer import remember_gpus
 from scpo.stop_signals import STOP_SIGNALS
 
+# The class inside Ray's actor wrapper: an actor class cannot be derived from.
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
 
 
-# The class inside Ray's actor wrapper
 class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]
     """The actor that holds the trainer."""
 

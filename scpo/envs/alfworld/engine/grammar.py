@@ -75,9 +75,11 @@ def _unify(
         if known is not None:
             if known != entity:
                 return None
+        # As in TextWorld: an object is bound once, and types match exactly.
         elif entity in extended.values() or parameter[1] not in (types[entity], ROOT_TYPE):
             return None
         else:
+            # A copy, because other rows extend the same bindings.
             extended = {**extended, parameter: entity}
     return extended
 
@@ -130,20 +132,21 @@ class Grammar:
 
     def predicates(self) -> set[str]:
         """Predicates that some text depends on."""
-        symbols = [
-            symbol for rules in self.rules.values() for rule in rules for symbol in rule.symbols
-        ]
-        symbols += [
-            symbol
-            for action in self.actions.values()
-            for symbol in (*action.command, *action.feedback)
-        ]
-        conditions = [
-            rule.condition for rules in self.rules.values() for rule in rules if rule.condition
-        ]
-        return {
-            predicate for query in (*conditions, *queries(symbols)) for predicate, _ in query.terms
-        }
+        symbols: list[Symbol] = []
+        asked: list[Query] = []
+        for rules in self.rules.values():
+            for rule in rules:
+                symbols += rule.symbols
+                if rule.condition:
+                    asked.append(rule.condition)
+        for action in self.actions.values():
+            symbols += [*action.command, *action.feedback]
+        asked += queries(symbols)
+
+        names = set()
+        for query in asked:
+            names |= {predicate for predicate, _ in query.terms}
+        return names
 
 
 def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
@@ -165,11 +168,10 @@ def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
             continue
         if isinstance(symbol, Nonterminal) or isinstance(symbol.expression, Nonterminal):
             return set(bound)
-        asked = [
-            parameter
-            for _, row in (symbol.query.terms if symbol.query else ())
-            for parameter in row
-        ]
+        asked: list[Parameter] = []
+        if symbol.query:
+            for _, parameters in symbol.query.terms:
+                asked += parameters
         if any(parameter not in bound for parameter in asked):
             return set(bound)
         names |= {*symbol.expression.co_names, *(name for name, _ in asked)}
@@ -208,11 +210,9 @@ class Writer:
         raise GameError(f"the game's grammar has no applicable rule for {name!r}")
 
     def _values(self, value: Value, bound: Bindings) -> Iterator[str]:
-        contexts = (
-            [bound]
-            if value.query is None
-            else value.query.assignments(bound, self.facts, self.types)
-        )
+        contexts: Iterable[Bindings] = [bound]
+        if value.query is not None:
+            contexts = value.query.assignments(bound, self.facts, self.types)
         for context in contexts:
             if isinstance(value.expression, Nonterminal):
                 yield self._rule(value.expression.name, context)
@@ -283,12 +283,11 @@ def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
         return {}
     lines = block.code.removeprefix('"""').removesuffix('"""').split("\n")
     data = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("#")))
-    return {
-        name: tuple(
-            Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives
-        )
-        for name, alternatives in data.items()
-    }
+    rules = {}
+    for name, alternatives in data.items():
+        made = [Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives]
+        rules[name] = tuple(made)
+    return rules
 
 
 def _symbols(text: str) -> tuple[Symbol, ...]:
@@ -327,10 +326,11 @@ def _query(text: str | None) -> Query | None:
 
     if not text:
         return None
-    terms = LogicRule.parse_conjunctive_query(text).preconditions
-    return Query(
-        tuple((term.name, tuple((p.name, p.type) for p in term.parameters)) for term in terms)
-    )
+    terms = []
+    for term in LogicRule.parse_conjunctive_query(text).preconditions:
+        parameters = tuple((parameter.name, parameter.type) for parameter in term.parameters)
+        terms.append((term.name, parameters))
+    return Query(tuple(terms))
 
 
 _HARMLESS = (

@@ -255,6 +255,7 @@ def _queries(rng: random.Random, products: int) -> list[tuple[str, str]]:
         for category, department in DEPARTMENTS.items()
         for query in department.queries
     ]
+    # Shuffled before the cut, so that a small catalogue has queries of every category.
     rng.shuffle(every)
     categories = rng.choices(list(SHARES), list(SHARES.values()), k=max(products - len(every), 0))
     more = [(category, rng.choice(DEPARTMENTS[category].queries)) for category in categories]
@@ -294,6 +295,7 @@ def _title(
 ) -> str:
     """Brand, qualities, query and features, then sellers' extras up to the usual length."""
     title = f"{rng.choice(BRANDS)} {' '.join(qualities)} {query} with {', '.join(features)}".title()
+    # str.title() capitalises the letter after an apostrophe.
     title = title.replace("'S", "'s")
     for extra in rng.sample(EXTRAS, len(EXTRAS)):
         if len(title) + len(extra) / 2 > TITLE:
@@ -312,6 +314,7 @@ def _asin(rng: random.Random, taken: Any) -> str:
 
 def _pricing(rng: random.Random) -> str:
     low, high = PRICES
+    # Uniform in the logarithm: most products of the official catalogue are cheap.
     price = low * (high / low) ** rng.random()
     if rng.random() < PRICED_AS_RANGE:
         return f"${price:.2f} to ${price * rng.uniform(1.1, 1.8):.2f}"
@@ -319,6 +322,7 @@ def _pricing(rng: random.Random) -> str:
 
 
 def _category_path(department: Department, query: str) -> str:
+    # The longest, because "shirt" would also end in a query for a dress shirt.
     thing = max((thing for thing in department.things if query.endswith(thing)), key=len)
     return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
 

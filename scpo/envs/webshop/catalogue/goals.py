@@ -80,6 +80,7 @@ class GoalOrder(Sequence[Goal]):
         self._annotation = array("l", (annotation for _, annotation, _ in sources))
         self._bound = array("d", (_draw_bound(prices[product], rng) for product, _, _ in sources))
         self._end = array("l", itertools.accumulate(count for _, _, count in sources))
+        # The original shuffles with a fresh generator of the same seed.
         order = list(range(self._end[-1] if self._end else 0))
         random.Random(seed).shuffle(order)
         self._order = array("l", order)
@@ -131,6 +132,7 @@ class GoalOrder(Sequence[Goal]):
                 f"{'human' if self.human else 'synthetic'} goals, 0 to {len(self) - 1}"
             )
         position = self._order[index]
+        # _end holds running totals: the first one above the position belongs to its source.
         return bisect.bisect_right(self._end, position), position
 
     def price(self, product: Product) -> float:
@@ -175,6 +177,7 @@ def _draw_bound(price: float, rng: random.Random) -> float:
     """
     above = bisect.bisect_right(BOUNDS, price)
     candidates = BOUNDS[above : above + CANDIDATES]
+    # From 980 dollars on, fewer than two round prices are left.
     if len(candidates) >= 2:
         return max(rng.sample(candidates, 2))
     return NO_BOUND
@@ -183,6 +186,7 @@ def _draw_bound(price: float, rng: random.Random) -> float:
 def _combination(product: Product, number: int) -> dict[str, str]:
     """Combination ``number`` of the option values; names are sorted, the last varies fastest."""
     chosen: list[tuple[str, str]] = []
+    # Reversed, so that the last name takes the remainder and varies fastest.
     for name in sorted(product.options, reverse=True):
         number, place = divmod(number, len(product.options[name]))
         chosen.append((name, product.options[name][place]))

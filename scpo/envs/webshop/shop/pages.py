@@ -54,10 +54,12 @@ def clickables(page: Page) -> list[str]:
         return []
     if page.kind == "results":
         asins = [product.asin.lower() for product in page.shown]
-        return list(dict.fromkeys([BACK, *([PREVIOUS] if page.number > 1 else []), NEXT, *asins]))
+        previous = [PREVIOUS] if page.number > 1 else []
+        return list(dict.fromkeys([BACK, *previous, NEXT, *asins]))
     if page.kind in SUB_PAGES or page.product is None:
         return [BACK, PREVIOUS]
     values = (value for values in page.product.options.values() for value in values)
+    # An option value may occur under two names, but a click can only name it once.
     return list(dict.fromkeys([BACK, PREVIOUS, *SUB_PAGES, BUY, *values]))
 
 
@@ -119,11 +121,10 @@ def observation(page: Page, instruction: str, score: float) -> str:
 
 
 def _results(page: Page) -> list[str]:
-    texts = [
-        f"Page {page.number} (Total results: {len(page.hits)})",
-        *(["< Prev"] if page.number > 1 else []),
-        "Next >",
-    ]
+    texts = [f"Page {page.number} (Total results: {len(page.hits)})"]
+    if page.number > 1:
+        texts.append("< Prev")
+    texts.append("Next >")
     for product in page.shown:
         texts += [product.asin, *_pieces(product.title), product.price_tag]
     return texts
@@ -133,7 +134,9 @@ def _item(page: Page) -> list[str]:
     product = _product(page)
     texts = ["< Prev"]
     for name, values in product.options.items():
-        texts += [*_pieces(name), *(piece for value in values for piece in _pieces(value))]
+        texts += _pieces(name)
+        for value in values:
+            texts += _pieces(value)
     buttons = ["Description", "Features", "Reviews", "Buy Now"]
     return [
         *texts,
@@ -146,10 +149,10 @@ def _item(page: Page) -> list[str]:
 
 def _features(page: Page) -> list[str]:
     # The page puts a space before each bullet, so that an empty one still is a piece of text.
-    return [
-        "< Prev",
-        *(piece for bullet in _product(page).bullets for piece in _pieces(f" {bullet}")),
-    ]
+    texts = ["< Prev"]
+    for bullet in _product(page).bullets:
+        texts += _pieces(f" {bullet}")
+    return texts
 
 
 _BODIES: dict[Kind, Callable[[Page], list[str]]] = {
@@ -174,14 +177,11 @@ def _done(page: Page, score: float) -> str:
     ):
         options = options.replace(character, escape)
 
+    # The original prints fields that nobody filled in as Python's None.
     none = "None"
-    purchased = [
-        f"{label}{SEPARATOR}{value}"
-        for label, value in (("asin", _product(page).asin), ("options", options))
-    ]
-    unfilled = [
-        f"{label}{SEPARATOR}{none}" for label in ("attrs", "category", "query", "product category")
-    ]
+    purchased = [f"asin{SEPARATOR}{_product(page).asin}", f"options{SEPARATOR}{options}"]
+    empty_fields = ("attrs", "category", "query", "product category")
+    unfilled = [f"{label}{SEPARATOR}{none}" for label in empty_fields]
     target = [
         "asin",
         "options",
