@@ -1,15 +1,8 @@
 """Congruence closure: equal actions in equal states have equal results (deterministic world)."""
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Sequence
-
-import numpy as np
-
+from scpo.states.congruence import closed
 from scpo.states.identity import Comparison, Identity, Visits, key_ids
 from scpo.steps import IntArray
-
-MOST_ROUNDS = 50
 
 
 def closure(visits: Visits, comparison: Comparison) -> IntArray:
@@ -17,60 +10,7 @@ def closure(visits: Visits, comparison: Comparison) -> IntArray:
 
     In a stochastic world the closure merges states that differ, and one false merge spreads.
     """
-    return closed(visits, key_ids(visits.text_M))
-
-
-def closed(visits: Visits, seed_M: IntArray) -> IntArray:
-    """Labels of a closure that starts from given ones.
-
-    Args:
-        visits: The visits.
-        seed_M: Labels whose equality inside a group is taken for granted.
-    """
-    batch = visits.batch
-    line = visits.batch.timeline
-    group_M = visits.group_M
-    parent = _Forest(len(visits))
-    parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
-    first_rows = line.row_KT[:, 0]
-    parent.join_equal(
-        list(zip(batch.group_N[first_rows].tolist(), strict=True)), first_rows.tolist()
-    )
-    next_N = line.neighbours(1)
-    target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
-    for _ in range(MOST_ROUNDS):
-        keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
-        if not parent.join_equal(keys, target_N):
-            break
-    return np.fromiter(map(parent.root, range(len(visits))), dtype=np.int64, count=len(visits))
-
-
-class _Forest:
-    """Disjoint sets (union-find with path halving)."""
-
-    def __init__(self, size: int) -> None:
-        self._parent = list(range(size))
-
-    def root(self, item: int) -> int:
-        parent = self._parent
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
-    def join(self, first: int, second: int) -> bool:
-        """Unite two sets; False: they were one."""
-        low, high = sorted((self.root(first), self.root(second)))
-        self._parent[high] = low
-        return low != high
-
-    def join_equal(self, keys: Sequence[Hashable], items: list[int] | None = None) -> bool:
-        """Unite the items (by default the indices) of equal keys; False: nothing changed."""
-        first: dict[Hashable, int] = {}
-        changed = False
-        for item, key in zip(range(len(keys)) if items is None else items, keys, strict=True):
-            changed |= self.join(item, first.setdefault(key, item))
-        return changed
+    return closed(visits.batch, visits.group_M, key_ids(visits.text_M))
 
 
 CLOSURE = Identity("closure", "congruence closure", closure)

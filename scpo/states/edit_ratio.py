@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from scpo.states.identity import Comparison, Identity, Visits
-from scpo.states.leaders import leader_labels
+from scpo.states.identity import Comparison, Identity, Visits, leader_labels
 from scpo.steps import IntArray
 
 

@@ -5,8 +5,15 @@ What wording hides, the episode's own actions tell: an environment cannot reword
 
 import numpy as np
 
-from scpo.states.identity import Comparison, Identity, Visits, key_ids
-from scpo.states.words import acted_names, lasting_verbs, verbs_used
+from scpo.states.identity import (
+    Comparison,
+    Identity,
+    Visits,
+    acted_names,
+    key_ids,
+    lasting_verbs,
+    verbs_used,
+)
 from scpo.steps import IntArray
 
 

@@ -9,9 +9,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.states.closure import closed
-from scpo.states.identity import Comparison, Identity, Visits, key_ids
-from scpo.states.words import acted_names, lasting_verbs, verbs_used, word_counts
+from scpo.states.congruence import closed
+from scpo.states.identity import (
+    Comparison,
+    Identity,
+    Visits,
+    acted_names,
+    key_ids,
+    lasting_verbs,
+    verbs_used,
+    word_counts,
+)
 from scpo.steps import BoolArray, IntArray
 
 # Maximum rate of differences among equal states, relative to others.
@@ -35,7 +43,8 @@ def learned(visits: Visits, comparison: Comparison) -> IntArray:
     """
     name_id_M = key_ids(acted_names(visits))
     value_MF = np.concatenate([name_id_M[:, None], word_counts(visits)], axis=1)
-    kept_F = kept_by_equals(visits, value_MF, closed(visits, key_ids(visits.text_M)))
+    equal_M = closed(visits.batch, visits.group_M, key_ids(visits.text_M))
+    kept_F = kept_by_equals(visits, value_MF, equal_M)
     used_MV, _ = verbs_used(visits)
     names_kept = name_id_M if kept_F[0] else np.zeros_like(name_id_M)
     used_MV = used_MV[:, lasting_verbs(visits, used_MV, names_kept)]

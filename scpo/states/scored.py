@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from scpo.states.identity import Comparison, Identity, Similarity, Visits
-from scpo.states.leaders import leader_labels, leaders_in
+from scpo.states.identity import Comparison, Identity, Similarity, Visits, leader_labels, leaders_in
 from scpo.steps import IntArray
 
 

@@ -5,8 +5,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.states.identity import Comparison, Identity, Visits, key_ids
-from scpo.states.leaders import leader_labels, leaders_in
+from scpo.states.identity import Comparison, Identity, Visits, key_ids, leader_labels, leaders_in
 from scpo.steps import IntArray
 
 _WORD = re.compile(r"\w+")

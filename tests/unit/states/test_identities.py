@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from scpo.states.closure import closed
-from scpo.states.identity import Visits, key_ids
+from scpo.states.congruence import closed
+from scpo.states.identity import Visits, acted_names, key_ids, lasting_verbs, names_in, verbs_used
 from scpo.states.learned import kept_by_equals
 from scpo.states.registry import IDENTITIES, find_identity, identify
-from scpo.states.words import acted_names, lasting_verbs, names_in, verbs_used
 from tests.support.step_batches import TableScorer, make_batch, take
 
 
@@ -89,7 +88,7 @@ def test_closure_joins_what_the_same_actions_lead_to():
 def test_a_text_that_returns_joins_the_states_before_it_in_closure():
     batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b c", 0), anchor_N=["s", "t", "s", "s", "u", "v"])
     visits = Visits.of(batch, "anchor")
-    label_M = closed(visits, key_ids(visits.text_M))
+    label_M = closed(visits.batch, visits.group_M, key_ids(visits.text_M))
     # "s" is seen again after a, b: the other rollout's "v" after a, b is that state too
     assert label_M[0] == label_M[2] == label_M[5]
     assert label_M[1] == label_M[4] != label_M[0]

@@ -1,0 +1,64 @@
+"""Congruence closure with union-find: equal actions in equal states lead to equal states."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from scpo.steps import IntArray, StepBatch
+
+MOST_ROUNDS = 50
+
+
+def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
+    """Labels of a closure that starts from given ones.
+
+    Args:
+        batch: The steps.
+        group_M: The rollout group of each visit: every row's state before its step, then the final
+            state of each trajectory (``scpo.states.identity.Visits``).
+        seed_M: Labels whose equality inside a group is taken for granted.
+    """
+    line = batch.timeline
+    parent = _Forest(len(group_M))
+    parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
+    first_rows = line.row_KT[:, 0]
+    parent.join_equal(
+        list(zip(batch.group_N[first_rows].tolist(), strict=True)), first_rows.tolist()
+    )
+    next_N = line.neighbours(1)
+    target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
+    for _ in range(MOST_ROUNDS):
+        keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
+        if not parent.join_equal(keys, target_N):
+            break
+    return np.fromiter(map(parent.root, range(len(group_M))), dtype=np.int64, count=len(group_M))
+
+
+class _Forest:
+    """Disjoint sets (union-find with path halving)."""
+
+    def __init__(self, size: int) -> None:
+        self._parent = list(range(size))
+
+    def root(self, item: int) -> int:
+        parent = self._parent
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    def join(self, first: int, second: int) -> bool:
+        """Unite two sets; False: they were one."""
+        low, high = sorted((self.root(first), self.root(second)))
+        self._parent[high] = low
+        return low != high
+
+    def join_equal(self, keys: Sequence[Hashable], items: list[int] | None = None) -> bool:
+        """Unite the items (by default the indices) of equal keys; False: nothing changed."""
+        first: dict[Hashable, int] = {}
+        changed = False
+        for item, key in zip(range(len(keys)) if items is None else items, keys, strict=True):
+            changed |= self.join(item, first.setdefault(key, item))
+        return changed
