@@ -73,11 +73,8 @@ _SPECIAL = {
     "|": r"\textbar",
     # The library's form needs amssymb.
     "∅": r"\ensuremath{\emptyset}",
-    **{
-        letter: unicodedata.normalize("NFD", letter)[0]
-        for letter in "ĄąĘęĮįŲų"
-        # An ogonek needs other fonts.
-    },
+    # An ogonek needs other fonts, so that these letters are printed without.
+    **{letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"},
 }
 _ENCODER = UnicodeToLatexEncoder(
     conversion_rules=[
@@ -98,6 +95,7 @@ def row_of(cells: Iterable[str]) -> str:
 
 def lines_of(texts: Sequence[str], widths: Sequence[float]) -> int:
     """Number of lines of a row of texts in columns of these shares of the text's width."""
+    # Not strict: the columns of numbers, which follow, have no width.
     wrapped = (len(text) / (LETTERS * width) for text, width in zip(texts, widths, strict=False))
     return max((math.ceil(lines) for lines in wrapped), default=1) or 1
 
@@ -107,6 +105,7 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
 
     The first has the caption, the others refer to it.
     """
+    # LaTeX cannot break a float, so that long tables are cut here.
     pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
     lines: list[str] = []
     for page, (grid, parts) in enumerate(pages):
@@ -117,8 +116,10 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
             r"\setlength{\tabcolsep}{3pt}",
         ]
         lines += _shrunk(_tabular(grid, parts))
-        said = rf"\caption{{{caption}}}", rf"\label{{{label}}}"
-        lines += said if page == 0 else [r"\par\medskip", rf"Table~\ref{{{label}}}, continued."]
+        if page == 0:
+            lines += [rf"\caption{{{caption}}}", rf"\label{{{label}}}"]
+        else:
+            lines += [r"\par\medskip", rf"Table~\ref{{{label}}}, continued."]
         lines.append(r"\end{table*}")
     return "\n".join(lines) + "\n"
 
@@ -175,4 +176,5 @@ def _shrunk(lines: Iterable[str]) -> list[str]:
     """The lines in a box that is made smaller if it is wider than the text."""
     first, *rest = lines
     fit = r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi"
+    # Only tables that are too wide are scaled: \resizebox would also enlarge narrow ones.
     return [rf"\sbox0{{{first}", *rest[:-1], f"{rest[-1]}}}", fit]

@@ -147,6 +147,7 @@ def drawn_as(look: Look) -> Iterator[None]:
 def house_style() -> Iterator[None]:
     """Apply the style inside a ``with``; settings of the user's matplotlibrc do not leak in."""
     with mpl.rc_context():
+        # Without this, a user's matplotlibrc would decide what the house style leaves open.
         mpl.rcdefaults()
         mpl.rcParams.update(_look.get().settings)
         yield
@@ -224,6 +225,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def characters(width: float, share: float = 1.0) -> int:
     """Number of characters of small text that fit into a share of ``width`` inches."""
+    # matplotlib's factor for "small".
     size = 0.833 * mpl.rcParams["font.size"]
     return max(8, int(share * width * POINTS_PER_INCH / (CHARACTER * size)))
 
@@ -306,6 +308,7 @@ class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproje
     def get_renderer(self) -> RendererAgg:
         """A renderer for the figure's present size, always a new one."""
         width, height = self.figure.bbox.size
+        # Never a cached renderer: its methods would be wrapped twice.
         self.renderer = RendererAgg(width, height, self.figure.dpi)
         for name, positions in TRANSFORMS.items():
             setattr(self.renderer, name, _rounding(getattr(self.renderer, name), positions))

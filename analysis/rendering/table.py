@@ -113,6 +113,7 @@ def with_best_in_bold(rows: Sequence[Cells]) -> tuple[Cells, ...]:
     """Set the highest number of each column in bold, every one of equal numbers."""
     best: list[float | None] = []
     for column in zip(*rows, strict=True):
+        # Compared as printed: two numbers that read the same are both the best.
         values = [float(cell.mean) for cell in column if _is_number(cell)]
         best.append(max(values, default=None))
     shown = []
@@ -198,6 +199,7 @@ class Table:
             yield self._grid(self.widths, range(count))
             return
         # Texts of many runs are too wide for one page: the columns are spread over grids.
+        # As many columns of texts as are legible, next to the repeated ones.
         step = min(TEXT_COLUMNS, count - self.repeated)
         width = round(TEXT_SHARE / (self.repeated + step), 3)
         for first in range(self.repeated, count, step):
@@ -286,6 +288,7 @@ def _md_row(cells: Iterable[Cell]) -> str:
 
 def _md_title(text: str) -> str:
     """A title on one line without markup: it comes from an experiment's record."""
+    # Escaped before the other replacements, which insert backslashes of their own.
     title = re.sub(r"([\\*`])", r"\\\1", " ".join(text.split()))
     return title.replace("<", "&lt;").replace("](", r"]\(")
 

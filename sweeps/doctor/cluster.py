@@ -72,6 +72,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         return
 
     folder = subject.runs_dir.absolute()
+    # Before the first run there is no folder yet, and nodes can only test what exists.
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     needs = (
         Need("the Python of the environment", Path(sys.executable), "x"),
@@ -151,6 +152,7 @@ def _partition(
         )
         return
     if name is None:
+        # Without a partition, Slurm takes the default one.
         rows = [row for row in rows if row[0].endswith("*")] or rows
     check = f"partition {name or '(default)'}"
     if not rows:
@@ -168,11 +170,11 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
 
+    # Partitions with several kinds of nodes have a row for each; the largest counts.
     cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
     gpus = max(_gpus_in(row[4]) for row in rows)
-    asked_cores, asked_gpus = (
-        max(getattr(request.resources, name) for request in asked) for name in ("cpus", "gpus")
-    )
+    asked_cores = max(request.resources.cpus for request in asked)
+    asked_gpus = max(request.resources.gpus for request in asked)
     if cores < asked_cores:
         yield error(
             check,
@@ -205,6 +207,7 @@ def _hours(limit: str) -> float:
         return float("inf")
     days, _, clock = limit.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
+    # sinfo leaves leading zeros out.
     hours, minutes, seconds = [0] * (3 - len(parts)) + parts
     return int(days or 0) * 24 + hours + minutes / 60 + seconds / 3600
 

@@ -161,6 +161,7 @@ def _ask(what: str, config: RunConfig) -> dict[str, Any]:
         return {"error": f"no answer within {TIMEOUT_S} s"}
 
     try:
+        # The last line, because libraries may print before it.
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except (ValueError, IndexError):
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]

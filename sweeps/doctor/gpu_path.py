@@ -98,6 +98,7 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
     torch = installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
         return
+    # "2.13.0+cu130" is release 2.13, built for CUDA 13.
     release = tuple(int(part) for part in torch.split("+")[0].split(".")[:2])
     build = torch.partition("+cu")[2]
     cuda = build[:2] if build else CUDA_OF_TORCH.get(release)

@@ -33,6 +33,7 @@ def check_cpus(subject: Subject) -> Iterator[Finding]:
         return
     cores = usable_cores()
     quota = _cpu_quota()
+    # A container's quota may be below the number of cores that it sees.
     usable = min(cores, quota or cores)
     slots = _slots(subject)
     threads = subject.first.machine.threads
@@ -52,6 +53,7 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
         return
     slots = _slots(subject)
     on_gpu = bool(installed_gpus()) and subject.first.machine.device != "cpu"
+    # On a GPU, weights and optimizer state take none of the machine's memory.
     models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
     needed = slots * (PROCESS_GIB + max(models))
     needs = f"{slots} at a time need at least {rounded(needed)}"
@@ -90,6 +92,7 @@ def check_disk(subject: Subject) -> Iterator[Finding]:
     else:
         yield ok("disk", text)
     inodes = os.statvfs(place)
+    # Some file systems have no fixed number of inodes and report 0.
     if inodes.f_files and inodes.f_favail < MIN_INODES:
         yield error(
             "disk",
@@ -177,6 +180,7 @@ def _try_out(place: Path) -> None:
         path = Path(folder) / "record"
         write_bytes(path, b"written, synced and renamed\n")
         with path.open("rb+") as file:
+            # Some network file systems are mounted without locks, on which run folders rely.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

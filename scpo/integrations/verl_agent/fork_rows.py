@@ -102,6 +102,7 @@ def _floats(column: NDArray[Any]) -> FloatArray:
 
 def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each label's smallest number: names of groups that do not depend on the fork's random ids."""
+    # The fork's ids are unseeded UUIDs.
     _, place_N = np.unique(label_N.astype(str), return_inverse=True)
     smallest = np.full(place_N.max(initial=-1) + 1, np.iinfo(np.int64).max)
     np.minimum.at(smallest, place_N, number_N)

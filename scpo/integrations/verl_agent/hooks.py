@@ -72,6 +72,7 @@ class Hooks:
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
             estimator = self.config.trained.estimator
+            # PPO has neither a shaper nor step terms: the fork computes all of it.
             if estimator.name == "gae":
                 return original(data, adv_estimator=adv_estimator, **options)
             batch = step_batch(
@@ -94,11 +95,12 @@ class Hooks:
                 isinstance(estimator, StateSettings) and estimator.states != "exact"
             )
             if estimator.name not in OF_THE_FORK or compares_otherwise:
+                # The fork lacks this estimator, or forms its states otherwise, so that ours takes
+                # its place.
                 return _with_advantages(data, advantage_N)
-            if diagnostics.shaped is not None and self.config.trained.shaper is not None:
-                _add(
-                    data, np.float32(self.config.trained.shaper.alpha) * diagnostics.shaped.credit_N
-                )
+            shaper = self.config.trained.shaper
+            if diagnostics.shaped is not None and shaper is not None:
+                _add(data, np.float32(shaper.alpha) * diagnostics.shaped.credit_N)
             return original(data, adv_estimator=adv_estimator, **options)
 
         return wrapped
@@ -143,6 +145,7 @@ def _with_advantages(data: Any, advantage_N: FloatArray) -> Any:
 
     mask = data.batch["response_mask"]
     advantage_NL = torch.from_numpy(advantage_N).to(mask.device)[:, None] * mask.float()
+    # The fork's critic-free estimators return the same tensor for both.
     data.batch["advantages"] = data.batch["returns"] = advantage_NL
     return data
 

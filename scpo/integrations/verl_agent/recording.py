@@ -38,16 +38,16 @@ class RecordingEnvironments:
         self.won: list[list[bool]] = []
 
     def __getattr__(self, name: str) -> Any:
+        # Everything but `step` and `reset` is the fork's own.
         return getattr(self._environments, name)
 
     def reset(self, *args: Any, **options: Any) -> Any:
         """As the manager's; the episodes begin."""
         observations, infos = self._environments.reset(*args, **options)
         if self._keeps_states:
-            openings = zip(observations["anchor"], self._admissible(), strict=True)
-            self._transcripts = [
-                Transcript(str(opening), admissible) for opening, admissible in openings
-            ]
+            self._transcripts = []
+            for opening, admissible in zip(observations["anchor"], self._admissible(), strict=True):
+                self._transcripts.append(Transcript(str(opening), admissible))
             self.states = [[transcript.state_text for transcript in self._transcripts]]
         return observations, infos
 
@@ -63,6 +63,7 @@ class RecordingEnvironments:
             self._actions = projected[0]
             return projected
 
+        # The fork does not return the projected actions, but it looks the function up at each step.
         self._environments.projection_f = listen
         try:
             observations, rewards, dones, infos = self._environments.step(text_actions)
@@ -79,9 +80,8 @@ class RecordingEnvironments:
     def _follow(self, actions: list[str], answers: list[str]) -> None:
         moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
         for transcript, action, answer, admissible in moves:
-            transcript.record(
-                action, answer, admissible, executed=action.strip() in transcript.admissible
-            )
+            executed = action.strip() in transcript.admissible
+            transcript.record(action, answer, admissible, executed=executed)
         self.states.append([transcript.state_text for transcript in self._transcripts])
 
 
@@ -118,6 +118,7 @@ class Recorder:
         """Wrap the inner loop, which dynamic sampling repeats, and add the columns to its rows."""
 
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
+            # Validation assigns no credit.
             if not self._training:
                 return original(
                     collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs
@@ -136,13 +137,13 @@ class Recorder:
     ) -> None:
         for slot, episode in enumerate(rows):
             for step, row in enumerate(episode):
-                row[SLOT], row[STEP] = np.int64(self._slots + slot), np.int64(step)
+                row[SLOT] = np.int64(self._slots + slot)
+                row[STEP] = np.int64(step)
                 row[ACTION] = recording.actions[step][slot]
                 row[ANSWER] = recording.answers[step][slot]
                 row[WON] = recording.won[step][slot]
                 if self._states:
-                    row[STATE], row[NEXT_STATE] = (
-                        recording.states[step][slot],
-                        recording.states[step + 1][slot],
-                    )
+                    row[STATE] = recording.states[step][slot]
+                    row[NEXT_STATE] = recording.states[step + 1][slot]
+        # Dynamic sampling plays several rounds in a step, whose episodes must not share a number.
         self._slots += len(rows)
