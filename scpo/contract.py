@@ -36,6 +36,7 @@ def check_batch(batch: StepBatch) -> None:
     _check_is_batch(batch)
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)
+    # In float64: a sum of many float32 rewards would differ from the return by rounding.
     summed_N = line.table(batch.reward_N.astype(np.float64)).sum(1)[line.slot_N]
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
     if len(bad):
@@ -44,6 +45,7 @@ def check_batch(batch: StepBatch) -> None:
         refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory "
                 f"sum up to {total:g}: pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
+    # Sorted, so that equal positions are neighbours.
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
@@ -58,6 +60,7 @@ def _check_success(batch: StepBatch, rows: IntArray) -> None:
     lost = rows[~batch.success_N[rows]]
     if not len(won) or not len(lost):
         return
+    # A threshold exists if the lowest success is above the highest failure.
     low = won[batch.episode_return_N[won].argmin()]
     high = lost[batch.episode_return_N[lost].argmax()]
     if batch.episode_return_N[low] <= batch.episode_return_N[high]:
@@ -110,6 +113,7 @@ def check_estimator(
         return f"estimator {entry.name!r}: {place_of(batch, row)}"
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
+    # Reversing is the permutation that moves most rows.
     rows = np.arange(len(batch))[::-1]
     _same(
         place,
@@ -122,6 +126,7 @@ def check_estimator(
     _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
     if not across_groups:
         _check_each_group(place, batch, bonus_N, answer_N, estimate)
+    # An estimator that reads the bonus answers otherwise without one.
     reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
     if reads and "step_bonus" not in entry.requires:
         raise ContractError(
@@ -202,6 +207,7 @@ def _checked_answer(
     bonus_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> FloatArray:
+    # Copies, to compare with afterwards: an estimator must not change its inputs.
     before = [np.array(column) for column in _columns(batch).values()] + [bonus_N.copy()]
     answer_N = estimate(batch, bonus_N)
     for name, old, new in zip(

@@ -60,6 +60,7 @@ def _insert_import(line: str) -> Edit:
         lines = text.splitlines(keepends=True)
         package = new[: new.index(words["name"])]
         places = [number for number, old in enumerate(lines) if old.startswith(package)]
+        # Sorted as ruff sorts imports, so that the edited file passes the check.
         place = next((number for number in places if lines[number] > new), places[-1] + 1)
         return "".join([*lines[:place], new, *lines[place:]])
 
@@ -72,6 +73,7 @@ def _append_to(opening: str, entry: str, closing: str) -> Edit:
     def edit(text: str, words: dict[str, str]) -> str:
         start = text.index(opening) + len(opening)
         end = text.index(closing, start)
+        # With or without a trailing comma, depending on how ruff has laid the tuple out.
         before = text[:end].rstrip().removesuffix(",")
         return f"{before}{entry.format(**words)}{text[end:]}"
 
@@ -224,6 +226,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         )
 
     files = {root / path.format(name=name): text for path, text in part.files.items()}
+    # Checked before anything is written: a refused name leaves no files.
     existing = [str(path.relative_to(root)) for path in files if path.exists()]
     if name in part.taken or existing:
         raise ConfigError(
@@ -240,6 +243,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         "constant": name.upper(),
         "label": name.upper().replace("_", " "),
     }
+    # All edits are made in memory first, so that a failing one writes nothing.
     edited = {}
     for path, edits in part.edits.items():
         text = (root / path).read_text()

@@ -223,6 +223,7 @@ def _matching(
     for run in data.by_id.values():
         if run.id in names and run.state == State.DONE and run.head.scale == SCALE:
             candidates.append(run)
+    # A pattern that matches only archived runs is no mistake: they are present already.
     archived = [*archive.runs, *(record.experiment for record in archive.experiments)]
     chosen: dict[str, Run] = {}
     for pattern in patterns:
@@ -282,6 +283,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
         )
 
     planned: set[str] = set()
+    # Merged as the archive would be, to see which run it plans for each row and seed.
     for record in merged((*archive.experiments, *addition.records), archive.runs):
         planned |= members(record)
     replacing = [run.id for run in addition.written if run.id not in planned]
@@ -290,6 +292,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             f"{', '.join(replacing)}: the archive has another run of the same row and seed, and "
             "never loses one. Their settings differ: make another archive (--archive, --create)"
         )
+    # Writing leaves damaged runs out, which would make the damage permanent.
     lost = set(archive.damaged) - {run.id for run in addition.repaired}
     if lost or archive.index_problems:
         first = [*archive.index_problems, *archive.problems][0]

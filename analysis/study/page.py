@@ -376,6 +376,7 @@ def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
         try:
             picture = known[name](data).files()["png"]
         except MissingRunsError:
+            # A picture of runs that are no longer there would contradict the page.
             path.unlink(missing_ok=True)
             continue
         write_bytes(path, picture, readable=True)

@@ -39,6 +39,7 @@ def save_arrays(
 ) -> None:
     """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles."""
     buffer = io.BytesIO()
+    # Into memory first: the checksum is of the bytes that are written.
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     keep(folder, f"{kind}_step_{step:05d}.npz", buffer.getvalue())
 
@@ -181,6 +182,7 @@ def read_step_texts(paths: Sequence[Path]) -> StepTexts:
     batches = [_read(path) for path in paths]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in COLUMNS}
     batch_N = np.concatenate([np.full(len(batch["group"]), i) for i, batch in enumerate(batches)])
+    # Groups are numbered within a batch, so that their numbers repeat.
     _, group_N = np.unique(np.stack([batch_N, joined["group"]]), axis=1, return_inverse=True)
     return StepTexts(
         joined["text"], group_N, joined["success"].astype(bool), joined["credit"], len(batches)
@@ -219,13 +221,15 @@ def dense_probe(
         seed: Run seed and training step.
 
     Returns:
-        Arrays for an ``.npz`` file; m and l count the steps that the filter left in, both in time
-        order.
-        ``similarity_ml``: M, reference step u against failed step v. ``matched_l``: credited
-            reference position of a
-        failed step, -1 for none. ``order_l``: processing order. ``walk_l``: matched reference
-        position after each processed step; shorter than l when the walk ended early. The slots are
-        the trajectories. None when no group has both a success and a failure with a surviving step.
+        Arrays for an ``.npz`` file, or None when no group has both a success and a failure with a
+        surviving step. m and l count the steps that the filter left in, both in time order.
+
+        - ``similarity_ml``: M, reference step u against failed step v.
+        - ``matched_l``: credited reference position of a failed step, -1 for none.
+        - ``order_l``: processing order.
+        - ``walk_l``: matched reference position after each processed step; shorter than l when the
+          walk ended early.
+        - ``reference_slot``, ``failed_slot``: the trajectories.
 
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].

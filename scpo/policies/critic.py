@@ -96,6 +96,7 @@ def update_critic(
     sums: dict[str, float] = defaultdict(float)
     steps = 0
     for _ in range(critic.epochs or config.epochs):
+        # Rows without an advantage are kept: their values can still be wrong.
         for rows in mini_batches(len(generations), config.mini_batch_rows, rng):
             critic.optimizer.zero_grad()
             sums["critic/loss"] += _accumulate(critic, generations, rows, targets, config)

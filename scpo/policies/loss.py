@@ -86,6 +86,7 @@ def policy_loss(
         reference_logprob_NL: Of the reference policy; needed when ``config.kl_coefficient`` is
             above 0.
     """
+    # As in verl: exp(20) is finite in float32, exp of an outlier would not be.
     log_ratio = (statistics.logprob_NL - old_logprob_NL).clamp(-20, 20)
     ratio = log_ratio.exp()
     advantage_NL = advantage if advantage.ndim == 2 else advantage[:, None]
@@ -94,6 +95,7 @@ def policy_loss(
     loss_NL = torch.where(
         advantage_NL < 0, torch.minimum(loss_NL, -advantage_NL * config.dual_clip), loss_NL
     )
+    # A bonus: higher entropy lowers the loss.
     loss_NL = loss_NL - config.entropy_coefficient * statistics.entropy_NL
     kl = torch.zeros(())
     if reference_logprob_NL is not None:

@@ -59,6 +59,7 @@ def verl_agent(transcript: Transcript, history_length: int, max_characters: int)
     later = _LATER.format(
         task=transcript.task, observation=transcript.observation, available=available, **earlier
     )
+    # As verl-agent does: a prompt that would be too long is sent without its history.
     return first if len(later) > max_characters else later
 
 
@@ -114,21 +115,23 @@ def choices(transcript: Transcript) -> list[str]:
     ``click[search]`` is left out, since it does nothing, and so are elements with a line break,
     since an action is a single line.
     """
-    typed = searches(transcript.task) if transcript.actions["has_search_bar"] else ()
-    clicked = (
-        name for name in transcript.actions["clickables"] if name != SEARCH and "\n" not in name
-    )
-    return [*(f"search[{query}]" for query in typed), *(f"click[{name}]" for name in clicked)]
+    actions = []
+    if transcript.actions["has_search_bar"]:
+        actions += [f"search[{query}]" for query in searches(transcript.task)]
+    for name in transcript.actions["clickables"]:
+        if name != SEARCH and "\n" not in name:
+            actions.append(f"click[{name}]")
+    return actions
 
 
 @functools.lru_cache(maxsize=4096)
 def _option_lines(options: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
-    return tuple(
-        f"option {one_line(name)}: {value}"
-        for name, values in options
-        for value in values
-        if "\n" not in value
-    )
+    lines = []
+    for name, values in options:
+        for value in values:
+            if "\n" not in value:
+                lines.append(f"option {one_line(name)}: {value}")
+    return tuple(lines)
 
 
 def _seen(sighting: Sighting, task: str) -> str:

@@ -129,13 +129,16 @@ def read(prompt: str) -> Read:
         name, _, ago = head.partition(" | ")
         status, goals = _content(things, words)
         places[name] = Place(status, min(goals, 2), _AGES.get(ago, 3))
+        # A thing that lies where the task wants it must not be taken away again.
         if goals and _kind(name) in words:
             placed += goals
         elif goals:
             known = True
 
     held, _, treated = holding.partition(" | ")
-    hold = "nothing" if not held else "goal" if held.partition(" ")[0] in words else "other"
+    hold = "nothing"
+    if held:
+        hold = "goal" if _kind(held) in words else "other"
     state = State(words, hold, treated, min(placed, 2), known)
     return Read(state, places, location, last, int(step), commands)
 
@@ -145,9 +148,8 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
     """Status of a receptacle with these things in it, and how many of them the task names."""
     if things == "closed":
         return "closed", 0
-    return "full" if things else "empty", sum(
-        thing.partition(" ")[0] in words for thing in things.split(", ")
-    )
+    goals = sum(_kind(thing) in words for thing in things.split(", "))
+    return "full" if things else "empty", goals
 
 
 @functools.lru_cache(maxsize=65536)
@@ -230,8 +232,10 @@ class Reader(PromptReader):
         found = read(text)
         unseen = _code(UNSEEN)
         codes = {name: _code(place) for name, place in found.places.items()} | {"": _code(NOWHERE)}
+        # The place where the agent is may be one that it has not looked into yet.
         codes[found.location] = codes.get(found.location, unseen) | _HERE
         kind_AW, names = _kinds(found.commands)
+        # A copy, because equal lists of commands share the cached array.
         command_AW = kind_AW.copy()
         command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
@@ -248,9 +252,8 @@ class Reader(PromptReader):
 
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""
-        state_C, kinds_C = (
-            joined([columns[name] for name in names]) for names in (_SHARED, _KINDS)
-        )
+        state_C = joined([columns[name] for name in _SHARED])
+        kinds_C = joined([columns[name] for name in _KINDS])
         return joined([state_C, kinds_C, columns["at"]])
 
     def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:

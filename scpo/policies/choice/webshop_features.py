@@ -143,6 +143,7 @@ def read_shop(prompt: str) -> ShopRead:
     for line in notes:
         noted.take(line)
     kind, _, turn = page.partition(" ")
+    # Only a page of results lists products; elsewhere their names are no buttons.
     listed = [name for _, name in map(_parts, commands) if kind == "results" and name in noted.seen]
     state = _state(noted, kind, int(turn), product, listed)
     ahead = _ahead(noted, listed)
@@ -201,10 +202,10 @@ def _above_bound(price: str, bound: float | None) -> int:
 
 def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
     here = noted.seen.get(product)
+    # On a product's page the alternatives are all products seen so far, not those of one page.
     others = listed if kind == "results" else [name for name in noted.seen if name != product]
-    best = min(
-        (noted.seen[name].fit for name in others if not noted.seen[name].opened), default=NONE
-    )
+    unopened = [noted.seen[name] for name in others if not noted.seen[name].opened]
+    best = min((seen.fit for seen in unopened), default=NONE)
     wanted = {name for name, value in noted.options if noted.wants(name, value)}
     right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
     return ShopState(
@@ -221,6 +222,7 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
 
 def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
     """Rank of each product of a page among the unopened ones."""
+    # Unopened products first, then by fit; ties by place on the page.
     ordered = sorted(
         (noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed)
     )
@@ -237,6 +239,7 @@ def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
     if argument in ahead:
         seen = noted.seen[argument]
         return ShopAction("open", seen.fit, seen.opened, ahead[argument])
+    # A value of several options belongs to the last one, as in the shop itself.
     name = next((name for name, value in reversed(noted.options) if value == argument), "")
     return ShopAction(
         "option", wanted=noted.wants(name, argument), chosen=_chosen(noted, name, argument)
@@ -260,10 +263,20 @@ def _query(wish: str, query: str) -> tuple[int, int]:
     asked = parse_wish(wish)
     typed = words_of(query)
     share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
-    covers = 2 if share == 1 else 1 if share >= 0.5 else 0
-    options = {word for value in asked.options.values() for word in words_of(value)}
+    covers = 0
+    if share == 1:
+        covers = 2
+    elif share >= 0.5:
+        covers = 1
+
+    options = set()
+    for value in asked.options.values():
+        options |= set(words_of(value))
     beyond = typed - set(asked.words)
-    return covers, 2 if beyond - options else 1 if beyond else 0
+    extra = 0
+    if beyond:
+        extra = 2 if beyond - options else 1
+    return covers, extra
 
 
 @functools.lru_cache(maxsize=65536)

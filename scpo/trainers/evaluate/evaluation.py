@@ -66,6 +66,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     environment = open_environment(config)
     with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))
+        # There are no checkpoints: what earlier attempts have played is in the episode logs.
         tracker.resume_at(-1)
         started = time.perf_counter()
         metrics = _measure(
@@ -75,6 +76,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         )
         if metrics is not None:
             tracker.log(0, metrics, {"timing_s/validation": time.perf_counter() - started})
+            # A second line with the same numbers, see the module's docstring.
             tracker.log(config.trainer.steps, metrics, {})
 
 

@@ -119,6 +119,8 @@ def play_all(
             each.send(generation)
             if each.done:
                 yield each.number, each.play
+        # A finished episode makes room for the next at once: APIs answer in parallel, and slow
+        # episodes must not hold others up.
         running = [each for each in running if not each.done]
 
 
@@ -131,6 +133,7 @@ class _Running:
         self.rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
         self.done = False
         self._coroutine = coroutine
+        # Runs up to its first question.
         self.prompt = next(self._coroutine)
 
     def send(self, generation: Generation) -> None:
@@ -167,6 +170,7 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
         try:
             result = running.step(generation.text)
         except EnvironmentFailure as failure:
+            # The answer was paid for, although the step is repeated.
             play.note("lost", prompt, generation)
             failures += 1
             play.restarts += 1

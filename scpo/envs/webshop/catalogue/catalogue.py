@@ -81,6 +81,7 @@ class Product:
         options = ", and ".join(
             f"{name}: {', '.join(values)}" for name, values in self.options.items()
         )
+        # The original indexes the first bullet only.
         return " ".join([self.title, self.description, self.bullets[0], options]).lower()
 
 
@@ -169,14 +170,13 @@ def _options(options: Any, where: str) -> dict[str, tuple[str, ...]]:
 
     A slash in a value becomes `` | ``, since the original puts values into URLs.
     """
+    lowered = {}
     try:
-        return {
-            name.lower(): tuple(
-                entry["value"].strip().replace("/", " | ").lower() for entry in entries
-            )
-            for name, entries in (options or {}).items()
-            if entries is not None
-        }
+        for name, entries in (options or {}).items():
+            if entries is not None:
+                values = [entry["value"].strip().replace("/", " | ") for entry in entries]
+                lowered[name.lower()] = tuple(value.lower() for value in values)
+        return lowered
     except (AttributeError, KeyError, TypeError) as error:
         raise CatalogueError(
             f"{where}: customization_options maps a name to a list of objects with a text "
@@ -242,10 +242,11 @@ class Catalogue:
         """
         command, _, argument = keywords.partition(" ")
         if command == "<r>":
+            # Not cached: each search draws anew.
             return tuple(rng.sample(self.products, min(HITS, len(self.products))))
-        return self._ranked(
-            command if command in _COMMANDS else "", argument if command in _COMMANDS else keywords
-        )
+        if command in _COMMANDS:
+            return self._ranked(command, argument)
+        return self._ranked("", keywords)
 
     def _rank(self, command: str, text: str) -> tuple[Product, ...]:
         if command:
@@ -323,18 +324,16 @@ def _objects(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _read_human(path: Path) -> dict[str, tuple[HumanInstruction, ...]]:
+    instructions = {}
     try:
-        return {
-            asin: tuple(
-                HumanInstruction(
-                    entry["instruction"],
-                    tuple(entry["instruction_attributes"]),
-                    tuple(entry["instruction_options"]),
-                )
-                for entry in entries
-            )
-            for asin, entries in _read(path, dict).items()
-        }
+        for asin, entries in _read(path, dict).items():
+            own = []
+            for entry in entries:
+                attributes = tuple(entry["instruction_attributes"])
+                options = tuple(entry["instruction_options"])
+                own.append(HumanInstruction(entry["instruction"], attributes, options))
+            instructions[asin] = tuple(own)
+        return instructions
     except (KeyError, TypeError) as error:
         raise CatalogueError(
             f"{path}: an entry is a list of objects with instruction, instruction_attributes and "
