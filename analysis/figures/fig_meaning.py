@@ -52,6 +52,7 @@ STYLES = {
     "facts": LineStyle("#7A5195", "D", (6, 1.5)),
     "history": LineStyle("#D55E00", "o"),
     "learned": LineStyle("#0072B2", "s", (4, 1.2)),
+    "effects": LineStyle("#117733", "D"),
     "entities": LineStyle("#009E73", "^", (2, 1)),
     "closure": LineStyle("#B8A000", "v", (4, 1, 1, 1)),
     "MiniLM": LineStyle("#C019AA", "P", (8, 1.5)),

@@ -27,6 +27,7 @@ from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
+from scpo.states.identity import Memory
 from scpo.steps import BoolArray, FloatArray, StepBatch, place_of
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def assign(
     seed: Seed = (0, 0),
     speculate: bool = False,
     buffer: ReferenceBuffer | None = None,
+    memory: Memory | None = None,
 ) -> tuple[FloatArray, CreditDiagnostics]:
     """Advantage of each step: returns, credit, bonus, host estimator (paper, section 3.5).
 
@@ -55,6 +57,7 @@ def assign(
         seed: Run seed and training step, for what is random in the shaper.
         speculate: Score some pairs in advance, for fewer, larger batches; the credit is the same.
         buffer: Successes of earlier training steps; this one's are kept in it at the end.
+        memory: What the state identity found in earlier training steps; this one's is added.
 
     Returns:
         ``advantage_N`` (float32) and the diagnostics.
@@ -73,11 +76,11 @@ def assign(
     started = time.perf_counter()
 
     # Numbered here, once, because estimators and metrics share the states and have no scorer.
-    batch, fell_back = identified(batch, host, scorer)
+    batch, fell_back = identified(batch, host, scorer, memory)
     states_s = time.perf_counter() - started
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
-    shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer)
+    shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer, memory=memory)
     before_N, after_N = _placed(config.shaper, shaped, batch)
     bonus_N = before_N - penalty_N
     given = estimator.function(batch, return_N, bonus_N, host)
@@ -182,6 +185,7 @@ def _shape(
     *,
     speculate: bool,
     buffer: ReferenceBuffer | None,
+    memory: Memory | None,
 ) -> Shaped | None:
     """The shaper's answer; None for a method without a shaper, or when the scorer is gone."""
     if config.shaper is None:
@@ -193,7 +197,7 @@ def _shape(
         )
 
     try:
-        named, shaper = named_states(batch, config.shaper)
+        named, shaper = named_states(batch, config.shaper, memory)
         shaped = shape(named, scorer, shaper, seed, speculate=speculate, buffer=buffer)
     except ScorerUnavailable as error:
         _log.error("NO SHAPING in this step (scpo/shaping_skipped = 1): %s", error)

@@ -10,8 +10,9 @@ from scpo.advantages.anchors import StateSettings, state_groups
 from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.groups import Float64Array, group_ids
 from scpo.errors import ScorerUnavailable
+from scpo.schema.method import TrainedMethod
 from scpo.shaping.shaper import ShaperConfig
-from scpo.states.identity import Similarity, StateKey
+from scpo.states.identity import Memory, Similarity, StateKey
 from scpo.states.registry import find_identity, identify
 from scpo.steps import FloatArray, IntArray, StepBatch, StrArray
 
@@ -19,9 +20,12 @@ _log = logging.getLogger(__name__)
 
 
 def identified(
-    batch: StepBatch, host: EstimatorSettings, scorer: Similarity | None
+    batch: StepBatch,
+    host: EstimatorSettings,
+    scorer: Similarity | None,
+    memory: Memory | None = None,
 ) -> tuple[StepBatch, bool]:
-    """Find the states of a batch with the host's identity.
+    """Find the states of a batch with the host's identity; ``memory`` is as in ``identify``.
 
     Also returns True if the scorer was missing and states were compared exactly.
 
@@ -32,7 +36,7 @@ def identified(
     if not isinstance(host, StateSettings) or host.identity.name == "exact":
         return batch, False
     try:
-        ids = identify(batch, host.state_key, host.identity, scorer)
+        ids = identify(batch, host.state_key, host.identity, scorer, memory)
         fell_back = False
     except ScorerUnavailable as error:
         _log.error("STATES BY EQUAL TEXTS in this step (states/fell_back = 1): %s", error)
@@ -41,7 +45,21 @@ def identified(
     return replace(batch, state_id_N=ids.source_N, next_state_id_N=ids.target_N), fell_back
 
 
-def named_states(batch: StepBatch, shaper: ShaperConfig) -> tuple[StepBatch, ShaperConfig]:
+def make_memory(config: TrainedMethod) -> Memory | None:
+    """The empty memory of a run whose host or matcher compares states by an identity with one."""
+    host, shaper = config.estimator, config.shaper
+    identities = [host.identity] if isinstance(host, StateSettings) else []
+    if shaper is not None and shaper.states is not None:
+        identities.append(find_identity(shaper.states))
+    for identity in identities:
+        if identity.memory is not None:
+            return identity.memory()
+    return None
+
+
+def named_states(
+    batch: StepBatch, shaper: ShaperConfig, memory: Memory | None = None
+) -> tuple[StepBatch, ShaperConfig]:
     """Batch whose texts are state numbers, and a shaper that compares actions and these.
 
     Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1
@@ -50,7 +68,8 @@ def named_states(batch: StepBatch, shaper: ShaperConfig) -> tuple[StepBatch, Sha
     if shaper.states is None:
         return batch, shaper
     key: StateKey = "anchor" if batch.state_N is None else "state"
-    ids = identify(batch, key, find_identity(shaper.states, shaper.states_threshold))
+    identity = find_identity(shaper.states, shaper.states_threshold)
+    ids = identify(batch, key, identity, memory=memory)
     named = replace(batch, state_N=_names(ids.source_N), next_state_N=_names(ids.target_N))
     return named, shaper.model_copy(update={"step_text": "action_next_state"})
 

@@ -194,6 +194,18 @@ class Similarity(Protocol):
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]: ...
 
 
+class Memory(Protocol):
+    """What an identity keeps from one training step to the next; checkpoints hold it."""
+
+    def dump(self) -> bytes: ...
+
+    def load(self, content: bytes) -> None: ...
+
+
+MEMORY_FILE = "states.json"
+"""Name of a memory in a checkpoint."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Inputs of an identity besides the visits.
@@ -202,10 +214,13 @@ class Comparison:
         threshold: The similarity from which two texts are one state; None for identities without
             one.
         scorer: For an identity that requires one.
+        memory: Of earlier training steps, for an identity that has one, which adds this step's;
+            None: the batch is the only one.
     """
 
     threshold: float | None = None
     scorer: Similarity | None = None
+    memory: Memory | None = None
 
     def needed_scorer(self) -> Similarity:
         """Return the scorer.
@@ -247,6 +262,7 @@ class Identity:
         requires: What it reads beyond texts and actions. ``facts``: structured facts of the
             environment; ``scorer``: the run's scorer; ``truth``: the simulator's state, which no
             user has, so that it is for studies only.
+        memory: Creates the empty memory of a run; None: the identity keeps nothing.
     """
 
     name: str
@@ -254,6 +270,7 @@ class Identity:
     function: Callable[[Visits, Comparison], IntArray]
     threshold: float | None = None
     requires: frozenset[IdentityRequirement] = frozenset()
+    memory: Callable[[], Memory] | None = None
 
 
 # Names, words and verbs: what the texts and actions of visits tell of a state
@@ -272,20 +289,36 @@ def _names_of(sentence: str) -> tuple[str, ...]:
     return tuple(_NAME.findall(sentence))
 
 
-def acted_names(visits: Visits) -> list[tuple[tuple[str, int], ...]]:
-    """The names in each text that the group's actions or commands use, and how often each."""
-    known = _names_acted_on(visits)
+def first_name(action: str) -> str | None:
+    """The first name with a number in an action, None if there is none."""
+    found = _NAME.search(action.lower())
+    return found.group(0) if found else None
+
+
+def verb_of(action: str) -> str:
+    """The first word of an action, empty if it has none."""
+    return action.split(maxsplit=1)[0] if action.strip() else ""
+
+
+def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
+    """The names in each text that the group's actions or commands use, and how often each.
+
+    Args:
+        visits: The visits.
+        commands: Whether to read the admissible commands, if the environment gives them.
+    """
+    known = _names_acted_on(visits, commands=commands)
     return [
         tuple(pair for pair in names_in(text) if pair[0] in known[group])
         for group, text in zip(visits.group_M.tolist(), visits.text_M, strict=True)
     ]
 
 
-def _names_acted_on(visits: Visits) -> dict[int, set[str]]:
-    """Names in the actions and admissible commands of each group."""
+def _names_acted_on(visits: Visits, *, commands: bool) -> dict[int, set[str]]:
+    """Names in the actions, and in the admissible commands if wanted, of each group."""
     known: dict[int, set[str]] = {}
     texts = [visits.batch.action_N[visits.row_M]]
-    commands_M = visits.given("commands")
+    commands_M = visits.given("commands") if commands else None
     if commands_M is not None:
         texts.append(commands_M)
     for column in texts:
@@ -301,7 +334,7 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     """
     batch = visits.batch
     line = visits.batch.timeline
-    verb_N = [action.split(maxsplit=1)[0] if action.strip() else "" for action in batch.action_N]
+    verb_N = [verb_of(action) for action in batch.action_N]
     verbs = sorted(set(verb_N))
     place = {verb: index for index, verb in enumerate(verbs)}
     code_N = np.array([place[verb] for verb in verb_N], dtype=np.int64)
@@ -351,8 +384,8 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
 def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDArray[np.float64]:
     """For each verb the largest |r| sqrt(n) with a word's presence, within classes."""
     _, class_id_M = np.unique(class_M, return_inverse=True)
-    used = _centred(used_MV, class_id_M)
-    has = _centred(has_MW, class_id_M)
+    used = centred(used_MV, class_id_M)
+    has = centred(has_MW, class_id_M)
     # Only visits whose class varies in the verb are informative.
     varies_MV = used != 0
     covariance_VW = used.T @ has
@@ -367,11 +400,12 @@ def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDAr
     return z_V
 
 
-def _centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
+def centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
+    """The values minus their mean over the visits of the same class, ``(visits, features)``."""
     count_C = np.bincount(class_id_M)
     sums = np.zeros((len(count_C), value_MF.shape[1]))
     np.add.at(sums, class_id_M, value_MF.astype(np.float64))
-    return value_MF - (sums / count_C[:, None])[class_id_M]
+    return value_MF - (sums / np.maximum(count_C, 1)[:, None])[class_id_M]
 
 
 def word_counts(visits: Visits) -> NDArray[np.int64]:

@@ -8,11 +8,20 @@ from dataclasses import replace
 from scpo.errors import ConfigError
 from scpo.states.closure import CLOSURE
 from scpo.states.edit_ratio import DIFFLIB
+from scpo.states.effects import EFFECTS
 from scpo.states.entities import ENTITIES
 from scpo.states.exact import EXACT
 from scpo.states.facts import FACTS
 from scpo.states.history import HISTORY
-from scpo.states.identity import Comparison, Identity, Similarity, StateIds, StateKey, Visits
+from scpo.states.identity import (
+    Comparison,
+    Identity,
+    Memory,
+    Similarity,
+    StateIds,
+    StateKey,
+    Visits,
+)
 from scpo.states.learned import LEARNED
 from scpo.states.oracle import ORACLE
 from scpo.states.scored import SCORER
@@ -29,6 +38,7 @@ OURS = (
     CLOSURE,
     HISTORY,
     LEARNED,
+    EFFECTS,
     FACTS,
     ORACLE,
 )
@@ -63,7 +73,11 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
 
 
 def identify(
-    batch: StepBatch, key: StateKey, identity: Identity, scorer: Similarity | None = None
+    batch: StepBatch,
+    key: StateKey,
+    identity: Identity,
+    scorer: Similarity | None = None,
+    memory: Memory | None = None,
 ) -> StateIds:
     """Number the states before and after every row's step.
 
@@ -72,6 +86,7 @@ def identify(
         key: Which text of a state is compared.
         identity: The rule by which states are equal.
         scorer: For identities that require one.
+        memory: Of earlier training steps, for identities that keep one; this step's is added.
 
     Raises:
         ConfigError: The identity needs a scorer, and none was passed.
@@ -79,4 +94,4 @@ def identify(
             the alternatives.
     """
     visits = Visits.of(batch, key)
-    return visits.split(identity.function(visits, Comparison(identity.threshold, scorer)))
+    return visits.split(identity.function(visits, Comparison(identity.threshold, scorer, memory)))

@@ -80,6 +80,17 @@ def test_remembered_references_are_part_of_what_a_resumed_run_goes_on_with(cache
         assert (undisturbed.path / name).read_bytes() == (resumed.path / name).read_bytes()
 
 
+def test_lasting_acts_are_part_of_what_a_resumed_run_goes_on_with(cache, tmp_path):
+    words = ["method=crbc", "method.estimator.states=effects", "env.wordings.dose=1"]
+    undisturbed = run(tmp_path / "a", cache, *words)
+    with pytest.raises(Killed):
+        run(tmp_path / "b", cache, *words, killed_after=3)
+    resumed = run(tmp_path / "b", cache, *words)
+    assert resumed.metrics.read_bytes() == undisturbed.metrics.read_bytes()
+    kept = [folder.checkpoints / "step_00004" / "states.json" for folder in (undisturbed, resumed)]
+    assert kept[0].read_bytes() == kept[1].read_bytes()
+
+
 def test_ppo_s_critic_learns_from_states_and_resumes_with_the_same_bytes(cache, tmp_path):
     undisturbed = run(tmp_path / "a", cache, "method=ppo")
     with pytest.raises(Killed):

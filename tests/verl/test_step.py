@@ -19,6 +19,7 @@ from scpo.rollout import step_batch
 from scpo.schema.scorer import ExactScorer
 from scpo.scoring.lexical import Exact
 from scpo.shaping.order import UNSHAPED_RANKS, positions
+from scpo.states.effects import ActMemory
 from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder
 from scpo.trainers.verl.launch import PLAIN_TEMPLATE
 from scpo.trainers.verl.verl_rows import read_rows
@@ -152,7 +153,7 @@ def play(run):
     return list(run.queue.fields)
 
 
-def trainer_of(run, buffer=None):
+def trainer_of(run, buffer=None, state_memory=None):
     """The trainer without what verl's engine needs."""
     from scpo.trainers.verl.trainer import ScpoTrainer
 
@@ -160,6 +161,7 @@ def trainer_of(run, buffer=None):
     trainer.config, trainer.place, trainer.tokenizer = run.config, run.place, run.tokenizer
     trainer.scorer = None if run.place.config.method.shaper is None else _reporting()
     trainer.use_critic, trainer.global_steps, trainer.buffer = False, 1, buffer
+    trainer.state_memory = state_memory
     trainer.sealing = Sealing(run.place.folder, keep=1)
     return trainer
 
@@ -305,6 +307,8 @@ def test_remembered_references_go_through_a_checkpoint_and_serve_after_it(run, m
 
     made = run("method=scpo", "method.shaper.reference_buffer=last_success")
     first, restored = (made.place.config.method.shaper.make_buffer() for _ in range(2))
+    acts, acts_restored = ActMemory(), ActMemory()
+    acts.verbs = {"open"}
     advantages(made, play(made), 1, buffer=first)
     assert len(first) == 2  # both tasks have a sibling that wins
     # What verl's engine writes and reads is its own business; what is beside it is ours.
@@ -315,13 +319,14 @@ def test_remembered_references_go_through_a_checkpoint_and_serve_after_it(run, m
     with Tracker(made.place.folder, made.place.config) as tracker:
         tracker.log(0, {}, {})
         tracker.log(1, {}, {})
-        trainer_of(made, first)._save_checkpoint()
+        trainer_of(made, first, acts)._save_checkpoint()
         mark_complete(made.place.folder, 1, tracker.sums, keep=1)
         assert newest(made.place.folder) == 1
-        resumed = trainer_of(made, restored)
+        resumed = trainer_of(made, restored, acts_restored)
         resumed.tracker, resumed.global_steps = tracker, 0
         resumed._load_checkpoint()
     assert restored.dump() == first.dump()
+    assert acts_restored.verbs == {"open"}
     made.queue.fields.clear()
     made.engine.scripts = ["go go go go"]
     _, metrics, _ = advantages(made, play(made), 1, buffer=restored)

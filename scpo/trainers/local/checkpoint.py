@@ -22,23 +22,26 @@ from scpo.records.run_folders import (
     numbered,
 )
 from scpo.shaping.reference_buffer import FILE as REFERENCES
+from scpo.states.identity import MEMORY_FILE
 
 if TYPE_CHECKING:
     from scpo.policies.base import TrainedPolicy
     from scpo.policies.critic import Critic
     from scpo.shaping.reference_buffer import ReferenceBuffer
+    from scpo.states.identity import Memory
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Learned:
-    """Learned state of a run; ``critic`` and ``buffer`` if the method has them."""
+    """Learned state of a run; ``critic``, ``buffer`` and ``memory`` if the method has them."""
 
     policy: TrainedPolicy
     optimizer: torch.optim.Optimizer
     critic: Critic | None = field(default=None, kw_only=True)
     buffer: ReferenceBuffer | None = field(default=None, kw_only=True)
+    memory: Memory | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ def _write(
         )
     if learned.buffer is not None:
         (scratch / REFERENCES).write_bytes(learned.buffer.dump())
+    if learned.memory is not None:
+        (scratch / MEMORY_FILE).write_bytes(learned.memory.dump())
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
@@ -205,10 +210,10 @@ def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Check
 
 
 def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
-    """Restore weights and optimizer state, and the critic and reference buffer if there are any.
+    """Restore weights, optimizer state, and critic, reference buffer and memory if there are any.
 
     Raises:
-        RecordError: The tensors do not fit this model, or the references cannot be read.
+        RecordError: The tensors do not fit this model, or references or memory cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
@@ -227,6 +232,8 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
             )
         if learned.buffer is not None:
             learned.buffer.load((checkpoint.folder / REFERENCES).read_bytes())
+        if learned.memory is not None:
+            learned.memory.load((checkpoint.folder / MEMORY_FILE).read_bytes())
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
         raise RecordError(
             f"checkpoint {checkpoint.folder} does not fit the model of this run ({error}); remove "

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import CreditDiagnostics
+from scpo.credit.states import make_memory
 from scpo.diagnostics.record import Diagnostics
 from scpo.diagnostics.validation_episodes import episode_metrics, panel_records, validation_metrics
 from scpo.envs import open_environment
@@ -181,6 +182,7 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         diagnostics,
         critic=critic,
         buffer=buffer,
+        memory=make_memory(config.trained),
     )
 
 
@@ -305,6 +307,7 @@ def _estimate(
             seed=seed,
             speculate=speculate,
             buffer=session.buffer,
+            memory=session.memory,
         )
     except ScorerError:
         # Nothing of this step has been learned yet, so that a restart repeats it with a working

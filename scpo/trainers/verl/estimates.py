@@ -18,6 +18,7 @@ from scpo.schema.run import RunConfig
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import UNSHAPED_ORDER, UNSHAPED_RANKS
 from scpo.shaping.reference_buffer import ReferenceBuffer
+from scpo.states.identity import Memory
 from scpo.steps import FloatArray, StepBatch
 from scpo.trainers.verl.verl_rows import Rows
 
@@ -68,6 +69,7 @@ def estimate(
     scorer: Scorer | None,
     ranks: int,
     buffer: ReferenceBuffer | None = None,
+    memory: Memory | None = None,
 ) -> Estimate:
     """Call ``scpo.credit.assign``; errors as there. ``ranks``: those of verl's balanced batch."""
     shaper = config.trained.shaper
@@ -87,7 +89,13 @@ def estimate(
     if resolve(config.trained).level == "row":
         speculate = config.machine.scorer.speculate
         advantage_N, diagnostics = assign(
-            batch, scorer, config.trained, seed=seed, speculate=speculate, buffer=buffer
+            batch,
+            scorer,
+            config.trained,
+            seed=seed,
+            speculate=speculate,
+            buffer=buffer,
+            memory=memory,
         )
         shared = []
         for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):

@@ -20,6 +20,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 
+from scpo.credit.states import make_memory
 from scpo.diagnostics.record import Diagnostics
 from scpo.diagnostics.validation_episodes import validation_metrics
 from scpo.records.files import write_bytes
@@ -29,6 +30,7 @@ from scpo.rollout import step_batch
 from scpo.schema.method import required
 from scpo.scoring.ray_scorer import BEFORE_RAY, open_ray_scorer
 from scpo.shaping.reference_buffer import FILE as REFERENCES
+from scpo.states.identity import MEMORY_FILE
 from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import Sealing, logs_at
 from scpo.trainers.verl.data import PROBE
@@ -64,6 +66,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.place = workplace_of(config)
         run = self.place.config
         self.buffer = run.trained.shaper.make_buffer() if run.trained.shaper else None
+        self.state_memory = make_memory(run.trained)
         self.tracker = Tracker(self.place.folder, run)
         on_gpu = config.trainer.device != "cpu"
         # On a GPU, a neural scorer runs in a process of its own.
@@ -91,7 +94,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
-        # Step 0 has no checkpoint: the buffer is empty.
+        # Step 0 has no checkpoint: buffer and memory are empty.
         folder = self.place.folder
         step = self.global_steps
         if not step:
@@ -99,6 +102,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             return
         if self.buffer is not None:
             self.buffer.load((folder.checkpoint(step) / REFERENCES).read_bytes())
+        if self.state_memory is not None:
+            self.state_memory.load((folder.checkpoint(step) / MEMORY_FILE).read_bytes())
         self.tracker.resume_at(step, logs_at(folder, step))
 
     def fit(self, agent_loop_manager: Any) -> None:
@@ -189,6 +194,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             scorer=self.scorer,
             ranks=self._ranks,
             buffer=self.buffer,
+            memory=self.state_memory,
         )
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
@@ -211,6 +217,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         super()._save_checkpoint()
         if self.buffer is not None:
             write_bytes(checkpoint / REFERENCES, self.buffer.dump())
+        if self.state_memory is not None:
+            write_bytes(checkpoint / MEMORY_FILE, self.state_memory.dump())
         # The checksums follow in `_finished`, when this step is in the logs too.
         self._saved_step = self.global_steps
 

@@ -8,7 +8,7 @@ from scpo.states.registry import IDENTITIES, find_identity, identify
 from tests.support.step_batches import EqualityScorer, given_all, random_batch, settings_of, take
 
 TEXT_ONLY = [name for name, entry in IDENTITIES.items() if not entry.requires]
-BATCH_WIDE = {"history", "learned"}  # what lasts is counted over the batch
+BATCH_WIDE = {"history", "learned", "effects"}  # what lasts is counted over the batch
 
 
 def same_state(ids, group_N):
@@ -48,7 +48,7 @@ def test_a_step_leads_to_the_state_that_the_next_one_starts_from(name):
     assert np.array_equal(ids.target_N[goes_on], ids.source_N[next_N[goes_on]])
 
 
-@pytest.mark.parametrize("name", [name for name in TEXT_ONLY if name not in {"closure", "history", "learned"}])
+@pytest.mark.parametrize("name", [name for name in TEXT_ONLY if name not in {"closure", *BATCH_WIDE}])
 @pytest.mark.parametrize("key", ["anchor", "state"])
 def test_equal_texts_are_one_state_whatever_compares_them(name, key):
     batch = given_all(random_batch(2))

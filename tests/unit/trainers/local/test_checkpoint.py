@@ -11,6 +11,7 @@ from scpo.errors import RecordError, RecordWriteError
 from scpo.policies.critic import Targets, make_critic, update_critic, values
 from scpo.records.run_folders import CHECKPOINT_MARKER as MARKER
 from scpo.shaping.reference_buffer import ReferenceBuffer
+from scpo.states.effects import ActMemory
 from scpo.trainers.local.checkpoint import Learned, complete_checkpoints, load_checkpoint, save_checkpoint
 from tests.support.small_disks import NoMountsError, fill, small_disk
 from tests.support.tiny import tiny_policy
@@ -153,6 +154,15 @@ def test_a_checkpoint_without_references_is_refused_by_a_method_that_remembers(t
     policy, optimizer = trained()
     with pytest.raises(RecordError, match="step_00005 does not fit"):
         load_checkpoint(save(tmp_path, 5, policy, optimizer), Learned(policy, optimizer, buffer=ReferenceBuffer(None)))
+
+
+def test_what_a_state_identity_remembers_comes_back(tmp_path):
+    policy, optimizer = trained()
+    memory, other = ActMemory(), ActMemory()
+    memory.verbs = {"open", "clean"}
+    save_checkpoint(tmp_path, 4, Learned(policy, optimizer, memory=memory), keep=1)
+    load_checkpoint(complete_checkpoints(tmp_path)[0], Learned(policy, optimizer, memory=other))
+    assert other.verbs == {"open", "clean"}
 
 
 def test_on_a_full_disk_nothing_is_left_of_a_checkpoint_and_the_one_before_is_intact(tmp_path):
