@@ -63,6 +63,7 @@ TOP_S = 2.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and answer."""
+    # A terminal with another encoding must not end a command in the middle of its output.
     replace_what_cannot_be_printed()
     arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
@@ -156,6 +157,7 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
         return EXIT_DONE
+    # Never overwritten: the file may be an experiment that was edited since.
     if arguments.output.exists():
         raise ConfigError(f"-o {arguments.output}: is there already; name another file")
     replace_file(arguments.output, text.encode(), readable=True)
@@ -171,10 +173,12 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
 def check(console: Console, arguments: argparse.Namespace) -> int:
     """Look for damage."""
     folders = _chosen(arguments)
-    found = [
-        problem for folder in folders for problem in verify.problems(folder)
-    ] + verify.panel_conflicts(folders)
-    found += experiment_members(arguments.runs_dir)[1]
+    found: list[str] = []
+    for folder in folders:
+        found += verify.problems(folder)
+    found += verify.panel_conflicts(folders)
+    _, damaged_manifests = experiment_members(arguments.runs_dir)
+    found += damaged_manifests
     for problem in found:
         say_error(console, problem)
 
@@ -192,11 +196,11 @@ def complete(console: Console, arguments: argparse.Namespace) -> int:
     """Shell completion of overrides: source <(python -m sweeps completion)."""
     from sweeps.compose.completion import SCRIPT, candidates
 
-    sys.stdout.write(
-        SCRIPT
-        if arguments.word is None
-        else "".join(f"{candidate}\n" for candidate in candidates(arguments.word))
-    )
+    if arguments.word is None:
+        sys.stdout.write(SCRIPT)
+    else:
+        for candidate in candidates(arguments.word):
+            sys.stdout.write(f"{candidate}\n")
     return EXIT_DONE
 
 
@@ -252,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sync", push, True),
     ):
         command = commands.add_parser(name, help=run.__doc__)
+        # Commands that change runs need a pattern; those that look take all runs.
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
         command.add_argument(
             "patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns

@@ -50,6 +50,7 @@ def show_matrix(
     ``slots``: how many of the runs to start run at a time; None if they cannot be run.
     """
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
+    # All runs of a matrix share the machine's settings.
     past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
     time = "hours" if matrix.scale == "paper" else "min"
     columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
@@ -70,9 +71,10 @@ def show_matrix(
         )
 
     wide(console).print(table)
-    todo = [
-        config for run_id, config in matrix.runs.items() if decisions[run_id].action is Action.START
-    ]
+    todo = []
+    for run_id, config in matrix.runs.items():
+        if decisions[run_id].action is Action.START:
+            todo.append(config)
     for line in (*cost_lines(list(matrix.runs.values()), todo), *api_lines(todo)):
         say(console, line)
     if matrix.scale != "paper" and slots:
@@ -107,6 +109,7 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
 def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
     """List the submitted jobs and the commands to follow them."""
     if ids:
+        # "123_4" is job 4 of array 123.
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
         named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
         console.print(f"submitted {counted(len(ids), 'run')} as jobs {named}", highlight=False)
@@ -124,10 +127,8 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
     """Count the outcomes; for each failed run show the reason and the end of its log."""
-    counts = {
-        state: sum(outcome.state is state for outcome in outcomes.values()) for state in State
-    }
-    parts = [f"{count} {coloured(state)}" for state, count in counts.items() if count]
+    counts = Counter(outcome.state for outcome in outcomes.values())
+    parts = [f"{counts[state]} {coloured(state)}" for state in State if counts[state]]
     console.print(f"{counted(len(outcomes), 'run')}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
         if outcome.state is not State.FAILED:

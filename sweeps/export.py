@@ -33,10 +33,10 @@ def experiment_yaml(folder: RunFolder) -> str:
     for group in GROUPS:
         choices[group] = _nearest(config, group, [scale, *_words(choices)])
     words = [scale, *_words(choices), f"seed={config.seed}", *_host(config, choices["method"])]
-    differing = [
-        f"{key}={_value(value)}"
-        for key, value in _differences(identity(compose_run(words)), identity(config))
-    ]
+    differing = []
+    for key, value in _differences(identity(compose_run(words)), identity(config)):
+        differing.append(f"{key}={_value(value)}")
+    # The proof that the experiment is this run: the id hashes all that affects the result.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
         raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
     own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
@@ -68,6 +68,7 @@ def _host(config: RunConfig, method: str) -> list[str]:
     """The estimator under SCPO's credit, which decides the keys of its section."""
     if config.method.kind == "prompted" or config.method.shaper is None:
         return []
+    # Written only where it is not the method's own host.
     usual = compose_run([f"method={method}"]).trained.estimator.name
     chosen = config.method.estimator.name
     return [f"method.host={chosen}"] if chosen != usual else []
@@ -78,6 +79,7 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
     wanted = identity(config)
     fewest: tuple[int, str] | None = None
     named = wanted[group]["name"]
+    # The file of the run's own name first, because it nearly always fits.
     for choice in sorted(options(group), key=lambda choice: choice != named):
         try:
             composed = identity(compose_run([*words, f"{group}={choice}"]))

@@ -97,6 +97,7 @@ class Strip:
     def label(self, notes: Footnotes, drawn: Sequence["Strip"]) -> str:
         """Text next to its panels; a footnote has what sets it apart from others that are drawn."""
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
+        # With several strips a key counts no seeds, so that the label names the range.
         count = self.usual_count if len(drawn) == 1 else self.counts
         mark = notes.mark(self.part.differs) if self.is_beside_another(drawn) else ""
         return f"{place}{mark}, {count} seeds"
@@ -151,6 +152,7 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
     keys: set[str] = set()
     for strip in strips:
         all_keys = keys | {row.name for row in strip.rows}
+        # The usual setting is drawn however many rows it has.
         fits = len(all_keys) <= MOST_KEYS or data.chosen or not strip.part.differs
         if len(drawn) < MOST and fits:
             drawn.append(strip)
@@ -217,6 +219,7 @@ def _draw(
     height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
     figure = new_figure(width, height)
     styles = row_styles(row for strip in strips for row in strip.rows)
+    # Benchmarks may train for different numbers of steps.
     axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
     start = 0
     for strip, setting, count in zip(strips, settings, lines, strict=True):

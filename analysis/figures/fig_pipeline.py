@@ -144,6 +144,7 @@ def build(data: Collected) -> Drawing:
 def _choose(data: Collected) -> Example:
     """The best example of the default row's first seed that has any, else of another row's."""
     rows = [(part, row) for part in data.sections for row in part.rows]
+    # Stable: within the default row and within the others, the order of the tables remains.
     rows.sort(key=lambda entry: entry[1].name != DEFAULT)
     for part, row in rows:
         for run in row.finished:
@@ -210,6 +211,7 @@ def _draw(example: Example) -> Figure:
 
 def _split(figure: Figure, axis: Axes) -> tuple[Axes, Axes]:
     parts = axis.get_subplotspec().subgridspec(2, 1, hspace=0.08)
+    # Only its place in the grid is needed.
     axis.remove()
     top = figure.add_subplot(parts[0])
     return top, figure.add_subplot(parts[1], sharex=top)
@@ -295,6 +297,7 @@ def _draw_bonus(axis: Axes, example: Example) -> None:
     axis.set_ylabel("added to\nthe return", fontsize=SMALL)
     axis.tick_params(labelbottom=False)
     axis.yaxis.set_major_locator(MaxNLocator(3))
+    # Not 0, so that the axis has a range even if nothing was added.
     axis.set_ylim(0, 1.15 * max(added.max(), 1e-6))
 
 

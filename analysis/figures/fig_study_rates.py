@@ -148,6 +148,7 @@ def _used_rates(data: Collected) -> dict[str, float]:
         rate = _rate(data, row.row)
         for _, name in row.names:
             if name in METHOD_LABELS and rate is not None:
+                # The first experiment counts: the main table comes first.
                 used.setdefault(name, rate)
     return used
 

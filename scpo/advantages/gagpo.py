@@ -53,6 +53,7 @@ def accumulated(
     next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)
     delta_N = batch.reward_N + bonus_N.astype(np.float64) + config.gamma * next_value_N - value_N
     sum_KT = line.table(delta_N)
+    # Backwards in time; cells after a trajectory's end are 0 and add nothing.
     for t in range(sum_KT.shape[1] - 2, -1, -1):
         sum_KT[:, t] += config.gamma * config.gae_lambda * sum_KT[:, t + 1]
     advantage_N: Float64Array = line.column(sum_KT)

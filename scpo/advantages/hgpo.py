@@ -49,9 +49,9 @@ def hgpo(
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
-    for level, id_N in enumerate(
-        history_groups(batch, state_groups(batch, config), config.context)
-    ):
+    levels = history_groups(batch, state_groups(batch, config), config.context)
+    for level, id_N in enumerate(levels):
+        # At step t only the levels up to t have a history.
         rows = np.flatnonzero(id_N >= 0)
         stats = moments(q_N[rows], id_N[rows]).population()
         weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent

@@ -61,6 +61,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     else:
         state_M = np.concatenate([ids.source_N[order], ids.target_N[failed]])
     succeeded = order[end_N[order] & batch.success_N[order]]
+    # The node of success gets a number that no state has.
     place_M = np.concatenate([state_M, np.full(len(succeeded), state_M.max(initial=-1) + 1)])
     row_M = np.concatenate([order, failed, succeeded])
     node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
@@ -68,6 +69,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     target_N = np.zeros(len(batch), np.int64)
     source_N[order] = node_M[: len(order)]
     target_N[row_M[len(order) :]] = node_M[len(order) :]
+    # Within a trajectory, a step leads to the state from which the next one starts.
     target_N[~end_N] = source_N[next_N[~end_N]]
     count = int(node_M.max(initial=-1)) + 1
     group_V = np.zeros(count, np.int64)

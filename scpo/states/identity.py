@@ -92,6 +92,7 @@ class Visits:
     def of(cls, batch: StepBatch, key: StateKey) -> Visits:
         """All visits of a batch."""
         line = batch.timeline
+        # Final states are seen by no step, so that they are added as visits of their own.
         last_K = line.row_KT[np.arange(len(line.length_K)), line.length_K - 1]
         row_M = np.concatenate([np.arange(len(batch)), last_K])
         return cls(batch, key, row_M, np.arange(len(row_M)) >= len(batch))
@@ -168,6 +169,8 @@ class Visits:
         line = self.batch.timeline
         source_N = label_M[: len(self.batch)]
         last_K = label_M[len(self.batch) :]
+        # A step leads to the state from which the next step starts; the last one leads to a final
+        # state.
         next_N = line.neighbours(1)
         return StateIds(source_N, np.where(next_N >= 0, source_N[next_N], last_K[line.slot_N]))
 
@@ -280,8 +283,10 @@ class Identity:
 def names_in(text: str) -> Names:
     """The names with a number that a text has, and how often each, sorted."""
     # Texts of a batch share most of their sentences, so that these are searched once.
-    found = [name for sentence in text.lower().split(". ") for name in _names_of(sentence)]
-    return tuple(sorted(Counter(found).items()))
+    counts: Counter[str] = Counter()
+    for sentence in text.lower().split(". "):
+        counts.update(_names_of(sentence))
+    return tuple(sorted(counts.items()))
 
 
 @functools.lru_cache(maxsize=131072)
@@ -308,10 +313,10 @@ def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
         commands: Whether to read the admissible commands, if the environment gives them.
     """
     known = _names_acted_on(visits, commands=commands)
-    return [
-        tuple(pair for pair in names_in(text) if pair[0] in known[group])
-        for group, text in zip(visits.group_M.tolist(), visits.text_M, strict=True)
-    ]
+    acted = []
+    for group, text in zip(visits.group_M.tolist(), visits.text_M, strict=True):
+        acted.append(tuple(pair for pair in names_in(text) if pair[0] in known[group]))
+    return acted
 
 
 def _names_acted_on(visits: Visits, *, commands: bool) -> dict[int, set[str]]:
@@ -347,9 +352,9 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     before_KTV[:, 1:] = after_KTV[:, :-1]
     slot_M = line.slot_N[visits.row_M]
     step_M = line.step_N[visits.row_M]
-    return np.where(
-        visits.final_M[:, None], after_KTV[slot_M, step_M], before_KTV[slot_M, step_M]
-    ), verbs
+    after_MV = after_KTV[slot_M, step_M]
+    before_MV = before_KTV[slot_M, step_M]
+    return np.where(visits.final_M[:, None], after_MV, before_MV), verbs
 
 
 def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> BoolArray:
@@ -450,6 +455,7 @@ def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int
     label_M = np.zeros(len(visits), dtype=np.int64)
     for group in np.unique(visits.group_M):
         members = order[visits.group_M[order] == group]
+        # Equal texts are compared once: a group repeats most of them.
         _, first, place = np.unique(text_id_M[members], return_index=True, return_inverse=True)
         in_order = np.argsort(first)
         texts = [visits.text_M[members[first[distinct]]] for distinct in in_order]
@@ -464,6 +470,7 @@ def leaders_in(similarity: NDArray[np.floating], threshold: float) -> list[int]:
     is_leader = np.zeros(len(near), dtype=bool)
     chosen = []
     for index, row in enumerate(near):
+        # Only earlier leaders count, so that the first similar one is joined.
         candidates = np.flatnonzero(row[:index] & is_leader[:index])
         is_leader[index] = not len(candidates)
         chosen.append(int(candidates[0]) if len(candidates) else index)

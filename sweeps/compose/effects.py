@@ -28,6 +28,7 @@ def unread_in_space(configs: Iterable[RunConfig], space: Mapping[str, str]) -> l
         space: Name of each dimension and the key that it sets.
     """
     configs = list(configs)
+    # A dimension has an effect if any of the scorers reads it.
     unread = set.intersection(*(set(unread_keys(config)) for config in configs))
     names = [name for name, key in space.items() if key in unread]
     if not names:
@@ -48,6 +49,7 @@ def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
         first = first or config
         settings = identity(config)
         shaper = settings["method"]["shaper"]
+        # Removed before the digest: runs that differ only in these get the same one.
         taken = {key: shaper.pop(key.removeprefix(PREFIX)) for key in keys}
         seen = values.setdefault(digest(settings), {key: set() for key in keys})
         for key, value in taken.items():

@@ -114,11 +114,13 @@ def parse(text: str) -> Override:
     except HydraException as error:
         if is_dry_run_word(text):
             raise ConfigError(f"{text!r} is no override; write dry_run=true") from None
+        # A bare name of an experiment is the likeliest slip.
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
         raise ConfigError(
             explain_bare_name(text, group) if group else explain_syntax(text, str(error))
         ) from None
 
+    # Only these can be set without composing the files again.
     sets = parsed.package is None and not (
         parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
     )
