@@ -149,6 +149,7 @@ def row_name(run: Run) -> str:
     """
     method = run.head.method.name
     words = run.id.split("-")
+    # Only ids of this project end in a seed and a hash.
     has_seed = len(words) > 1 and re.fullmatch(r"s\d+", words[-2])
     if run.foreign or not has_seed or method not in words:
         return method

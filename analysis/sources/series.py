@@ -106,6 +106,7 @@ class Series:
 
 def make_series(points: Iterable[tuple[int, float]]) -> Series:
     """Make a series from (step, value) pairs; of two values at one step the later one counts."""
+    # A later line of the same step comes from an attempt that repeated it.
     finite = {step: value for step, value in points if math.isfinite(value)}
     steps = tuple(sorted(finite))
     return Series(steps, tuple(finite[step] for step in steps))

@@ -85,6 +85,7 @@ def setting_of(config: Mapping[str, Any]) -> str:
 def steps_of(config: Mapping[str, Any]) -> int | None:
     """Training steps that were planned."""
     trainer: Mapping[str, int | None] = config.get("trainer", {})
+    # An epoch of verl-agent's data is one step.
     return trainer.get("total_training_steps") or trainer.get("total_epochs")
 
 

@@ -122,6 +122,7 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
         raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
     folder = settings.cache / parts[0] / parts[1]
     copied = (folder / LISTED).is_file()
+    # A build that finds a copy needs neither network nor key.
     if copied and not settings.refresh:
         logger.info("W&B %s: local copy in %s; --refresh asks W&B again", name, folder)
         return _copies(folder)
@@ -223,6 +224,7 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
             return
     rows = []
     if listed.last_step >= 0:
+        # scan_history returns every step; `history` would sample them.
         rows = list(run.scan_history(page_size=settings.page, use_cache=False))
     if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
         raise RecordError(

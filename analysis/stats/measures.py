@@ -67,6 +67,7 @@ def judged(data: Collected, run: str) -> Series:
 def _over(data: Collected, run: str, panels: list[str]) -> Series:
     rates = [data.series(run, success_metric(panel)) for panel in panels]
     games = [data.series(run, f"val/{panel}/episodes") for panel in panels]
+    # A step at which only some panels were played would be a mean over other games.
     steps = set.intersection(*(set(rate.steps) for rate in rates)) if rates else set()
     return make_series((step, _pooled(rates, games, step)) for step in steps)
 

@@ -68,6 +68,7 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
             content = unsealed(record)
         except ValueError as error:
             damage = str(error)
+            # A damaged index may still be readable: runs are then verified one by one.
             content = {key: value for key, value in record.items() if key != "checksum"}
         return ArchiveIndex.model_validate(content), damage
     except ValidationError as error:
@@ -88,6 +89,7 @@ def unreadable(folder: Path, what: str) -> RecordError:
 def locate(folder: Path, name: str, index: ArchiveIndex) -> Path | None:
     """The copy of a data file that the index names; None where neither is: the file is damaged."""
     known = index.files.get(name)
+    # After a crash, the new file may still have its staged name.
     for path in (folder / name, folder / f"{name}{STAGED}"):
         if known is not None and change(path, known, whole=True) is None:
             return path

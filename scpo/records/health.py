@@ -175,10 +175,12 @@ def examine(
             continue
         for metric in _metrics(records, rule.metric):
             logged = [line for line in records if isinstance(line.get(metric), int | float)]
+            # Rules look at a whole curve: most compare a value with earlier ones.
             values = [float(line[metric]) for line in logged]
             in_a_row = 0
             for line, text in zip(logged, rule.broken(values), strict=True):
                 in_a_row = in_a_row + 1 if text else 0
+                # Equal, not at least: a rule is reported once, when it fires first.
                 if in_a_row == rule.steps:
                     step = int(line["step"])
                     remarks.append(Remark(name, rule.level, step, f"{metric} is {text}"))
@@ -210,4 +212,5 @@ def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
         return [pattern]
     known = sorted({key for record in records for key in record})
     parts = pattern.count("/")
+    # fnmatch's * would match slashes too.
     return [key for key in known if key.count("/") == parts and fnmatch.fnmatchcase(key, pattern)]

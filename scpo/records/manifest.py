@@ -115,6 +115,7 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
             replaced = (run.env, run.model, run.seed) in present
             if same_settings and not replaced and (runs_dir / run.id).is_dir():
                 runs.append(run)
+    # Sorted, so that the order of calls does not change the file.
     runs.sort(key=lambda run: (run.env, run.model, run.seed))
     return row.model_copy(update={"runs": tuple(runs)})
 
@@ -134,6 +135,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         matches = set(fnmatch.filter(folders, pattern))
         for name in fnmatch.filter(members, pattern):
             matches |= members[name] & folders.keys()
+        # "*" stands for all runs, of which there may be none yet.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"

@@ -115,6 +115,7 @@ def _matches(
 ) -> Iterator[tuple[str, re.Match[str]]]:
     for name, value in environment.items():
         secret_name = name in names or SECRET_NAME.search(name.upper())
+        # A database's address is a secret by its value, not by its name.
         if secret_name or WITH_PASSWORD.search(value):
             for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
@@ -127,6 +128,7 @@ def _matches(
 def forms(value: str) -> set[str]:
     """Spellings of a secret in a text: by line, in JSON, in an address, in base64 and hex."""
     written = set()
+    # A key of several lines may appear with another indentation.
     for line in value.splitlines():
         secret = line.strip()
         if len(secret) < SHORTEST:
@@ -147,6 +149,7 @@ def _base64_forms(data: bytes) -> list[str]:
     encodings = []
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
+        # Rounded up and down: only characters that encode nothing but the secret.
         first = -(-before * 8 // 6)
         last = (before + len(data)) * 8 // 6
         encodings.append(encoded[first:last])

@@ -50,6 +50,7 @@ def ensure(config: RunConfig) -> RunFolder:
     if not folder.path.exists():
         _create(folder, config)
     recorded = check(folder, config)
+    # Only machine settings can differ: `check` has compared the rest.
     if recorded != config and folder.read_status().state is not State.DONE:
         write_config(folder, config)
     return folder
@@ -70,6 +71,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
             f"{folder.path} is no run folder; `python -m sweeps status` lists those there are"
         )
 
+    # Two records of the same settings, so that a change of either is noticed.
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
@@ -135,6 +137,7 @@ def _same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
     """(dotted key, old, new) of each leaf that differs; a missing key counts as None."""
     if isinstance(old, dict) and isinstance(new, dict):
+        # Keys of both, in the order of the older file.
         for name in dict.fromkeys([*old, *new]):
             dotted = f"{key}.{name}" if key else str(name)
             yield from _differences(old.get(name), new.get(name), dotted)

@@ -92,6 +92,7 @@ class GoalPanels(Panels):
         """
         workers = self._config.workers
         seed = workers.seed + workers.test_seed_offset
+        # NumPy's legacy generator, because verl-agent draws with it.
         chosen = np.random.RandomState(seed).choice(
             range(test), size=min(workers.test, test), replace=False
         )

@@ -75,6 +75,7 @@ def _check_gpus(config: RunConfig) -> None:
 
     verl = trainer_of(config).verl
     visible = torch.cuda.device_count()
+    # With several nodes, this one has only a part of the GPUs.
     if verl.gpus > visible and verl.nodes == 1:
         fitting = "trainer=verl_1gpu" if visible == 1 else f"trainer.verl.gpus={visible}"
         raise ConfigError(

@@ -103,8 +103,10 @@ class Engine:
             opened = self._open(self.game(game_id))
             forgotten = self._games.evict()
             if forgotten is not None:
+                # What the game has learned must not be lost with it.
                 self._store.keep(forgotten.game, forgotten.graph)
             self._games.put(game_id, opened)
+        # Held games have lanes already.
         if game_id not in self._held:
             self._opened.add(game_id)
         return opened
@@ -131,6 +133,7 @@ class Engine:
     def _open(self, game: Game) -> OpenGame:
         graph = self._store.get(game)
         make_world = partial(_world, self._translations, game, graph)
+        # With a known start, neither translation nor engine is needed until a new transition is.
         if len(graph):
             return OpenGame(game, graph, graph.state(0), graph.opening, make_world)
         world = make_world()
@@ -160,6 +163,7 @@ class Engine:
         """
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
+            # An evicted lane is loaded again: making a lane means loading a copy of the library.
             lane = self._lanes.evict() or Lane()
             lane.load(world.translation)
             self._lanes.put(game_id, lane)

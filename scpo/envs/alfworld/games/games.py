@@ -121,6 +121,7 @@ def generate(split: str, seed: int, index: int) -> Game:
     """The game of these three numbers, the same in every process and on every platform."""
     constants = assets().constants
     family = _FAMILIES[index % len(_FAMILIES)]
+    # A string seeds the same generator in every process, unlike a hash of a tuple.
     rng = random.Random(f"alfworld {split} {seed} {index}")
     rooms = (
         constants.TEST_SCENE_NUMBERS if split == "valid_unseen" else constants.TRAIN_SCENE_NUMBERS

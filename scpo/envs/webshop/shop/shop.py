@@ -63,6 +63,7 @@ class WebShop:
         Returns the search page.
         """
         self._goal = self.goals[goal_index]
+        # Siblings of a group draw the same products for the search "<r>".
         self._rng = random.Random(f"{self.goals.seed}/{goal_index}")
         self.page = START
         self.score = 0.0
@@ -96,6 +97,7 @@ class WebShop:
         name, argument = parse_action(action)
         if name == "search":
             return search(argument, self._find)
+        # The search button is listed, but only `search[...]` has keywords.
         if name == "click" and argument != SEARCH and argument in clickables(self.page):
             return click(self.page, argument, self._find)
         return self.page

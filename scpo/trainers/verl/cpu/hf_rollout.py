@@ -66,6 +66,7 @@ class HfServer:
     async def _work(self) -> None:
         while self.waiting:
             await asyncio.sleep(GATHER_S)
+            # One temperature a batch: generate takes a single one.
             temperature = self.waiting[0].temperature
             batch = [request for request in self.waiting if request.temperature == temperature][
                 : self.rows
@@ -81,6 +82,7 @@ class HfServer:
             for request, output in zip(batch, outputs, strict=True):
                 request.answer.set_result(output)
 
+        # The next request starts it again.
         self.worker = None
 
     @torch.no_grad()
@@ -122,6 +124,7 @@ class HfServer:
 
     async def load(self, state: dict[str, torch.Tensor], version: int | None) -> None:
         """Take the weights of the update; every name must be known."""
+        # Not strict, because tied weights arrive under one name only.
         unknown = self.model.load_state_dict(state, strict=False).unexpected_keys
         if unknown:
             raise ValueError(f"weights of another model arrived: {unknown[:3]}")
@@ -168,6 +171,7 @@ class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
     async def update_weights(
         self, weights: Iterable[tuple[str, torch.Tensor]], global_steps: int | None = None, **_: Any
     ) -> None:
+        # verl reuses the buffers that it yields.
         state = {name: tensor.detach().clone() for name, tensor in weights}
         server = ray.get_actor(_server_name(torch.distributed.get_rank()))
         await server.load.remote(state, global_steps)
