@@ -153,6 +153,7 @@ def _clock(run: Run) -> list[float]:
     """Times of the first validation's start and of each step, in seconds since the epoch."""
     lines = list(read_lines(run, ("timing.jsonl",)))
     times = [datetime.fromisoformat(line["at"]).timestamp() for line in lines]
+    # The first line is written after the validation before training.
     return [times[0] - float(lines[0].get("timing_s/validation", 0.0)), *times]
 
 
@@ -208,6 +209,7 @@ def _frames(
     scale = TRAINING / max(end, 1e-9)
     last = moves[-1][1]
     frames = "".join(f"{scale * at:.2f}%{{transform:{move}}}" for at, move in moves)
+    # The transform without animation, in print and with reduced motion, is the last one.
     still = f"transform:{last};animation:{name} {TOTAL_S}s {timing} infinite"
     return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{last}}}}}"
 

@@ -77,6 +77,7 @@ def scorer(config: RunConfig) -> dict[str, Any]:
     started = time.perf_counter()
     made = make_scorer(config.scorer)
     loaded = time.perf_counter() - started
+    # Ordered pairs: a reranker reads two texts in order.
     scores = np.asarray(made.score(list(itertools.permutations(SAMPLE, 2))))
     shaper = config.method.shaper if config.method.kind == "trained" else None
     theta = shaper.theta if shaper else None

@@ -230,6 +230,7 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
     # A text is a sequence too, of its letters.
     if not isinstance(value, str | bytes):
         try:
+            # np.array would merge rows of equal length into further axes.
             rows = np.empty(len(value), dtype=object)
             rows[:] = list(value)
         except (TypeError, ValueError):
@@ -332,6 +333,7 @@ def _timeline(batch: StepBatch) -> Timeline:
     rows = np.flatnonzero(batch.original_N)
     length_K = np.bincount(slot_N[rows], minlength=len(id_K))
     order = rows[np.lexsort((step_N[rows], slot_N[rows]))]
+    # 0, 1, 2, ... within each trajectory.
     expected = np.arange(len(order)) - np.repeat(np.cumsum(length_K) - length_K, length_K)
     bad = np.flatnonzero(step_N[order] != expected)
     if len(bad):
@@ -345,8 +347,10 @@ def _timeline(batch: StepBatch) -> Timeline:
     row_KT = np.full((len(id_K), length_K.max(initial=1)), -1, dtype=np.int64)
     row_KT[slot_N[rows], step_N[rows]] = rows
     position_KT = np.full(row_KT.shape, np.iinfo(np.int64).max)
+    # The smallest position among a step and its copies, so that copying changes no order.
     np.minimum.at(position_KT, (slot_N, step_N), batch.position_N)
     first_K = row_KT[:, 0]
+    # By group and id: the order of rows and the numbering of trajectories change no sum.
     by_group = np.lexsort((id_K, batch.group_N[first_K]))
     return Timeline(
         group_K=batch.group_N[first_K][by_group],

@@ -274,11 +274,8 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
                     f"cannot {what}: {first_line(error).rstrip('.')}. "
                     "Check the name and the connection."
                 ) from error
-        except (
-            AttributeError,
-            LookupError,
-            TypeError,
-        ) as error:  # wandb's, about JSON of another form
+        except (AttributeError, LookupError, TypeError) as error:
+            # wandb raises these about JSON of another form.
             raise RecordError(
                 f"cannot {what}: its server did not answer as W&B does ({type(error).__name__}: "
                 f"{first_line(error)}). Check WANDB_BASE_URL and the name."

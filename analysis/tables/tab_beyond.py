@@ -68,6 +68,7 @@ def _shown_columns(blocks: list[Block]) -> list[int]:
     rows = [row for block in blocks for row in block.rows]
     shown = list(range(len(WORDS)))
     for place in range(len(WORDS), len(WORDS) + len(COLUMNS)):
+        # A column of dashes would only take room.
         if any(row[place] != NONE for row in rows):
             shown.append(place)
     return shown
@@ -129,5 +130,6 @@ def _errored(data: Collected, row: Row, panel: str) -> Summary:
     totals = []
     for run in row.finished:
         values = data.series(run, f"val/{panel}/errored").values
+        # None, not 0, where the run did not log it.
         totals.append(sum(values) if values else None)
     return summarise(totals)

@@ -58,6 +58,7 @@ def within(
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
             answer.set_exception(error)
 
+    # A daemon, so that an endpoint which never ends does not keep the process alive.
     threading.Thread(target=work, name="request", daemon=True).start()
     end = time.monotonic() + seconds
     try:
@@ -99,9 +100,10 @@ class Completion:
 
     def cost_usd(self, prices: Prices) -> float:
         """Cost at these prices."""
-        return (
-            self.prompt_tokens * prices.input_usd + self.response_tokens * prices.output_usd
-        ) / 1e6
+        prompt = self.prompt_tokens * prices.input_usd
+        response = self.response_tokens * prices.output_usd
+        # Prices are per million tokens.
+        return (prompt + response) / 1e6
 
 
 class _Message(BaseModel):
@@ -159,6 +161,7 @@ class _RateLimit:
             now = time.monotonic()
             turn = max(now, self._next)
             self._next = turn + self.interval_s
+        # Outside of the lock: others may take their turns meanwhile.
         self._closed.wait(turn - now)
 
 
@@ -202,9 +205,11 @@ class ChatClient:
             "model": self.model.model,
             "messages": [{"role": "user", "content": prompt}],
             "temperature": temperature,
+            # Hidden reasoning counts against the endpoint's limit.
             "max_tokens": max_tokens + self.model.reasoning_tokens,
         }
         if self.model.send_seed:
+            # Some endpoints reject the field.
             body["seed"] = seed
         try:
             return self._retrying()(self._request, body)
@@ -256,14 +261,13 @@ class ChatClient:
                 f"{self._where()} did not finish its answer within {limit_s:g} s "
                 "(machine.api.timeout_s)"
             ) from None
-        except (
-            httpx.HTTPError,
-            httpx.StreamError,
-        ) as error:  # its request holds the key: not chained or quoted whole
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            # The error's request holds the key, so that it is neither chained nor quoted whole.
             raise _TryAgain(
                 f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
             ) from None
 
+        # The key is removed first, so that no message below can hold it.
         text = self._safe(_plain(response.text))
         if response.is_success:
             return self._read(text)
@@ -282,15 +286,17 @@ class ChatClient:
                 content += part
                 if over.is_set():
                     raise AbandonedError
+                # Counted while it arrives: Content-Length may be missing or wrong.
                 if len(content) > _LONGEST:
                     raise _TryAgain(
                         f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat "
                         "completion"
                     )
 
-        headers = {
-            name: value for name, value in response.headers.items() if name.lower() in _KEPT_HEADERS
-        }
+        headers = {}
+        for name, value in response.headers.items():
+            if name.lower() in _KEPT_HEADERS:
+                headers[name] = value
         return httpx.Response(response.status_code, headers=headers, content=bytes(content))
 
     def _read(self, text: str) -> Completion:

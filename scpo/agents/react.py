@@ -33,6 +33,7 @@ class React:
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """Introduction, latest turns, the environment's prompt."""
+        # ReAct has no memory between attempts.
         del reflections
         so_far = _SO_FAR.format(turns=tell(turns, self.turns)) if turns else ""
         return f"{_INTRODUCTION}\n{so_far}{current}"

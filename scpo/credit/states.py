@@ -33,6 +33,7 @@ def identified(
         ConfigError: The identity needs a scorer and got None.
         StepBatchError: The batch lacks what the identity reads.
     """
+    # Equal texts are compared by the estimators themselves.
     if not isinstance(host, StateSettings) or host.identity.name == "exact":
         return batch, False
     try:
@@ -67,6 +68,7 @@ def named_states(
     """
     if shaper.states is None:
         return batch, shaper
+    # The fullest text of a state that the environment gives.
     key: StateKey = "anchor" if batch.state_N is None else "state"
     identity = find_identity(shaper.states, shaper.states_threshold)
     ids = identify(batch, key, identity, memory=memory)
@@ -104,6 +106,7 @@ def state_metrics(
     same = _pairs(true_M)
     agreed = _pairs(both_M)
     largest = np.zeros(int(found_M.max()) + 1)
+    # For each found state, the size of its largest part that is in one true state.
     np.maximum.at(largest, found_M, np.bincount(both_M)[both_M])
     metrics["states/purity"] = float(largest.sum() / len(rows))
     if joined:
@@ -139,8 +142,10 @@ def oracle_cosine(
     lengths = float(np.linalg.norm(reference_N)), float(np.linalg.norm(step_N[rows]))
     if not lengths[0]:
         return {}
-    cosine = float(reference_N @ step_N[rows]) / (lengths[0] * lengths[1]) if lengths[1] else 0.0
-    return {"states/cosine": cosine}
+    if not lengths[1]:
+        return {"states/cosine": 0.0}
+    product = float(reference_N @ step_N[rows])
+    return {"states/cosine": product / (lengths[0] * lengths[1])}
 
 
 def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:

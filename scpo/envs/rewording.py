@@ -41,6 +41,7 @@ class Rewording:
 
     def draw(self, step: int) -> Draw | None:
         """The draws of the observation after ``step`` actions; None: it stays as it is."""
+        # A hash instead of Python's own, which differs from process to process.
         digest = hashlib.blake2b(f"{self._place}/{step}".encode(), digest_size=8).digest()
         generator = random.Random(int.from_bytes(digest, "little"))
         reworded = generator.random() < self.config.dose
@@ -75,6 +76,7 @@ class Draw:
             return forms[0]
         first = self._config.first
         count = self._config.count
+        # Form 0 is the environment's own, which is no paraphrase.
         in_use = [forms[1 + index] for index in range(first, min(first + count, len(forms) - 1))]
         return self._generator.choice(in_use)
 
@@ -131,4 +133,5 @@ class Draw:
             pieces += [text[end : match.start()], "it" if repeated else match[0]]
             end, last = match.end(), match[1]
         joined = "".join([*pieces, text[end:]])
+        # The text may now begin with "it".
         return joined[:1].upper() + joined[1:]

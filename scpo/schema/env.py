@@ -136,7 +136,10 @@ class EnvironmentSettings(Strict):
     """Settings of all environments; ``wordings`` are left out of run ids at a dose of 0."""
 
     wordings: WordingsConfig = Field(
-        default=_UNWORDED, exclude_if=lambda wordings: wordings.dose == 0
+        # Left out where nothing is reworded: run ids are those of runs from before there were
+        # wordings.
+        default=_UNWORDED,
+        exclude_if=lambda wordings: wordings.dose == 0,
     )
 
     @field_validator("wordings")
@@ -148,6 +151,7 @@ class EnvironmentSettings(Strict):
     @model_validator(mode="after")
     def _the_policy_reads_words(self) -> Self:
         told_to_policy = self.wordings.dose > 0 and self.wordings.told_to == "policy"
+        # These prompts are made of a transcript's parts, in which rewording changes nothing.
         if told_to_policy and getattr(self, "prompt", None) in ("memory", "compact"):
             raise ValueError(
                 f"wordings.told_to=policy has no effect on prompt={getattr(self, 'prompt', None)}, "
@@ -254,6 +258,7 @@ class WebshopConfig(EnvironmentSettings):
 
     name: Literal["webshop"]
     setting: Literal["stack", "paper"]
+    # Both are kept in the file, so that `env.setting` can switch all four values at once.
     settings: dict[Literal["stack", "paper"], WebshopSetting]
     catalogue: Literal["generated", "official"]
     generated: GeneratedShop

@@ -124,6 +124,7 @@ class OtherLauncher(BaseModel):
 
 def _launcher_tag(settings: Any) -> str:
     name = settings.get("name") if isinstance(settings, dict) else getattr(settings, "name", None)
+    # Other launchers check their settings themselves, when they are made.
     return name if name in ("local", "slurm") else "other"
 
 
@@ -203,6 +204,7 @@ class RunConfig(Strict):
                 f"huggingface or api), got model={model.name}, which writes bare commands; allowed "
                 "for it: method=plain"
             )
+        # The compact prompt is written for the tiny policy, which was trained on it.
         if (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
             raise ValueError(
                 f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, "
@@ -263,12 +265,15 @@ def _no_identity(config: RunConfig) -> str | None:
     """Why the run cannot compare states as its method asks; None: it can."""
     for setting, identity in config.trained.identities.items():
         asked = f"{setting}={identity.name}"
+        # Results that rest on the simulator's state must not share a table with those of real
+        # agents.
         if "truth" in identity.requires and config.scale != "study":
             return (
                 f"{asked} reads the simulator's state, which an agent never has: scale=study "
                 "only, got scale="
                 f"{config.scale}; use states=history or states=entities"
             )
+        # Two names of one run would enter a table as two rows.
         if "truth" in identity.requires and config.env.wordings.dose == 0:
             return (
                 f"{asked} is states=exact where nothing is reworded (env.wordings.dose=0): "

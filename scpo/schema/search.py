@@ -100,6 +100,7 @@ class Tuning(Strict):
             **where,
         }
         values: dict[str, Any] = {"env.validation_panels": {TUNING: panel}}
+        # A training panel of its own: games of the reported one must not decide the search.
         return values | ({"env.train_panel.seed": self.seed} if self.trained_on else {})
 
 

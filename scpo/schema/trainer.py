@@ -59,6 +59,7 @@ class TrainerSettings(Strict):
     micro_batch_rows: PositiveInt
     rollout_batch: PositiveInt
     loss: LossConfig
+    # Left out where it is off, so that it changes no earlier run id.
     skip_updates_without_advantage: bool = Field(default=False, exclude_if=lambda skips: not skips)
     optimizer: OptimizerConfig
     validation: ValidationConfig
@@ -114,6 +115,7 @@ class VerlSettings(Strict):
     @model_validator(mode="after")
     def _engines_share_the_gpus_evenly(self) -> Self:
         ranks = self.gpus * self.nodes
+        # A rollout engine cannot span nodes.
         if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
             allowed = [count for count in range(1, self.gpus + 1) if self.gpus % count == 0]
             raise ValueError(

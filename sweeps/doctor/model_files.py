@@ -81,6 +81,7 @@ def _weights(check: str, path: str, key: str) -> Iterator[Finding]:
     folder = Path(path)
     if folder.is_dir():
         yield from _folder(check, folder, key)
+    # Names on the hub are owner/model.
     elif path.startswith(("/", ".", "~")) or path.count("/") != 1:
         yield error(
             check, f"there is no folder {path}", f"{key}=<a folder with config.json, or a hub name>"

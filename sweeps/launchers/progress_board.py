@@ -107,6 +107,7 @@ class ProgressBoard:
         if step > run.step:
             run.step = step
             run.last = self._clock()
+            # The pace is measured from the first step on, without the time that loading takes.
             run.first = run.first or (run.last, step)
         run.success = success
 
@@ -140,6 +141,7 @@ class ProgressBoard:
         run = self._runs.get(folder.run_id)
         if run is not None and run.task is not None:
             run.ended = True
+            # Bars of ended runs would push the others off the screen.
             self._progress.update(run.task, visible=False)
         why = f": {escape(outcome.reason)}" if outcome.reason else ""
         self._say(f"{coloured(outcome.state)} {folder.run_id}{why}")

@@ -40,6 +40,7 @@ def reworded(observation: str, draw: Draw, last_action: str = "") -> str:
             place += 1
             continue
         match, forms = _match(observation, place)
+        # An unknown sentence ends the rewording: where the next one begins is unknown too.
         if match is None:
             sentences.append(observation[place:])
             break
@@ -71,6 +72,7 @@ def reworded_state(
         told.append(_state_sentence(MOVED, values, draw))
     if draw is None:
         return " ".join([observation, *told])
+    # The observation was given its aliases already.
     return " ".join([observation, _with_aliases(" ".join(draw.ordered(told)), draw)])
 
 
@@ -102,6 +104,7 @@ def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
 
 def _listed(things: str, draw: Draw) -> str:
     named = draw.ordered(_SEPARATOR.split(things))
+    # Articles are written anew: the last thing of the list may now be the first.
     if draw.has("order") and len(named) > 1:
         bare = [_ARTICLE.sub("", thing).removeprefix("and ") for thing in named]
         return f"{', '.join(f'a {thing}' for thing in bare[:-1])}, and a {bare[-1]}"
@@ -126,5 +129,6 @@ def _with_aliases(text: str, draw: Draw) -> str:
 
 def _finished(text: str, draw: Draw, last_action: str) -> str:
     names = _NAME.findall(last_action)
+    # Pronouns come before aliases, because they are found by the game's own names.
     told = draw.with_pronouns(text, _NAME, names[0] if names else "")
     return draw.with_suffix(_with_aliases(told, draw))

@@ -51,6 +51,7 @@ def parse_wish(instruction: str) -> Wish:
     text = one_line(instruction).lower()
     if limit := _BOUND.search(text):
         text = text[: limit.start()]
+    # After the price, which has the form of an option.
     text, options = _split_options(text)
     phrases = filter(None, (" ".join(_content(clause)) for clause in _CLAUSE.split(text)))
     words = tuple(dict.fromkeys(_content(text)))
@@ -102,6 +103,7 @@ def one_line(text: str) -> str:
 def _split_options(text: str) -> tuple[str, dict[str, str]]:
     """A text without its options, and these."""
     colon = text.find(": ")
+    # The last "with" before the first colon: the thing's own name may contain an earlier one.
     start = text.rfind(" with ", 0, colon) if colon >= 0 else -1
     if start < 0:
         return text, {}

@@ -159,6 +159,7 @@ def _in_order(pieces: list[str], draw: Draw) -> list[str]:
     """The products of a page of results, each from its ASIN on, in another order with that arm."""
     starts = [index for index, piece in enumerate(pieces) if _ASIN.fullmatch(piece)]
     listed = any(PATTERNS[0][0].fullmatch(piece.strip("'")) for piece in pieces)
+    # Only pages of results list products; a title may contain something that looks like an ASIN.
     if not listed or not 1 < len(starts) <= PAGE_SIZE:
         return pieces
     ends = [*starts[1:], len(pieces)]

@@ -97,6 +97,7 @@ def estimate(
             buffer=buffer,
             memory=memory,
         )
+        # Every token of a response gets its step's advantage, as in verl's outcome estimators.
         shared = []
         for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):
             shared.append(np.full(length, value, dtype=np.float32))

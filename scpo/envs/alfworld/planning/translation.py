@@ -227,6 +227,7 @@ class _Resolver:
             variable = self.variables.get(atom)
             # Never true, or never false.
             if variable is None:
+                # The literal contradicts the fact, so that the action can never be applied.
                 if (atom in self.problem.facts) == literal.negated:
                     return None
             elif literal.negated and literal.predicate in self.derived:
@@ -254,11 +255,11 @@ class _Resolver:
         self, action: Action, values: tuple[str, ...], preconditions: frozenset[Condition]
     ) -> Iterator[tuple[frozenset[Condition], Condition]]:
         """Effects that change something. A fact both added and removed is added (PDDL's rule)."""
-        added = {
-            e.literal.ground(values)
-            for e in action.effects
-            if not e.literal.negated and not e.conditions
-        }
+        added = set()
+        for effect in action.effects:
+            if not effect.literal.negated and not effect.conditions:
+                added.add(effect.literal.ground(values))
+
         for effect in action.effects:
             atom = effect.literal.ground(values)
             conditions = self.conditions(effect.conditions, values)
@@ -272,6 +273,7 @@ class _Resolver:
 
 def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator[str]:
     """Lines of the SAS file, format version 3: no metric, no mutex groups, unit costs."""
+    # One more variable, which no operator makes true: all jumps require it.
     never = len(initial)
     yield from (
         "begin_version",
@@ -295,7 +297,10 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
 
     yield from ("0", "begin_state", *("0" if true else "1" for true in initial), "1", "end_state")
     yield from ("begin_goal", str(len(task.goal)), *_lines(task.goal), "end_goal")
-    jumps = [(variable, value) for variable, d in enumerate(derived) if not d for value in (0, 1)]
+    jumps = []
+    for variable, is_derived in enumerate(derived):
+        if not is_derived:
+            jumps += [(variable, 0), (variable, 1)]
     yield str(len(task.operators) + len(jumps))
     for number, operator in enumerate(task.operators):
         yield _operator(number, operator)
@@ -319,9 +324,8 @@ def _operator(label: int, operator: Operator) -> str:
         effects.append(f"{needed} {variable} {before.get(variable, -1)} {value}")
 
     # A condition on what an effect changes is stated with the effect.
-    prevail = _lines(
-        [condition for condition in operator.preconditions if condition[0] not in changed]
-    )
+    unchanged = [condition for condition in operator.preconditions if condition[0] not in changed]
+    prevail = _lines(unchanged)
     return "\n".join(
         [
             "begin_operator",
@@ -375,6 +379,7 @@ class TranslationStore:
         if self._folder is None:
             return
         new = [game for game in games if not self._path(translation_key(*game)).exists()]
+        # A pool for a single game would take longer than its translation.
         if len(new) > 1:
             with get_context("fork").Pool(min(len(new), usable_cores())) as pool:
                 pool.map(self._keep, new, chunksize=1)

@@ -68,9 +68,8 @@ class HfServer:
             await asyncio.sleep(GATHER_S)
             # One temperature a batch: generate takes a single one.
             temperature = self.waiting[0].temperature
-            batch = [request for request in self.waiting if request.temperature == temperature][
-                : self.rows
-            ]
+            alike = [request for request in self.waiting if request.temperature == temperature]
+            batch = alike[: self.rows]
             taken = set(map(id, batch))
             self.waiting = [request for request in self.waiting if id(request) not in taken]
             try:
@@ -88,14 +87,19 @@ class HfServer:
     @torch.no_grad()
     def _sample(self, batch: list[Request], temperature: float) -> list[TokenOutput]:
         width = max(len(request.prompt) for request in batch)
-        ids = torch.tensor([[self.pad_id] * (width - len(r.prompt)) + r.prompt for r in batch])
-        mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in batch])
+        padded = []
+        attended = []
+        for request in batch:
+            padding = width - len(request.prompt)
+            padded.append([self.pad_id] * padding + request.prompt)
+            attended.append([0] * padding + [1] * len(request.prompt))
+        ids = torch.tensor(padded)
+        mask = torch.tensor(attended)
         limits = [int(request.sampling.get("max_tokens", self.max_tokens)) for request in batch]
-        how = (
-            dict(do_sample=True, temperature=temperature, top_k=0, top_p=1.0)
-            if temperature
-            else dict(do_sample=False)
-        )
+        how: dict[str, Any] = {"do_sample": False}
+        if temperature:
+            # top_k=0 and top_p=1: the model's own defaults would cut the distribution.
+            how = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
         output = self.model.generate(
             ids, attention_mask=mask, max_new_tokens=max(limits), output_logits=True,
             return_dict_in_generate=True,
@@ -104,10 +108,8 @@ class HfServer:
         logprob_NLV = torch.stack(output.logits, 1).div(temperature or 1.0).log_softmax(-1)
         token_NL = output.sequences[:, width:]
         logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
-        return [
-            self._output(*row)
-            for row in zip(token_NL.tolist(), logprob_NL.tolist(), limits, strict=True)
-        ]
+        rows = zip(token_NL.tolist(), logprob_NL.tolist(), limits, strict=True)
+        return [self._output(*row) for row in rows]
 
     def _output(self, tokens: list[int], logprobs: list[float], limit: int) -> TokenOutput:
         end = tokens.index(self.end_id) + 1 if self.end_id in tokens else len(tokens)
