@@ -21,12 +21,12 @@ from scpo.errors import RecordError
 from scpo.states.identity import (
     Comparison,
     Identity,
-    Names,
     Visits,
     acted_names,
     centred,
     first_name,
     key_ids,
+    names_in,
     verb_of,
     word_counts,
 )
@@ -39,6 +39,9 @@ LEAST_R = 0.4
 LEAST_Z = 4.0
 # Words whose correlation is smaller, in standard errors, do not take part in the prediction.
 LEAST_WORD_Z = 2.0
+
+Things = tuple[str, ...]
+"""Names that a text is about, sorted."""
 
 Acts = tuple[tuple[str, str], ...]
 """Pairs of a name and a verb that was used on it."""
@@ -80,11 +83,12 @@ class ActMemory:
 def effects(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination of last action, names and lasting acts on the named things.
 
-    Names count if the group's actions use them, each as often as the text has it. The order of acts
-    and how often one was done are not represented: a box that is opened, closed and opened again
-    is as one that was opened and closed.
+    Names count if the group's actions use them. How often a text has a name is not compared: a
+    pronoun may stand for the second mention, or in a text for what the last action named. The order
+    of acts and how often one was done are not represented either: a box that is opened, closed and
+    opened again is as one that was opened and closed.
     """
-    named = acted_names(visits, commands=False)
+    named = _things(visits)
     acts = _acts_on_named(visits, named)
     memory = comparison.memory if isinstance(comparison.memory, ActMemory) else ActMemory()
     memory.verbs |= lasting_acts(visits, named, acts, memory.verbs)
@@ -92,7 +96,17 @@ def effects(visits: Visits, comparison: Comparison) -> IntArray:
     return key_ids(zip(named, visits.last_action_M, lasting, strict=True))
 
 
-def _acts_on_named(visits: Visits, named: Sequence[Names]) -> list[Acts]:
+def _things(visits: Visits) -> list[Things]:
+    """The names in each text that the group's actions use, and those of the last action, sorted."""
+    named = acted_names(visits, commands=False)
+    things = []
+    for names, action in zip(named, visits.last_action_M, strict=True):
+        spoken_of = (*names, *names_in(action))
+        things.append(tuple(sorted({name for name, _ in spoken_of})))
+    return things
+
+
+def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
     """The acts before each visit that were done to things which its text names, sorted."""
     batch, line = visits.batch, visits.batch.timeline
     before: list[dict[str, set[str]]] = [{} for _ in range(len(visits))]
@@ -109,13 +123,13 @@ def _acts_on_named(visits: Visits, named: Sequence[Names]) -> list[Acts]:
     for row in np.flatnonzero(original_N != np.arange(len(batch))).tolist():
         before[row] = before[original_N[row]]
     return [
-        tuple((name, verb) for name, _ in names for verb in sorted(done.get(name, ())))
+        tuple((name, verb) for name in names for verb in sorted(done.get(name, ())))
         for names, done in zip(named, before, strict=True)
     ]
 
 
 def lasting_acts(
-    visits: Visits, named: Sequence[Names], acts: Sequence[Acts], known: set[str]
+    visits: Visits, named: Sequence[Things], acts: Sequence[Acts], known: set[str]
 ) -> set[str]:
     """Verbs that lasting effects are found of, beyond those that are known.
 
@@ -125,7 +139,7 @@ def lasting_acts(
 
     Args:
         visits: The visits.
-        named: The names of each visit's text.
+        named: The things that each visit's text is about.
         acts: The acts on these before each visit.
         known: Verbs of earlier training steps.
     """

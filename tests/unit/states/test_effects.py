@@ -77,6 +77,18 @@ def test_what_was_found_is_remembered_where_a_batch_cannot_show_it():
     assert {cleaned for cleaned, label in labels if label == labels[5][1]} == {True}
 
 
+def test_a_pronoun_for_what_the_last_action_named_changes_nothing():
+    batch = washing()
+    texts = [
+        text.replace("mug 1", "it") if row % 3 == 0 and "mug 1" in action else text
+        for row, (text, action) in enumerate(zip(batch.next_observation_N, batch.action_N, strict=True))
+    ]
+    before_N = batch.timeline.neighbours(-1)
+    anchor_N = [texts[before] if before >= 0 else "mug 1" for before in before_N]
+    told = take(batch, np.arange(len(batch)), anchor_N=anchor_N, next_observation_N=texts)
+    assert np.array_equal(states(batch).source_N, states(told).source_N)
+
+
 def test_admissible_commands_are_not_read():
     batch = washing()
     commands = [f"go desk {row}" for row in range(len(batch))]
