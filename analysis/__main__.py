@@ -55,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     # Shows where a W&B project was read from.
     logging.getLogger("analysis").setLevel(logging.INFO)
+    # fontTools, which embeds the fonts of a PDF, logs every table of a font at INFO.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
     try:
         code: int = options.run(options, console)
@@ -87,6 +88,7 @@ def add_figures_options(parser: argparse.ArgumentParser) -> None:
 
 def figures(options: argparse.Namespace, console: Console) -> int:
     """Build the outputs that were named, or all."""
+    # All names are checked before runs are read, which takes most of the time.
     known = builders()
     unknown = [name for name in options.names if name not in known]
     if unknown:
@@ -96,6 +98,7 @@ def figures(options: argparse.Namespace, console: Console) -> int:
 
     appearance = look(options)
     data = selection(options).of(collected(options, console))
+    # Each result is printed as soon as it is built, since all together take minutes.
     report = build_from(
         data,
         options.out,
@@ -126,6 +129,7 @@ def write_report(options: argparse.Namespace, console: Console) -> int:
     built = build_from(data, options.out, lambda result: print_result(console, result))
     shown = contents(data, built, group_bytes=int(options.megabytes * MEGABYTE))
     path = options.out / REPORT
+    # Readable by others: a page on a shared disk is opened by people who did not write it.
     write_bytes(path, page(shown).encode(), readable=True)
     size = path.stat().st_size / MEGABYTE
     console.print(f"[green]wrote[/] {escape(str(path))}, {size:.1f} MB")
@@ -335,8 +339,10 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         RecordError: A folder does not exist, a W&B project cannot be read at all, or there is no
             run anywhere.
     """
+    # Found before anything is read: writing would fail only after all figures were built.
     if getattr(options, "out", RUNS).is_file():
         raise ConfigError(f"--out {options.out} is a file; name a folder")
+    # A W&B project replaces the default folder, but not folders that were named.
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
     if options.wandb and not options.runs_dir and RUNS.is_dir():
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
@@ -376,6 +382,7 @@ def _print_left_out(console: Console, report: Report) -> None:
     """Print damaged records and unfinished runs, with the commands that finish these."""
     for problem in report.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
+    # A sweep has hundreds of runs, and results should stay visible above this list.
     if len(report.unfinished) > LISTED:
         first = "; ".join(report.unfinished[:LISTED])
         more = len(report.unfinished) - LISTED

@@ -164,6 +164,7 @@ def _credit_rules(scorers: Sequence[str]) -> Iterator[Rule]:
     block = "SCPO's credit"
     for matcher, order, scorer in product(MATCHERS, ORDERS, scorers):
         yield _shaped(block, "credit", scorer, matcher=matcher, order=order)
+    # Equal states are matched by the scorer of equal texts, on texts that hold the next state.
     for matcher, order in product(MATCHERS, ORDERS[:2]):
         yield _shaped(
             block,
@@ -255,6 +256,7 @@ def judge(
     source = "official" if games else "generated"
     environment = load_environment("alfworld", cache_dir=cache_dir, data=games, games=source)
     plans = judge_of(environment)
+    # Plans do not depend on a rule, so they are searched once for all of them.
     judged = []
     for recorded in _distinct(files, log):
         batch = with_states(plans, recorded.batch)
@@ -276,6 +278,7 @@ def judge(
         results.append((rule, result))
         log(f"{rule.label}: {result.credited} of {result.steps} steps credited")
 
+    # Crediting every step has the precision of chance, against which all rules are compared.
     every_step = []
     for recorded, helping in judged:
         every_step.append(tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)))
@@ -308,6 +311,7 @@ def _credited(
     batch = recorded.batch
     shaper = rule.method.shaper
     if shaper:
+        # The order of a trainer depends on its seed, so the recorded ranks replace a new draw.
         batch = recorded.ordered(shaper.order, shaper.order_ranks)
     scorer = scorers[rule.scorer] if rule.scorer else None
     return credited_rows(batch, rule.method, scorer, (0, recorded.step), rule.what)

@@ -74,6 +74,7 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
         success_above = 0.0
     if not math.isfinite(success_above):
         raise StepBatchError(f"success_above is {success_above}, expected a finite return")
+    # Groups are numbered in order of appearance, so any hashable key may name one.
     groups: dict[Hashable, int] = {}
     rows: list[dict[str, Any]] = []
     for index, episode in enumerate(episodes):
@@ -87,10 +88,8 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
             "won_N": total > success_above if episode.won is None else episode.won,
             "is_copy_N": False,
         }
-        rows += [
-            {**shared, **_row(index, episode, at), "position_N": len(rows) + at}
-            for at in range(len(episode.steps))
-        ]
+        for at in range(len(episode.steps)):
+            rows.append({**shared, **_row(index, episode, at), "position_N": len(rows)})
 
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return {name: values for name, values in columns.items() if not _unmeasured(name, values)}
@@ -98,12 +97,16 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
 
 def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
     step = episode.steps[at]
-    after = episode.steps[at + 1 :]
-    answer = (
-        step.next_observation
-        if step.next_observation is not None or not after
-        else after[0].observation
-    )
+    answer = step.next_observation
+    next_state = step.next_state
+
+    # Before the end, what came of a step is what the next step began with.
+    if at + 1 < len(episode.steps):
+        following = episode.steps[at + 1]
+        if answer is None:
+            answer = following.observation
+        if next_state is None:
+            next_state = following.state
     if answer is None:
         raise StepBatchError(
             f"episode {index}, step {at}, its last: next_observation is missing; pass what the "
@@ -120,9 +123,7 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
         "entropy_N": step.entropy,
         "hindsight_logprob_N": step.hindsight_logprob,
         "state_N": step.state,
-        "next_state_N": step.next_state
-        if step.next_state is not None or not after
-        else after[0].state,
+        "next_state_N": next_state,
     }
 
 
@@ -144,9 +145,8 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
 
     The text is the same in every training step, so Python shows it once.
     """
-    won = [
-        total for index, episode in enumerate(episodes) if (total := _return(index, episode)) > 0
-    ]
+    returns = [_return(index, episode) for index, episode in enumerate(episodes)]
+    won = [total for total in returns if total > 0]
     if won and not np.isclose(min(won), max(won), rtol=1e-4, atol=1e-4):
         warnings.warn(
             "episode returns differ, and every one above 0 counts as success, partial scores such "

@@ -219,6 +219,7 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
+    # The default may be missing, before the first run; a folder that was named may not.
     if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
         raise ConfigError(
             f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}"

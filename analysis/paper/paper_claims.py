@@ -28,20 +28,20 @@ from analysis.paper.claims import (
 from analysis.paper.published import credit
 from scpo.records.memory import GPU
 
-MAIN, CHRONOLOGICAL, SHORTEST, REPEATED = (
-    "main_table",
-    "chronological",
-    "shortest_reference",
-    "no_monotonicity",
-)
+MAIN = "main_table"
+CHRONOLOGICAL = "chronological"
+SHORTEST = "shortest_reference"
+REPEATED = "no_monotonicity"
 DENSE = "scpo_dense"
 
-# Experiments of the study; the second's scorer credits unequal texts too.
-SHOP, LEXICAL = (
-    "webshop_study",
-    "sweep_theta",
-)
-HARD, EASY = ("Look", "Cool", "Pick2"), ("Pick", "Clean", "Heat")
+# Experiments of the study.
+SHOP = "webshop_study"
+
+# With a scorer that credits unequal texts too.
+LEXICAL = "sweep_theta"
+
+HARD = ("Look", "Cool", "Pick2")
+EASY = ("Pick", "Clean", "Heat")
 
 # Ours: what "within a few points" may be.
 FEW_POINTS = 5.0
@@ -71,7 +71,8 @@ def claims() -> tuple[Claim, ...]:
 def _main(size: str) -> Iterator[Claim]:
     """The main table's claims about one model."""
     for env, key, column in (("ALFWorld", "alfworld", "All"), ("WebShop", "webshop", "Succ")):
-        (level, text), other = printed_level(size, env, column), printed_gap(size, env, column)
+        level, text = printed_level(size, env, column)
+        other = printed_gap(size, env, column)
         where = f"{env}, {size}"
         yield Claim(
             f"level_{key}_{size}",
@@ -97,6 +98,7 @@ def _main(size: str) -> Iterator[Claim]:
             env=key,
             at_study=SHOP if key == "webshop" else None,
         )
+        # The paper's text compares SCPO with HGPO only for the small model.
         rival = printed_gap(size, env, column, "HGPO")
         if size == SMALL:
             yield Claim(
@@ -156,9 +158,10 @@ def _families() -> Iterator[Claim]:
 
 def _sizes_and_knobs() -> Iterator[Claim]:
     """Yield claims about knobs that should hardly matter, and sizes that should matter less."""
-    printed = round(
-        printed_gap(SMALL, "ALFWorld", "All") - printed_gap(LARGE, "ALFWorld", "All"), 2
-    )
+    # Rounded, because a difference of decimals such as 0.30000000000000004 would be printed.
+    small = printed_gap(SMALL, "ALFWorld", "All")
+    large = printed_gap(LARGE, "ALFWorld", "All")
+    printed = round(small - large, 2)
     yield Claim(
         "narrower",
         "The gain over GiGPO on ALFWorld is larger at 1.5B than at 7B",
@@ -327,6 +330,8 @@ def _cost() -> Iterator[Claim]:
         factor=1,
         everywhere=False,
     )
+    # Both parts run the cross-encoder: on pairs of two rollouts, and on pairs within the failed
+    # one.
     share = printed_cost("scoring", "share") + printed_cost("self_similarity", "share")
     yield Claim(
         "scoring_share",
@@ -339,9 +344,10 @@ def _cost() -> Iterator[Claim]:
         null=50.0,
         everywhere=False,
     )
-    memory = printed_cost("peak GPU memory", "peak") - printed_cost(
-        "peak GPU memory", "peak", "GiGPO"
-    )
+    # The paper prints both peaks, and their difference only in words.
+    ours = printed_cost("peak GPU memory", "peak")
+    theirs = printed_cost("peak GPU memory", "peak", "GiGPO")
+    memory = ours - theirs
     yield Claim(
         "memory",
         "Peak GPU memory that it adds",

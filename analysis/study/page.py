@@ -174,6 +174,7 @@ def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
 
 def _setting(data: Collected) -> str:
     """Describe the setting from the configuration and logs of a run of the main table."""
+    # Any row will do: rows of the main table differ in method only, not in these settings.
     run = None
     for row in _main_rows(data):
         run = run or started(data, row.row)
@@ -198,12 +199,16 @@ def _setting(data: Collected) -> str:
 
 
 def _main_rows(data: Collected) -> list[StudyRow]:
-    return [
-        row for row in study_rows(data) if any(experiment == MAIN for experiment, _ in row.names)
-    ]
+    rows = []
+    for row in study_rows(data):
+        experiments = [experiment for experiment, _ in row.names]
+        if MAIN in experiments:
+            rows.append(row)
+    return rows
 
 
 def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
+    # The first headlined comparison answers the page's question and is not repeated below.
     first = headlined(finished)[:1]
     for comparison in first:
         yield f"**Does SCPO help?** {sentence(comparison)}"
@@ -220,6 +225,7 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     if main:
         yield f"**Its scorers and its host.** {'; '.join(map(_brief, main))}."
     if resolved:
+        # Largest effects first, whichever sign they have.
         resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
         yield f"**What else is resolved.** {'; '.join(map(_brief, resolved))}."
     area = sum(comparison.effect.resolved for comparison in finished)
@@ -241,9 +247,10 @@ def _spread(data: Collected) -> str:
     rows = _main_rows(data)
     parts = []
     for name in ("gigpo", "scpo"):
-        row = next((row for row in rows if row.called(name)), None)
-        if row is not None and (text := _deviation(data, row)):
-            parts.append(text)
+        called = [row for row in rows if row.called(name)]
+        if called:
+            parts.append(_deviation(data, called[0]))
+    parts = [part for part in parts if part]
     if not parts:
         return ""
     return f"Standard deviation over seeds: {'; '.join(parts)}."
@@ -284,6 +291,7 @@ def _picture(name: str, drawn: set[str]) -> str:
 def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
     """The sweep over learning rates: every mean, the figure, and the rate that the study uses."""
     yield "## Which learning rate for each method?\n"
+    # A page of a part of the study is useful too: a section without runs names its command.
     try:
         table = fig_study_rates.numbers(data)
     except MissingRunsError as missing:
@@ -316,7 +324,11 @@ def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
     for record in data.experiments:
         if record.scale in data.scales and is_of_meaning(record.experiment) == meaning:
             records.append(record)
-    planned = {run.id for record in records for row in record.rows for run in row.runs}
+    planned = set()
+    for record in records:
+        for row in record.rows:
+            planned |= {run.id for run in row.runs}
+
     runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
     left = len(planned) - len(runs)
     target = "meaning" if meaning else "study"
@@ -368,6 +380,7 @@ def _is_done(data: Collected, run: str) -> bool:
 
 def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
     """Draw pictures into a folder; return the names of those that the runs allow."""
+    # Pictures are drawn on machines without a display.
     mpl.use("agg")
     known = builders()
     drawn = []

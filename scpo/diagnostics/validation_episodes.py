@@ -75,6 +75,7 @@ class Ended:
         """Result of a rollout, with numbers converted to Python's own types."""
         results = trajectory.results
         task = trajectory.slot.task
+        # The score of the last step grades the whole episode.
         score = results[-1].score
         return cls(
             task.id,
@@ -112,9 +113,10 @@ def played(trajectory: Trajectory) -> Played:
 def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[Played]]) -> None:
     """Keep a validation's episodes, as the file that :func:`read_validation` describes."""
     record = {"step": step, "panels": {name: _panel(panels[name]) for name in sorted(panels)}}
-    content = gzip.compress(
-        json.dumps(record, ensure_ascii=False, allow_nan=False).encode(), mtime=0
-    )
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+    # Without a time stamp, so that equal episodes give equal bytes.
+    content = gzip.compress(text.encode(), mtime=0)
     keep(folder, f"validation_step_{step:05d}.json.gz", content)
 
 
@@ -133,10 +135,11 @@ def read_validation(path: Path) -> dict[str, Any]:
 
 
 def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
-    return {
-        **{name: [getattr(episode, name) for episode in episodes] for name in COLUMNS},
-        "transcripts": [_transcript(place, episodes[place]) for place in told(episodes)],
-    }
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        columns[name] = [getattr(episode, name) for episode in episodes]
+    columns["transcripts"] = [_transcript(place, episodes[place]) for place in told(episodes)]
+    return columns
 
 
 def told(episodes: Sequence[Ended]) -> list[int]:
@@ -146,6 +149,7 @@ def told(episodes: Sequence[Ended]) -> list[int]:
     """
     first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))
+    # Evenly over the sorted ids, which begin with the family in ALFWorld: each family has some.
     return [first[k * len(first) // count] for k in range(count)]
 
 
@@ -233,30 +237,32 @@ def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, fl
         "episode_length": steps / len(episodes),
         "invalid_rate": sum(episode.invalid for episode in episodes) / steps,
     }
-    if graded := [episode.score for episode in episodes if episode.score is not None]:
-        metrics["score"] = float(np.mean(graded))
-    if by_family:
-        metrics |= repeat_metrics(
-            [episode.task for episode in episodes], [episode.won for episode in episodes]
-        )
-        metrics["errored"] = float(sum(episode.restarts > 0 for episode in episodes))
-        families: dict[str, list[bool]] = defaultdict(list)
-        for episode in episodes:
-            families[episode.family].append(episode.won)
-        metrics |= {
-            f"{family}/success_rate": float(np.mean(won))
-            for family, won in sorted(families.items())
-        }
+    scores = [episode.score for episode in episodes if episode.score is not None]
+    if scores:
+        metrics["score"] = float(np.mean(scores))
+    if not by_family:
+        return metrics
+
+    tasks = [episode.task for episode in episodes]
+    won = [episode.won for episode in episodes]
+    metrics |= repeat_metrics(tasks, won)
+    metrics["errored"] = float(sum(episode.restarts > 0 for episode in episodes))
+
+    won_by_family: dict[str, list[bool]] = defaultdict(list)
+    for episode in episodes:
+        won_by_family[episode.family].append(episode.won)
+    for family in sorted(won_by_family):
+        metrics[f"{family}/success_rate"] = float(np.mean(won_by_family[family]))
     return metrics
 
 
 def validation_metrics(panels: Mapping[str, Sequence[Trajectory]]) -> dict[str, float]:
     """``val/<panel>/...`` of every panel, with success rates by family."""
-    return {
-        f"val/{panel}/{name}": value
-        for panel, trajectories in panels.items()
-        for name, value in episode_metrics(trajectories, by_family=True).items()
-    }
+    metrics = {}
+    for panel, trajectories in panels.items():
+        for name, value in episode_metrics(trajectories, by_family=True).items():
+            metrics[f"val/{panel}/{name}"] = value
+    return metrics
 
 
 def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float]:
@@ -270,6 +276,8 @@ def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float
         by_task[task].append(won_episode)
     counts = {len(episodes) for episodes in by_task.values()}
     # pass@k compares tasks only if each was played equally often.
-    if len(counts) != 1 or (k := counts.pop()) == 1:
+    if len(counts) != 1 or counts == {1}:
         return {}
-    return {f"pass_at_{k}": float(np.mean([any(episodes) for episodes in by_task.values()]))}
+    k = counts.pop()
+    solved = [any(episodes) for episodes in by_task.values()]
+    return {f"pass_at_{k}": float(np.mean(solved))}

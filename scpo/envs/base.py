@@ -36,6 +36,7 @@ class Panel:
 
     @property
     def sha256(self) -> str:
+        # A seed draws tasks by their position, so the order is part of the hash.
         lines = "".join(f"{task.id} {task.sha256}\n" for task in self.tasks)
         return hashlib.sha256(lines.encode()).hexdigest()
 

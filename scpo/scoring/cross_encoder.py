@@ -62,6 +62,7 @@ def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> 
     buckets: dict[tuple[int, bool], list[int]] = {}
     for i, length in enumerate(lengths):
         width = next((width for width in TOKEN_BUCKETS if width >= length), length)
+        # Rows that fill their width need no attention mask, and form passes of their own.
         buckets.setdefault((width, length == width), []).append(i)
     for (width, _), indices in sorted(buckets.items()):
         size = rows_at(width)
@@ -131,8 +132,10 @@ class CrossEncoder:
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
         self._batch_tokens = config.batch_tokens
         self._share = not _on_cpu(device) if share is None else share
+        # Half for each text, however short the other is: so a text is cut once for all its pairs.
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
+        # A step text occurs in as many pairs as the other trajectory has steps.
         self._tokenise = functools.lru_cache(CACHED_TEXTS)(self._new_tokens)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -176,16 +179,15 @@ class CrossEncoder:
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:
         import torch
 
+        ids = [pair.ids for pair in encoded]
+        masks = [[1] * len(pair.ids) for pair in encoded]
         inputs = {
-            "input_ids": rows.fill(
-                [pair.ids for pair in encoded], self._tokenizer.pad_token_id, self.device
-            ),
-            "attention_mask": rows.fill([[1] * len(pair.ids) for pair in encoded], 0, self.device),
+            "input_ids": rows.fill(ids, self._tokenizer.pad_token_id, self.device),
+            "attention_mask": rows.fill(masks, 0, self.device),
         }
         if self._takes_types:
-            inputs["token_type_ids"] = rows.fill(
-                [pair.type_ids for pair in encoded], 0, self.device
-            )
+            type_ids = [pair.type_ids for pair in encoded]
+            inputs["token_type_ids"] = rows.fill(type_ids, 0, self.device)
         with torch.inference_mode():
             # In float32: half precision would round scores near the threshold together.
             score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
@@ -242,6 +244,7 @@ def _check(config: CrossEncoderScorer, tokenizer: Any, model: Any) -> None:
             f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a "
             "sequence classifier with one"
         )
+    # Only a fast tokenizer lets texts be cut and joined here.
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ScorerError(
             f"{config.path!r} has a slow tokenizer: expected one with a tokenizer.json"

@@ -100,9 +100,8 @@ def memory(transcript: Transcript) -> str:
         *(f"searched {one_line(keywords)}" for keywords in transcript.searched),
     ]
     if page.kind == "item" and page.product is not None:
-        lines += (
-            f"chosen {one_line(name)}: {value}" for name, value in sorted(page.options.items())
-        )
+        for name, value in sorted(page.options.items()):
+            lines.append(f"chosen {one_line(name)}: {value}")
         lines += _option_lines(tuple(page.product.options.items()))
     lines += (_seen(sighting, transcript.task) for sighting in transcript.sightings.values())
     return "\n".join([*lines, *(f"> {action}" for action in choices(transcript))])
@@ -119,6 +118,7 @@ def choices(transcript: Transcript) -> list[str]:
     if transcript.actions["has_search_bar"]:
         actions += [f"search[{query}]" for query in searches(transcript.task)]
     for name in transcript.actions["clickables"]:
+        # The search bar's own click does nothing, and an action must fit on a line.
         if name != SEARCH and "\n" not in name:
             actions.append(f"click[{name}]")
     return actions
@@ -175,6 +175,7 @@ def compact_response(action: str, clickables: list[str]) -> str:
 
 def wish(task: str) -> str:
     """Content words of the instruction; prices in whole dollars."""
+    # Whole dollars, as in the listed prices: the small vocabulary then needs no decimals.
     text = _CENTS.sub("", task.lower().replace(", and price lower than", " | under"))
     kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in FILLER)
     return " ".join(kept)
@@ -186,12 +187,12 @@ def _page(page: Page) -> str:
     if page.product is None or page.kind == "done":
         return page.kind
     if page.kind in SUB_PAGES:
-        text = (
-            page.product.description
-            if page.kind == "description"
-            else " ".join(page.product.bullets)
-        )
-        return f"{page.kind} {_first_words(text, TEXT_WORDS) if page.kind != 'reviews' else 'none'}"
+        if page.kind == "reviews":
+            return f"{page.kind} none"
+        text = page.product.description
+        if page.kind != "description":
+            text = " ".join(page.product.bullets)
+        return f"{page.kind} {_first_words(text, TEXT_WORDS)}"
     chosen = " ".join(words(value) for value in page.options.values()) or "nothing"
     return f"item {_offer(page.product)} | chosen {chosen}"
 
@@ -202,10 +203,10 @@ def _listing(page: Page) -> Iterator[str]:
 
 
 def _offer(product: Product) -> str:
-    options = (
-        f"{words(name)} > {' : '.join(map(words, values))} ;"
-        for name, values in product.options.items()
-    )
+    options = []
+    for name, values in product.options.items():
+        listed = " : ".join(words(value) for value in values)
+        options.append(f"{words(name)} > {listed} ;")
     return " ".join([_first_words(product.title, TITLE_WORDS), ":", _price(product), "|", *options])
 
 
@@ -215,5 +216,5 @@ def _price(product: Product) -> str:
 
 @functools.lru_cache(2**16)
 def _first_words(text: str, count: int) -> str:
-    found = (word for word in words(text).split() if word not in FILLER)
-    return " ".join([word for word, _ in zip(found, range(count), strict=False)])
+    content = [word for word in words(text).split() if word not in FILLER]
+    return " ".join(content[:count])

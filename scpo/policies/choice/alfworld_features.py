@@ -136,6 +136,7 @@ def read(prompt: str) -> Read:
             known = True
 
     held, _, treated = holding.partition(" | ")
+    # The object's kind is enough: a task names kinds, and every instance of one is as good.
     hold = "nothing"
     if held:
         hold = "goal" if _kind(held) in words else "other"
@@ -166,9 +167,9 @@ def parse_command(text: str) -> Command:
         return Command(text.partition(" ")[0], "", "", "")
     if match["verb"]:
         return Command(match["verb"].partition(" ")[0], "", _kind(match["at"]), match["at"])
-    return Command(
-        match["act"], _kind(match["thing"] or ""), _kind(match["place"] or ""), match["place"] or ""
-    )
+    thing = match["thing"] or ""
+    place = match["place"] or ""
+    return Command(match["act"], _kind(thing), _kind(place), place)
 
 
 def _kind(name: str) -> str:
@@ -240,6 +241,8 @@ class Reader(PromptReader):
         command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
             command_AW[found.commands.index(found.last), -1] |= _AGAIN
+        # Capped, and steps in threes: rarely seen values would each train an embedding of their
+        # own.
         situation = (
             text_hash(found.location.partition(" ")[0]),
             min(len(found.places), 12),
@@ -282,8 +285,10 @@ def _kind_row(command: str) -> tuple[tuple[int, ...], str]:
 
 @functools.lru_cache(maxsize=16384)
 def _state_row(state: State) -> Hashes:
-    words = [text_hash(word) for word in state.words] + [0] * (MOST_WORDS - len(state.words))
-    row = [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known), *words]
+    row = [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known)]
+    row += [text_hash(word) for word in state.words]
+    # Tasks differ in their number of words; 0 is the hash of none.
+    row += [0] * (MOST_WORDS - len(state.words))
     return np.array(row, dtype=np.uint64)
 
 
@@ -294,10 +299,12 @@ def _code(place: Place) -> int:
 
 def _decoded(at_N: Hashes) -> dict[str, Hashes]:
     """The parts of what ``at`` packs."""
+    # Shift and mask of each, as `_code` and the flags above pack them.
     parts = {"status": (0, 7), "goals": (3, 3), "age": (5, 7), "here": (8, 1), "again": (9, 1)}
-    return {
-        name: at_N >> np.uint64(shift) & np.uint64(mask) for name, (shift, mask) in parts.items()
-    }
+    columns = {}
+    for name, (shift, mask) in parts.items():
+        columns[name] = at_N >> np.uint64(shift) & np.uint64(mask)
+    return columns
 
 
 def _one_of(kind_N: Hashes, columns: Mapping[str, Hashes]) -> Hashes:
