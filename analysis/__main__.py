@@ -24,6 +24,7 @@ from analysis.report.page import MEGABYTE, contents, page
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.run_records import SINGLE
 from analysis.sources.wandb_project import Settings
 from analysis.study import command as study
 from analysis.study import meaning
@@ -381,7 +382,9 @@ def print_result(console: Console, result: Output | Failure) -> None:
 def _print_left_out(console: Console, report: Report) -> None:
     """Print damaged records and unfinished runs, with the commands that finish these."""
     for problem in report.problems:
-        console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
+        # Single runs are shown, as rows of their own.
+        kind = "note" if problem.path == SINGLE else "left out"
+        console.print(f"[yellow]{kind}[/] {escape(problem.path)}: {escape(problem.reason)}")
     # A sweep has hundreds of runs, and results should stay visible above this list.
     if len(report.unfinished) > LISTED:
         first = "; ".join(report.unfinished[:LISTED])

@@ -1,13 +1,16 @@
 """The signals that ask a process to stop: SIGTERM, Ctrl-C and the end of a terminal."""
 
 import signal
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+AGAIN_AFTER_S = 0.05  # the destructor has returned by then
 
 
 @contextmanager
@@ -16,10 +19,39 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in caught}
     try:
-        yield
+        with _swallowed_interrupts_come_again(caught):
+            yield
     finally:
         for number, earlier in before.items():
             signal.signal(number, earlier)
+
+
+@contextmanager
+def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterator[None]:
+    """Send a signal again whose handler raised KeyboardInterrupt inside a destructor.
+
+    Python prints what a ``__del__`` raises and goes on, as if nobody had asked to stop.
+    """
+    earlier = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def hook(unraisable: Any) -> None:
+        if not caught or not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            earlier(unraisable)
+            return
+        main = threading.main_thread().ident
+        timer = threading.Timer(AGAIN_AFTER_S, signal.pthread_kill, (main, caught[0]))
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = earlier
+        for timer in timers:
+            timer.cancel()
 
 
 @contextmanager

@@ -114,6 +114,8 @@ def embedded(contents: dict[str, Any]) -> str:
     """JSON that is safe inside a script element."""
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")
+    # A folder's name may hold bytes that are no UTF-8; Python reads them as halves of surrogates.
+    text = text.encode(errors="backslashreplace").decode()
     # Line ends in JavaScript, but not in JSON.
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

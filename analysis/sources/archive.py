@@ -12,7 +12,7 @@ runs. ``analysis.sources.collect`` reads an archive like a folder of run folders
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead, setting_of
-from analysis.sources.series import ROUNDING, allowed, complaint
 from scpo.errors import first_line
 from scpo.progress import counted
+from scpo.records import log_gaps
 from scpo.records.archive_index import (
     INDEX,
     METRICS,
@@ -38,6 +38,7 @@ from scpo.records.archive_index import (
 )
 from scpo.records.files import first_complaint, text_sum, unsealed
 from scpo.records.identity import is_id_of
+from scpo.records.ranges import ROUNDING, allowed, complaint
 from scpo.records.status import State
 
 RUN_SCHEMA = pa.schema(
@@ -109,6 +110,8 @@ def read_archive(folder: Path) -> Archive:
     table = _read_metrics(folder, index, problems)
     intact = locate(folder, METRICS, index) is not None
     reasons = _damaged_metrics(index, lines, table, intact=intact)
+    steps = table.groupby("run")["step"].unique()
+    numbers = _numbers_by_run(table)
     runs: dict[str, Run] = {}
     for run_id, line in lines.items():
         try:
@@ -117,7 +120,9 @@ def read_archive(folder: Path) -> Archive:
             reason = f"its line in {RUNS} is no run's: {_complaint_of(error)}"
             problems.append(Problem(f"{folder}/{run_id}", reason))
             continue
-        if reason := reasons.get(run_id, ""):
+        if reason := reasons.get(run_id) or _gap(
+            run, steps[run_id].tolist(), numbers.get(run_id, {})
+        ):
             run = replace(run, state=State.DAMAGED, damage=f"{reason}. {_restore(folder)}")
         runs[run_id] = run
 
@@ -309,6 +314,23 @@ def content_damage(
             reason = f"its metric rows end at step {logged[run]}, the run ended at {last}"
             reasons.setdefault(run, reason)
     return reasons
+
+
+def _numbers_by_run(table: pd.DataFrame) -> dict[str, dict[str, set[int]]]:
+    """Run -> metric of training or validation -> steps at which it has a number."""
+    names = [name for name in table["metric"].unique() if log_gaps.is_due(name)]
+    chosen = table[table["metric"].isin(names)]
+    steps = chosen["step"].to_numpy()
+    found: dict[str, dict[str, set[int]]] = {}
+    for (run, metric), rows in chosen.groupby(["run", "metric"], sort=False).indices.items():
+        found.setdefault(run, {})[metric] = set(steps[rows].tolist())
+    return found
+
+
+def _gap(run: Run, steps: Collection[int], numbers: Mapping[str, set[int]]) -> str | None:
+    """Describe the first number that a run must have logged and that has no row."""
+    found = log_gaps.gap(run.config, steps, numbers)
+    return f"it {found}" if found else None
 
 
 def _inside_ranges(table: pd.DataFrame) -> pd.Series:

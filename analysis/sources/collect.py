@@ -24,10 +24,11 @@ from analysis.sources.run_records import (
     read_lines,
     read_runs,
 )
-from analysis.sources.series import Series, complaint, make_series
+from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import HISTORY, Settings, read_project
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
+from scpo.records.ranges import complaint
 from scpo.records.status import State
 
 # Whole numbers in W&B's JSON may be too large for a float.

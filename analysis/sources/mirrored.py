@@ -24,11 +24,13 @@ from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.records.files import first_complaint
 from scpo.records.identity import read_configuration
-from scpo.records.manifest import PlannedRow, PlannedRun
+from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
 from scpo.records.status import State
+from scpo.records.wandb_config import misnamed, with_floats
 from scpo.schema.env import TUNING
 from scpo.schema.method import method_label
 
+MOST_NAMED = 6  # runs in no experiment
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
@@ -58,12 +60,13 @@ def mirrored_run(
         project: W&B project.
 
     Raises:
-        RecordError: The configuration is neither ours nor verl-agent's.
+        RecordError: The configuration is neither ours nor verl-agent's, or another run's.
     """
     foreign = verl_agent_logs.is_verl_agent(config)
-    commit = None
+    commit, logged, wandb_id = None, config, run_id
     if not foreign:
-        run_id, config, commit = read_configuration(config, run_id)
+        run_id, stored, commit = read_configuration(logged, wandb_id)
+        config = with_floats(stored)
     try:
         head = RunHead.model_validate(verl_agent_logs.head_of(config) if foreign else config)
     except (ValidationError, KeyError) as error:
@@ -72,7 +75,8 @@ def mirrored_run(
             f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's "
             f"({what}); left out"
         ) from error
-
+    if not foreign and (reason := misnamed(logged, wandb_id)):
+        raise RecordError(f"W&B run {wandb_id} is not the run that it says: {reason}; left out")
     if foreign:
         planned = verl_agent_logs.steps_of(config)
         setting = verl_agent_logs.setting_of(config)
@@ -125,14 +129,27 @@ def without_record(
     for run in runs:
         if run.id not in asked:
             (trials if is_trial(run) else singles).append(run)
-    problems: tuple[Problem, ...] = ()
+    problems = _noted_singles(singles)
     if trials:
         reason = (
             f"{counted(len(trials), 'trial')} of a search, judged on its own games: "
             "the search's summary.md has them"
         )
-        problems = (Problem("searches", reason),)
+        problems = (*problems, Problem("searches", reason))
     return implied_records(singles), problems
+
+
+def _noted_singles(singles: Iterable[Run]) -> tuple[Problem, ...]:
+    """Name the runs in a folder of sweeps that no experiment has: a record may be deleted."""
+    lone = [run.id for run in singles if (run.folder.parent / EXPERIMENTS).is_dir()]
+    if not lone:
+        return ()
+    named = ", ".join(sorted(lone)[:MOST_NAMED]) + (", ..." if len(lone) > MOST_NAMED else "")
+    reason = (
+        f"{counted(len(lone), 'run')} in no experiment, of train.py or of a sweep whose record in "
+        f"{EXPERIMENTS}/ was deleted (the same sweep writes it again): {named}"
+    )
+    return (Problem(SINGLE, reason),)
 
 
 def is_trial(run: Run) -> bool:

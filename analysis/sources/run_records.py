@@ -10,7 +10,7 @@ and a ``Problem`` names it.
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from analysis.sources import verl_agent_logs
 from scpo.errors import RecordError
+from scpo.records import log_gaps, verify
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
@@ -277,7 +278,8 @@ def read_run(folder: Path) -> Run:
     try:
         status = records.read_status()
         panels = records.read_panels()
-        attempts = _attempts(records)
+        attempts = _attempts(records, status)
+        verify.check_end(records, status)
         damage = _panel_damage(records, config, panels, status)
     except RecordError as error:
         damage = str(error)
@@ -305,9 +307,11 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def _attempts(records: RunFolder) -> list[_Attempt]:
+def _attempts(records: RunFolder, status: Status) -> list[_Attempt]:
+    recorded = records.read_attempts()
+    verify.check_provenance(records, status, recorded)
     try:
-        return [_Attempt.model_validate(attempt) for attempt in records.read_attempts()]
+        return [_Attempt.model_validate(attempt) for attempt in recorded]
     except ValidationError as error:
         raise RecordError(
             f"{records.provenance} is no record of attempts: {first_complaint(error)}. {RUN_AGAIN}"
@@ -495,10 +499,29 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
     for name in run.logs if logs is None else logs:
         path = run.folder / name
         if run.project is None:
-            yield from read_whole(RunFolder(run.folder), path)
-            continue
-        for line in _downloaded(path):
-            yield verl_agent_logs.translate(line, run.config) if run.foreign else line
+            lines = read_whole(RunFolder(run.folder), path)
+            if name == LOGS[0]:
+                log_gaps.check(path, run.config, lines)
+        else:
+            lines = list(_downloaded(path))
+            if run.foreign:
+                lines = [verl_agent_logs.translate(line, run.config) for line in lines]
+            else:
+                _check_downloaded(path, run.config, lines)
+        yield from lines
+
+
+def _check_downloaded(
+    path: Path, config: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse a history without a validation: W&B drops what a resumed run logs twice."""
+    numbers = log_gaps.numbers_by_metric(lines)
+    steps = [line["step"] for line in lines]
+    if found := log_gaps.gap(config, steps, numbers, every_line=False):
+        raise RecordError(
+            f"{path} {found}. Read the run's folder instead, or send it again (`python -m sweeps "
+            "sync`) and --refresh"
+        )
 
 
 def _downloaded(path: Path) -> Iterator[dict[str, Any]]:

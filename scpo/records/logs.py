@@ -216,18 +216,38 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     data = read_bytes(path) if path.exists() else b""
     whole = data[: data.rfind(b"\n") + 1]
     known = status.sums.get(path.name)
+    lines = None
     if known is not None and RunningSum.of(whole).now() == known:
-        # The bytes are those that were written, so each line is valid: parse them all at once.
-        joined = b"[" + whole[:-1].replace(b"\n", b",") + b"]"
-        lines: list[dict[str, Any]] = json.loads(joined)
-    else:
+        lines = _parse_at_once(whole)
+    if lines is None:
         # Line by line, whose message is more precise than that of the checksum below.
         lines = JsonLines(path).parse(whole)
-    # A step is written to timing.jsonl first, which may therefore have one more.
+    steps = [line["step"] for line in lines]
+    if any(after <= before for before, after in pairwise(steps)):
+        raise RecordError(f"{path}: steps do not ascend. {RUN_AGAIN}")
     if path == folder.metrics:
-        _check_steps(folder, status, [line["step"] for line in lines])
+        _check_steps(folder, status, steps)
     _check_sum(status, path, data)
     return lines
+
+
+def _parse_at_once(data: bytes) -> list[dict[str, Any]] | None:
+    """The lines of a log that has its checksum; None if one of them is none that a run logs."""
+    joined = b"[" + data[:-1].replace(b"\n", b",") + b"]"
+    try:
+        lines: list[dict[str, Any]] = json.loads(joined, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return lines if all(map(_is_line, lines)) else None
+
+
+def _is_line(record: Any) -> bool:
+    return (
+        isinstance(record, dict)
+        and type(record.get("step")) is int
+        and record["step"] >= 0
+        and all(map(_is_plain, record.values()))
+    )
 
 
 def _check_sum(status: Status, path: Path, data: bytes) -> None:
@@ -250,8 +270,6 @@ def _check_sum(status: Status, path: Path, data: bytes) -> None:
 
 
 def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
-    if any(after <= before for before, after in pairwise(steps)):
-        raise RecordError(f"{folder.metrics}: steps do not ascend. {RUN_AGAIN}")
     last = steps[-1] if steps else 0
     if status.state is State.DONE and last != status.steps:
         raise RecordError(

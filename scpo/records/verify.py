@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError
+from scpo.progress import counted
+from scpo.records import log_gaps
 from scpo.records.files import RUN_AGAIN, change, read_record
-from scpo.records.logs import read_whole
+from scpo.records.logs import RESTORE, read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.provenance import read_code
 from scpo.records.run_config import check, read_config
 from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
+from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 
 DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
@@ -25,18 +28,14 @@ def problems(folder: RunFolder) -> list[str]:
         config = check(folder)
     except ScpoError as error:
         found.append(str(error))
-
-    # verl may log every few steps, and prompted methods log once.
-    every_step = (
-        config is not None and config.trainer.name == "local" and config.method.kind != "prompted"
-    )
     checks: tuple[Callable[[RunFolder], Any], ...] = (
-        partial(_logs, every_step=every_step),
+        partial(_logs, config=config),
         _checkpoints,
         _samples,
         RunFolder.read_stop,
         RunFolder.read_panels,
-        RunFolder.read_attempts,
+        _provenance,
+        _end,
         _code,
     )
     for check_records in checks:
@@ -78,23 +77,19 @@ def without_experiment(runs_dir: Path, folders: Iterable[RunFolder]) -> list[str
     return [folder.run_id for folder in folders if folder.run_id not in named]
 
 
-def _logs(folder: RunFolder, *, every_step: bool) -> None:
-    """Lines that were lost, added or changed; with ``every_step`` also missing steps."""
-    steps = [record["step"] for record in read_whole(folder, folder.metrics)]
+def _logs(folder: RunFolder, config: RunConfig | None) -> None:
+    """Lines that were lost, added or changed, and measures that the run must have logged."""
+    lines = read_whole(folder, folder.metrics)
     read_whole(folder, folder.timing)
     checkpoints = folder.complete_checkpoints()
-    last = steps[-1] if steps else 0
+    last = lines[-1]["step"] if lines else 0
     if checkpoints and checkpoints[-1] > last:
         raise RecordError(
             f"{folder.metrics} ends at step {last}, before checkpoint {checkpoints[-1]}: lines "
             "were lost"
         )
-    if every_step and steps != list(range(len(steps))):
-        missing = next(step for step, logged in enumerate(steps) if step != logged)
-        raise RecordError(
-            f"{folder.metrics} has no line of step {missing}, and later ones: lines were lost. "
-            f"{RUN_AGAIN}"
-        )
+    if config is not None:
+        log_gaps.check(folder.metrics, config.model_dump(mode="json"), lines)
 
 
 def _checkpoints(folder: RunFolder) -> None:
@@ -122,6 +117,42 @@ def _samples(folder: RunFolder) -> None:
         changed = change(folder.path / name, known, whole=True)
         if changed:
             raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
+
+
+def _provenance(folder: RunFolder) -> None:
+    check_provenance(folder, folder.read_status(), folder.read_attempts())
+
+
+def check_end(folder: RunFolder, status: Status) -> None:
+    """Verify that a finished run has made all its steps.
+
+    Raises:
+        RecordError: Its status says DONE at another step than its last.
+    """
+    if status.state is State.DONE and status.step != status.steps:
+        raise RecordError(
+            f"{folder.status} says DONE at step {status.step} of {status.steps}: it was edited. "
+            f"{RESTORE}"
+        )
+
+
+def _end(folder: RunFolder) -> None:
+    check_end(folder, folder.read_status())
+
+
+def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str, Any]]) -> None:
+    """Verify that a finished run has a record of its attempts.
+
+    Without it nobody knows on which processor it ran, and whether its code was committed.
+
+    Raises:
+        RecordError: The run has made attempts, and none is recorded.
+    """
+    if status.state is State.DONE and status.attempt and not attempts:
+        raise RecordError(
+            f"{folder.provenance} is lost: it had the commit and the processor of "
+            f"{counted(status.attempt, 'attempt')}. {RESTORE}"
+        )
 
 
 def _code(folder: RunFolder) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import RunFolder, State, run_config, run_folders
+from scpo.records import RunFolder, State, log_gaps, run_config, run_folders
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema.run import RunConfig
@@ -230,6 +230,8 @@ class Driver:
             if status.state is State.DONE:
                 run_config.check(folder, config)
             records = read_whole(folder, folder.metrics)
+            if status.state is State.DONE:
+                log_gaps.check(folder.metrics, config.model_dump(mode="json"), records)
         except RecordError as error:
             return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
 

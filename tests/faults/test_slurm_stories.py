@@ -356,5 +356,5 @@ def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair,
     assert len(slurm.submitted) == submitted
     for folder in folders():
         config = run_config.read_config(folder)
-        lines = [f'{{"step": {n}, "train/success_rate": {n / 7 + config.seed}}}\n' for n in range(5)]
+        lines = [f'{{"step": {n}, "train/success_rate": {(n / 7 + config.seed) / 100}}}\n' for n in range(5)]
         assert folder.metrics.read_text() == "".join(lines)

@@ -22,7 +22,7 @@ def train(config, folder, should_stop):
         tracker.resume_at(done[-1] if done else -1)
         for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
             time.sleep(pace)
-            tracker.log(step, {"train/success_rate": step / 7 + config.seed}, {"step_s": pace})
+            tracker.log(step, {"train/success_rate": (step / 7 + config.seed) / 100}, {"step_s": pace})
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:
                 folder.checkpoint(step).mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from scpo.records.identity import recorded_id
 from scpo.schema.env import FAMILIES
 from sweeps.compose.matrix import expand
 from tests.support.run_records import write_panels
+from tests.support.whole_logs import whole
 
 STEPS = (0, 75, 150)
 EPISODES = {"valid_seen": 140, "valid_unseen": 134, "test": 500, "train_games": 64}
@@ -113,4 +114,4 @@ def _write_run(folder, run, lines):
     status = {"state": run.state, "step": last, "steps": last, "commit": "0123456789abcdef"}
     write_json(folder / "status.json", status)
     write_panels(folder, run.config)
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in whole(run.config, lines)))

@@ -12,9 +12,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from scpo.records import RunFolder
-from scpo.records.files import file_sum, write_json, write_yaml
+from scpo.records.files import file_sum, read_yaml, write_json, write_yaml
 from scpo.records.identity import recorded_id
 from scpo.records.run_folders import TRAINING_PANELS
+from tests.support.whole_logs import whole
 from scpo.schema.env import FAMILIES as FAMILIES_OF_GAMES
 
 ROOT = Path(__file__).parents[2]
@@ -55,10 +56,15 @@ def config(scale="mini", row="scpo", seed=0, overrides=(), **trainer):
 
 def write_run(
     runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(),
-    sums=False, **trainer,
+    sums=False, panels=None, **trainer,
 ):  # fmt: skip
-    """One run folder; returns what the experiment record says of it. ``sums``: with its files' checksums."""
+    """One run folder; returns what the experiment record says of it.
+
+    ``sums``: with its files' checksums. ``panels``: the only ones that it validates on.
+    """
     made = config(scale, row, seed, overrides, steps=steps, **trainer)
+    if panels is not None:
+        made["env"]["validation_panels"] = {name: made["env"]["validation_panels"][name] for name in panels}
     run = {"id": recorded_id(made), "env": made["env"]["name"], "model": made["model"]["name"], "seed": seed}
     folder = Path(runs_dir) / run["id"]
     (folder / "diagnostics").mkdir(parents=True)
@@ -66,7 +72,7 @@ def write_run(
     write_json(folder / "status.json", {"state": state, "step": steps, "steps": steps, "commit": "0123456789abcdef"})
     write_panels(folder, made)
     numbers = np.random.default_rng([seed, len(row)])
-    write_lines(folder / "metrics.jsonl", _metrics(numbers, scale, steps, every))
+    write_lines(folder / "metrics.jsonl", whole(made, _metrics(numbers, scale, steps, every)))
     write_lines(folder / "timing.jsonl", (_timing(step) for step in range(1, steps + 1)))
     for step in probes:
         write_probe(folder, step, numbers)
@@ -139,6 +145,7 @@ def log_only(runs_dir, run, metric, values):
 
 def log_lines(folder, lines):
     """Replace what a run logged: a finished run has ended with the last of these lines."""
+    lines = whole(read_yaml(Path(folder) / "config.yaml"), lines)
     write_lines(Path(folder) / "metrics.jsonl", lines)
     status = json.loads((Path(folder) / "status.json").read_text())
     write_json(Path(folder) / "status.json", status | {"step": lines[-1]["step"], "steps": lines[-1]["step"]})

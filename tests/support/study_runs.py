@@ -5,6 +5,7 @@ from pathlib import Path
 from scpo.records.files import write_json, write_yaml
 from scpo.records.identity import recorded_id
 from tests.support.run_records import config, write_lines, write_panels
+from tests.support.whole_logs import whole
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
 STEPS = (0, 10, 20, 30, 40)
@@ -41,7 +42,7 @@ def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, en
     write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
     write_panels(folder, made)
     write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": False}}})
-    write_lines(folder / "metrics.jsonl", list(_lines(curve, credit or {}, GAMES[env])))
+    write_lines(folder / "metrics.jsonl", whole(made, _lines(curve, credit or {}, GAMES[env])))
     write_lines(folder / "timing.jsonl", [{"step": step, "timing_s/step": 0.5} for step in range(1, 41)])
     return run
 

@@ -14,14 +14,16 @@ from typing import Any
 import pandas as pd
 
 from analysis.sources import archive_writing
+from analysis.sources.archive import by_key, metric_sums
 from analysis.sources.collect import collect
 from analysis.study import command as study_command
 from scpo.records import RunFolder, State
-from scpo.records.archive_index import INDEX, METRICS, RUNS
+from scpo.records.archive_index import INDEX, METRICS, RUNS, read_index
 from scpo.records.files import file_sum
 from tests.faults.campaign import commands
 from tests.faults.campaign.place import Found, Place, damage_one, records
 from tests.faults.campaign.readers import Verdict
+from tests.faults.campaign.samples import change_any
 from tests.support.study_runs import rising, write_study
 
 FILES = (METRICS, RUNS, INDEX)
@@ -155,6 +157,56 @@ def damaged_local_copy(place: Place) -> Found:
     return _added(folder, what)
 
 
+def changed_local_copy(place: Place) -> Found:
+    """``study --add '*'`` of runs of which one, not archived yet, has other metrics under a right checksum.
+
+    The command names it, and adds the others; alone, no archive without it is another.
+    """
+    folder = _copy(place, "half")
+    runs = Path(shutil.copytree(place.top / "archives" / "whole" / "runs", place.folder / "runs"))
+    known = _numbers(place.top / "archives" / "half" / "study")
+    fresh = [path.parent for path in sorted(runs.glob("*/config.yaml")) if path.parent.name not in known]
+    run = place.chance.choice(fresh)
+    what = change_any(place.chance, RunFolder(run))
+    said = _study(folder, "--add", "*", "--allow-uncommitted", "--runs", runs)
+    if said.code is None:
+        return Verdict.TRACEBACK, f"{what}: {said.text}"
+    if run.name not in said.text:
+        return Verdict.SILENT, f"{what}: exit status {said.code}, and nothing is named: {said.text}"
+    with commands.ONE_AT_A_TIME:
+        added = collect(folder / "study").by_metric
+    if run.name in added:
+        return Verdict.SILENT, f"{what}: it is archived: {said.text}"
+    truth = _numbers(place.top / "archives" / "whole" / "study")
+    others = {name: dict(series) for name, series in added.items()}
+    if others != {name: truth[name] for name in others} or not known.keys() <= others.keys():
+        return Verdict.SILENT, f"{what}: other runs have other numbers: {said.text}"
+    return Verdict.NAMED, f"{what}: {said.text}"
+
+
+def rows_with_their_checksums(place: Place) -> Found:
+    """Rows of training and validation that are lost, doubled or NaN, and the index written anew to fit them."""
+    folder = _copy(place)
+    path = folder / "study" / METRICS
+    table = pd.read_parquet(path)
+    row = place.chance.choice([at for at, name in enumerate(table["metric"]) if name.endswith("success_rate")])
+    how = place.chance.choice(("lost", "doubled", "NaN", "7"))
+    if how == "lost":
+        table = table.drop(index=row)
+    elif how == "doubled":
+        table = pd.concat([table, table.iloc[[row]]])
+    else:
+        table.loc[row, "value"] = float(how)
+    table.to_parquet(path, index=False)
+    index, _ = read_index(folder / "study")
+    sums = metric_sums(by_key(table))
+    runs = {name: known.model_copy(update={"metrics": sums[name]}) for name, known in index.runs.items()}
+    files = index.files | {METRICS: file_sum(path)}
+    fitting = index.model_copy(update={"runs": runs, "files": files})
+    (folder / "study" / INDEX).write_bytes(archive_writing._index_file(fitting))
+    return _judged(place, folder, f"{how} at row {row} of {path.name}, with its checksums")
+
+
 def repaired_archive(place: Place) -> Found:
     """A damaged archive to which its runs are added again: it is whole again, or says what it cannot repair."""
     folder = _copy(place)
@@ -257,5 +309,7 @@ KINDS = {
     "archive, other rows": (6, changed_rows),
     "archive, damaged local copy": (4, damaged_local_copy),
     "archive, repaired": (3, repaired_archive),
+    "archive, checksums anew": (3, rows_with_their_checksums),
+    "archive, changed copy": (2, changed_local_copy),
     "archive, killed": (3, killed_while_adding),
 }

@@ -6,6 +6,7 @@ Judged by ``figures`` and then by ``report``: each names what makes a number dif
 import gzip
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.rendering import style
+from analysis.sources.run_records import SINGLE
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_json, read_yaml, write_json, write_yaml
 from scpo.records.manifest import EXPERIMENTS
@@ -23,6 +25,7 @@ from scpo.strict import MACHINE_SECTIONS
 from tests.faults.campaign import commands
 from tests.faults.campaign.place import Found, Place, damage_one, records
 from tests.faults.campaign.readers import Verdict
+from tests.support.log_changes import LOG_CHANGES, OF_VALUES, change_log, rates
 from tests.support.run_records import write_ablation, write_groups, write_probe, write_step_texts
 from tests.support.validation_records import write_validations
 
@@ -134,7 +137,9 @@ def damaged_file(place: Place) -> Found:
     samples = sorted(runs.glob("*/diagnostics/*"))
     path = place.chance.choice(place.chance.choice((samples, [path for path in records(runs) if path not in samples])))
     what = damage_one(place.chance, [path])
-    return _judged(place, runs, what, lost=(_name(runs, path),))
+    # Nothing but the record itself tells the experiment of a run.
+    note = () if path.exists() or path.parent.name != EXPERIMENTS else (SINGLE,)
+    return _judged(place, runs, what, lost=(_name(runs, path), *note))
 
 
 def _name(runs: Path, path: Path) -> str:
@@ -166,6 +171,27 @@ def wrong_content(place: Place) -> Found:
     if path in samples or path.name == "panels.json":
         _note(run)
     return _judged(place, runs, f"{what} in {path}", lost=(_name(runs, path),))
+
+
+def changed_log(place: Place) -> Found:
+    """Another line or number in a run's metrics, with a checksum that was computed anew."""
+    runs = _copy(place)
+    run = place.chance.choice(_runs(runs))
+    what = change_any(place.chance, RunFolder(run))
+    return _judged(place, runs, what, lost=(run.name,))
+
+
+def change_any(chance: random.Random, folder: RunFolder) -> str:
+    """Change a run's metrics in a way that its numbers show, and describe it."""
+    how = chance.choice(LOG_CHANGES)
+    lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    if how == "no validation" or how in OF_VALUES:
+        wanted = "val/" if how == "no validation" else ("val/", "train/")
+        lines = [line for line in lines if any(name.startswith(wanted) for name in line)]
+    line = chance.choice(lines)
+    metric = chance.choice(rates(line)) if how in OF_VALUES else None
+    change_log(folder, how, line["step"], metric)
+    return f"{how} at step {line['step']} ({metric or 'the line'}) of {folder.run_id}, with its checksum"
 
 
 RECORDS = ("config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "code.json")
@@ -248,7 +274,8 @@ def _judged(place: Place, runs: Path, what: str, *, lost: tuple[str, ...]) -> Fo
     if _files(truth, out) != files:
         return Verdict.SILENT, f"{what}: report builds other tables than figures, named: {told}"
     differing = [*files, *_parts(truth, out)]
-    for changed, text in ((files, built.text.partition("left out")[2]), (differing, told)):
+    named = "".join(re.split(r"(?m)^(?=left out|note)", built.text)[1:])
+    for changed, text in ((files, named), (differing, told)):
         if changed and not any(name in text for name in lost):
             return Verdict.SILENT, f"{what}: {changed} differ, named: {text}"
     if others := _others(truth, out, lost):
@@ -307,4 +334,5 @@ KINDS = {
     "files, swapped": (5, swapped_files),
     "files, damaged": (4, damaged_file),
     "content, wrong": (10, wrong_content),
+    "metrics, checksum anew": (5, changed_log),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError
-from scpo.records import State
+from scpo.records import RunFolder, State
 from sweeps.launchers.run_process import Outcome
 from sweeps.records import attempt
 from sweeps.search import driver
@@ -20,6 +20,7 @@ from sweeps.search.space import key_of_params
 from tests.faults import fake_objective
 from tests.faults.campaign.place import Found, Place, damage_one, records
 from tests.faults.campaign.readers import Verdict
+from tests.faults.campaign.samples import change_any
 from tests.support.searches import InstantLauncher, drive, plan_in
 
 SMALL = ("search.trials=3", "search.parallel=1", "trainer.steps=2", "seeds=[0,1]", "search.pruner=null")
@@ -52,16 +53,19 @@ def _search(plan: Plan, launcher: Any = None) -> list[Any]:
 
 
 def damaged_finished_runs(place: Place) -> Found:
-    """A new search over finished runs of which one is damaged, or two have changed names."""
+    """A new search over finished runs: one is damaged or has other metrics, or two have changed names."""
     runs = Path(shutil.copytree(place.top / "searches" / "runs", place.folder / "runs"))
     shutil.rmtree(runs / "searches")
     folders = sorted(path.parent for path in runs.glob("*/config.yaml"))
-    if place.chance.random() < 0.2:
+    kind = place.chance.random()
+    if kind < 0.2:
         first, second = place.chance.sample(folders, 2)
         first.rename(runs / "between")
         second.rename(first)
         (runs / "between").rename(second)
         what = f"{first.name} and {second.name} swapped"
+    elif kind < 0.5:
+        what = change_any(place.chance, RunFolder(place.chance.choice(folders)))
     else:
         what = damage_one(place.chance, records(place.chance.choice(folders)))
     return _judged(place, runs, what)

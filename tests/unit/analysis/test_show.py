@@ -1,5 +1,5 @@
 from analysis.show import experiment_table
-from tests.support.run_records import write_ablation, write_experiment, write_json, write_run
+from tests.support.run_records import log_only, write_ablation, write_experiment, write_json, write_run
 
 
 def test_an_experiment_without_record_has_no_table(tmp_path):
@@ -27,9 +27,9 @@ def test_published_numbers_are_labelled_as_another_scale(tmp_path):
 
 def test_numbers_are_means_over_finished_seeds(tmp_path):
     run = write_run(tmp_path)
-    (tmp_path / run["id"] / "metrics.jsonl").write_text(
-        '{"step": 0, "val/valid_seen/success_rate": 0.25}\n{"step": 40, "val/valid_seen/success_rate": 0.75}\n{"step'
-    )
+    log_only(tmp_path, run, "val/valid_seen/success_rate", {0: 0.25, 40: 0.75})
+    with (tmp_path / run["id"] / "metrics.jsonl").open("a") as log:
+        log.write('{"step')
     write_experiment(tmp_path, {"scpo": [run, write_run(tmp_path, seed=1, state="RUNNING")]})
     text = experiment_table(tmp_path, "ablation_monotonicity")
     assert "25.0 → 75.0" in text
@@ -40,10 +40,8 @@ def test_numbers_are_means_over_finished_seeds(tmp_path):
 
 def with_success(tmp_path, row, seed, success):
     """A finished run with one held-out success at its last step."""
-    run = write_run(tmp_path, row, seed)
-    (tmp_path / run["id"] / "metrics.jsonl").write_text(
-        f'{{"step": 0, "val/valid_seen/success_rate": 0.1}}\n{{"step": 40, "val/valid_seen/success_rate": {success}}}\n'
-    )
+    run = write_run(tmp_path, row, seed, panels=("valid_seen",))
+    log_only(tmp_path, run, "val/valid_seen/success_rate", {0: 0.1, 40: success})
     return run
 
 

@@ -9,7 +9,7 @@ from analysis.rendering.style import PAGE_WIDTH
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
-from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
+from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 
 
 def titles(figure):
@@ -41,14 +41,13 @@ def test_the_mini_figure_says_what_it_cannot_show(tmp_path):
 def test_lines_are_means_over_seeds_in_percent(tmp_path):
     runs = []
     for seed, value in ((0, 0.2), (1, 0.6)):
-        run = write_run(tmp_path, seed=seed)
-        lines = (f'{{"step": {step}, "val/valid_seen/success_rate": {value}}}\n' for step in (0, 40))
-        (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
+        run = write_run(tmp_path, seed=seed, panels=("valid_seen",))
+        log_only(tmp_path, run, "val/valid_seen/success_rate", {0: value, 40: value})
         runs.append(run)
     write_experiment(tmp_path, {"scpo": runs})
     axis = build(collect(tmp_path).at_scale("mini")).figure.axes[0]
-    assert list(axis.lines[0].get_xdata()) == [0, 40]
-    assert list(axis.lines[0].get_ydata()) == pytest.approx([40, 40])
+    assert list(axis.lines[0].get_xdata()) == [0, 10, 20, 30, 40]
+    assert list(axis.lines[0].get_ydata()) == pytest.approx([40] * 5)
     low, high = axis.collections[0].get_datalim(axis.transData).intervaly
     assert (low, high) == pytest.approx((40 - 28.284, 40 + 28.284), abs=0.01)
 

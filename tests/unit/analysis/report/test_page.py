@@ -119,6 +119,13 @@ def test_texts_of_an_environment_cannot_end_the_data(made):
     assert record["groups"][0]["task"] == MARKUP
 
 
+def test_a_folder_whose_name_is_no_utf8_is_on_the_page_like_any_other():
+    value = {"problems": [{"path": "run\udcff", "reason": "a copy"}]}
+    text = embedded(value)
+    assert text.encode()
+    assert json.loads(text) == value
+
+
 def test_embedded_json_is_the_same_json_without_a_tag():
     value = {"a": [MARKUP, "\u2029", "<", 1.5, None]}
     assert json.loads(embedded(value)) == value

@@ -7,11 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.show import experiment_table
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_json
 from tests.support.damage import flip_a_bit, keep_lines, zero
+from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
     log_lines,
     write_ablation,
@@ -101,6 +103,51 @@ def test_a_damaged_run_leaves_every_mean_and_is_named_with_its_file(tmp_path, da
     assert path == runs[0]["id"]
     assert re.search(message, reason), reason
     assert re.search("[Dd]elete|[Mm]ove|[Rr]estore", reason)
+
+
+@pytest.mark.parametrize("how", LOG_CHANGES)
+@pytest.mark.parametrize("step", [0, 20, 40])
+def test_a_changed_log_with_a_right_checksum_leaves_every_mean_and_is_named(tmp_path, how, step):
+    runs = [write_run(tmp_path, seed=seed, sums=True) for seed in (0, 1)]
+    write_experiment(tmp_path, {"scpo": runs})
+    change_log(RunFolder(tmp_path / runs[0]["id"]), how, step)
+    data = collect(tmp_path)
+    (row,) = data.sections[0].rows
+    assert (row.finished, row.missing[0].state) == ((runs[1]["id"],), "DAMAGED")
+    assert data.metric_names(runs[0]["id"]) == ()
+    ((path, reason),) = ((one.path, one.reason) for one in data.problems)
+    assert (path, "metrics.jsonl" in reason or "success_rate" in reason) == (runs[0]["id"], True)
+    shown = experiment_table(tmp_path, "ablation_monotonicity")
+    assert f"left out: {runs[0]['id']}" in shown
+    assert "1/2" in shown
+
+
+def test_runs_whose_experiments_record_was_deleted_are_named(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0,))
+    (tmp_path / "experiments" / "ablation_monotonicity.json").unlink()
+    (problem,) = collect(tmp_path).problems
+    assert problem.path == "single runs"
+    assert "2 runs in no experiment" in problem.reason
+    assert all(run in problem.reason for (run,) in ids.values())
+
+
+def test_runs_of_train_py_alone_are_no_problem(tmp_path):
+    write_run(tmp_path)
+    assert collect(tmp_path).problems == ()
+
+
+def test_a_finished_run_at_another_step_than_its_last_is_named(tmp_path):
+    run = write_run(tmp_path, sums=True)
+    RunFolder(tmp_path / run["id"]).update_status(step=0)
+    (problem,) = collect(tmp_path).problems
+    assert (problem.path, "says DONE at step 0 of 40" in problem.reason) == (run["id"], True)
+
+
+def test_a_finished_run_without_its_record_of_attempts_is_named(tmp_path):
+    run = write_run(tmp_path, sums=True)
+    RunFolder(tmp_path / run["id"]).update_status(attempt=1)
+    (problem,) = collect(tmp_path).problems
+    assert (problem.path, "provenance.json is lost" in problem.reason) == (run["id"], True)
 
 
 def test_a_damaged_config_is_named_and_the_run_beside_it_is_there(tmp_path):
@@ -330,7 +377,8 @@ def test_runs_that_no_experiment_asked_for_make_rows_of_their_own(tmp_path):
     assert section.row("gigpo").finished == (single[1]["id"],)
     # A row shows the seeds that its experiment asks for, and a seed beyond them is named.
     assert [run.seed for run in section.row("scpo").runs] == [0]
-    (left_out,) = data.problems
+    noted, left_out = data.problems
+    assert (noted.path, "2 runs in no experiment" in noted.reason) == ("single runs", True)
     assert left_out.path == single[0]["id"]
     assert "row scpo shows the seeds of ablation_monotonicity, and seed 1 is none of them" in left_out.reason
     assert section.sweeps == ("ablation_monotonicity",)

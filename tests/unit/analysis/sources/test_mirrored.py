@@ -1,7 +1,11 @@
+import re
+
 import pytest
 
 from analysis.sources.collect import collect
 from analysis.sources.wandb_project import Settings
+from scpo.records.identity import identity, recorded_id
+from scpo.schema import RunConfig
 from tests.support.run_records import config, write_run
 from tests.support.wandb_server import KEY, HostedRun, serve
 
@@ -14,6 +18,13 @@ VERL_AGENT = {
     "actor_rollout_ref": {"model": {"path": "Qwen/Qwen2.5-1.5B-Instruct"}},
     "trainer": {"total_epochs": STEPS},
 }
+
+
+def sent(seed):
+    """What a run of ours sends to W&B of its configuration."""
+    made = config(seed=seed, steps=STEPS)
+    made["env"]["validation_panels"] = {"valid_seen": made["env"]["validation_panels"]["valid_seen"]}
+    return identity(RunConfig.model_validate(made))
 
 
 def verl_line(step):
@@ -64,11 +75,11 @@ def test_a_sweeps_runs_keep_row_and_setting_whatever_its_parameters_replaced(tmp
     history = [{"_step": step, "_runtime": 1.0, "val/valid_seen/success_rate": 0.5} for step in range(STEPS + 1)]
 
     def swept(seed, run_id, steps, **known):
-        ours = {key: value for key, value in config(seed=seed, steps=STEPS).items() if key != "machine"}
-        said = {"method": "scpo", "method.shaper.theta": 0.4, "scpo": ours, "run_id": run_id, **known}
-        return HostedRun(f"agent{len(steps)}{seed}", ours | said, steps)
+        whole = sent(seed)
+        said = {"method": "scpo", "method.shaper.theta": 0.4, "scpo": whole, "run_id": run_id, **known}
+        return HostedRun(f"agent{len(steps)}{seed}", whole | said, steps)
 
-    names = [f"alfworld-tiny-scpo-theta0.4-s{seed}-4c541560" for seed in (0, 1)]
+    names = [recorded_id(sent(seed)) for seed in (0, 1)]
     hosted = [swept(0, names[0], history, commit="a"), swept(1, names[1], history, commit="b")]
     hosted.append(swept(1, names[1], history[:3]))  # started again elsewhere
     hosted.append(HostedRun("evil", hosted[0].config | {"run_id": "../x"}, history))
@@ -77,8 +88,81 @@ def test_a_sweeps_runs_keep_row_and_setting_whatever_its_parameters_replaced(tmp
         monkeypatch.setenv("WANDB_API_KEY", KEY)
         data = collect(tmp_path / "runs", ["me/demo"], Settings(cache=tmp_path / "cache"))
     runs = data.runs.set_index("id")
-    assert set(runs.index) == {*names, "evil"}
+    assert set(runs.index) == set(names)
     assert runs.loc[names[0], "setting"] == runs.loc[names[1], "setting"]
     assert list(runs.loc[names, "commit"]) == ["a", "b"]
     assert runs.loc[names[1], "last_step"] == STEPS
-    assert "is alfworld-tiny-scpo-theta0.4-s1-4c541560 again" in data.problems[0].reason
+    again, evil = data.problems
+    assert f"is {names[1]} again" in again.reason
+    assert (evil.path, "is not the run that it says" in evil.reason) == ("me/demo/evil", True)
+
+
+def as_wandb_stores_it(value):
+    """W&B writes 1.0 as 1."""
+    if isinstance(value, dict):
+        return {key: as_wandb_stores_it(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [as_wandb_stores_it(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def collected(tmp_path, monkeypatch, *hosted):
+    with serve(*hosted) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        return collect(tmp_path / "runs", ["me/demo"], Settings(cache=tmp_path / "cache"))
+
+
+def ours(seed, wandb_id=None, history=None, edited=None):
+    """A run of ours as W&B has it; ``edited`` is what somebody changed there."""
+    made = sent(seed)
+    run_id = recorded_id(made)
+    steps = [{"_step": step, "val/valid_seen/success_rate": 0.5} for step in range(STEPS + 1)]
+    told = as_wandb_stores_it(made) | {"run_id": run_id, "commit": "a"} | (edited or {})
+    return HostedRun(wandb_id or run_id, told, steps if history is None else history(steps))
+
+
+def test_a_run_whose_whole_floats_wandb_stores_as_integers_keeps_its_id(tmp_path, monkeypatch):
+    hosted = ours(0)
+    assert recorded_id({key: hosted.config[key] for key in sent(0)}) != hosted.id
+    data = collected(tmp_path, monkeypatch, hosted)
+    assert data.problems == ()
+    assert data.runs["finished"].all()
+    assert data.runs["id"].tolist() == [recorded_id(sent(0))]
+
+
+@pytest.mark.parametrize(
+    ("hosted", "message"),
+    [
+        (
+            lambda: ours(1, edited={"seed": 2}),
+            r"its configuration that of alfworld-tiny-scpo-s2-\w+: one of them was edited",
+        ),
+        (lambda: ours(1, wandb_id="fork1"), "its configuration is that of the run alfworld-tiny-scpo-s1"),
+        (lambda: ours(1, edited={"run_id": "alfworld-tiny-scpo-s1-00000000"}), "a copy or a fork"),
+        (lambda: ours(1, edited={"method": 7}), "neither scpo's nor verl-agent's"),
+    ],
+    ids=["an edited seed", "a fork", "another run id", "no method"],
+)
+def test_a_run_that_is_not_the_one_it_says_is_named_and_left_out(tmp_path, monkeypatch, hosted, message):
+    data = collected(tmp_path, monkeypatch, ours(0), hosted())
+    assert data.runs["id"].tolist() == [recorded_id(sent(0))]
+    (problem,) = data.problems
+    assert re.search(message, problem.reason), problem.reason
+    assert problem.reason.endswith("left out")
+
+
+def test_a_history_without_a_validation_is_named_and_enters_no_number(tmp_path, monkeypatch):
+    whole, cut = ours(0), ours(1, history=lambda steps: [row for row in steps if row["_step"] != 20])
+    data = collected(tmp_path, monkeypatch, whole, cut)
+    (problem,) = data.problems
+    assert problem.path == cut.id
+    assert "has no number for val/valid_seen/success_rate at step 20" in problem.reason
+    assert data.metric_names(cut.id) == ()
+    assert data.runs.set_index("id").loc[whole.id, "finished"]
+
+
+def test_a_step_that_wandb_lacks_between_two_validations_costs_nothing(tmp_path, monkeypatch):
+    data = collected(tmp_path, monkeypatch, ours(0, history=lambda steps: [row for row in steps if row["_step"] != 13]))
+    assert data.problems == ()
+    assert data.runs["finished"].all()

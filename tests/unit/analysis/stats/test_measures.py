@@ -3,6 +3,7 @@
 import pytest
 
 from analysis.sources.collect import collect
+from analysis.sources.series import Series
 from analysis.stats.measures import (
     BETTER,
     FASTER,
@@ -14,7 +15,7 @@ from analysis.stats.measures import (
     steps_to,
     success_at,
 )
-from tests.support.run_records import write_run
+from tests.support.run_records import log_lines, write_run
 from tests.support.study_runs import write_study_run
 
 CURVE = {0: 0.0, 10: 0.4, 20: 0.6, 30: 0.8, 40: 0.8}
@@ -22,16 +23,15 @@ CURVE = {0: 0.0, 10: 0.4, 20: 0.6, 30: 0.8, 40: 0.8}
 
 def test_held_out_success_is_over_the_games_of_all_panels(tmp_path):
     run = write_run(tmp_path, scale="paper", steps=10)["id"]
-    lines = [
-        '{"step": 0, "val/valid_seen/success_rate": 0.5, "val/valid_seen/episodes": 140, '
-        '"val/valid_unseen/success_rate": 0.0, "val/valid_unseen/episodes": 60, '
-        '"val/train_games/success_rate": 1.0}',
-        '{"step": 5, "val/valid_seen/success_rate": 0.7}',  # the other panel was not played
-        '{"step": 10, "val/valid_seen/success_rate": 0.5, "val/valid_seen/episodes": 140, '
-        '"val/valid_unseen/success_rate": 1.0, "val/valid_unseen/episodes": 60}',
+    episodes = {"val/valid_seen/episodes": 140, "val/valid_unseen/episodes": 60}
+    rates = [
+        {"step": step, "val/valid_seen/success_rate": first, "val/valid_unseen/success_rate": second}
+        for step, first, second in ((0, 0.5, 0.0), (5, 0.7, 0.7), (10, 0.5, 1.0))
     ]
-    (tmp_path / run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    series = held_out(collect(tmp_path), run)
+    log_lines(tmp_path / run, [line | episodes | {"val/train_games/success_rate": 1.0} for line in rates])
+    data = collect(tmp_path)
+    data.by_metric[run]["val/valid_unseen/success_rate"] = Series((0, 10), (0.0, 1.0))  # it was not played at step 5
+    series = held_out(data, run)
     assert series.steps == (0, 10)
     assert series.values == pytest.approx((0.35, 0.65))
 
@@ -57,8 +57,11 @@ def test_a_run_that_never_reaches_a_level_counts_with_its_last_step(tmp_path):
 
 
 def test_a_run_without_a_curve_has_no_steps(tmp_path):
-    run = write_study_run(tmp_path, "gigpo", 0, {0: 0.8})["id"]
-    assert FASTER.of(collect(tmp_path), run) is None
+    run = write_study_run(tmp_path, "gigpo", 0, CURVE)["id"]
+    data = collect(tmp_path)
+    for name, series in data.by_metric[run].items():
+        data.by_metric[run][name] = series.between(0, 0)
+    assert FASTER.of(data, run) is None
 
 
 def test_a_mini_run_is_judged_on_the_games_that_it_trains_on(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from analysis.tables.tab_ablation import build
-from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
 
 FAMILY = "pick_and_place_simple"
 
@@ -21,10 +21,9 @@ def rows(made):
 
 def fixed_run(runs_dir, seed, before, last, **settings):
     """A run with chosen success on valid_seen, best in the middle of training."""
-    run = write_run(runs_dir, seed=seed, **settings)
+    run = write_run(runs_dir, seed=seed, panels=("valid_seen",), **settings)
     metric = "val/valid_seen/success_rate"
-    lines = [f'{{"step": {step}, "{metric}": {value}}}\n' for step, value in ((0, before), (20, 0.9), (40, last))]
-    (runs_dir / run["id"] / "metrics.jsonl").write_text("".join(lines))
+    log_only(runs_dir, run, metric, {0: before, 20: 0.9, 40: last})
     return run
 
 
@@ -41,7 +40,7 @@ def test_a_missing_seed_is_shown(tmp_path):
     runs = [
         fixed_run(tmp_path, 0, 0.2, 0.5),
         fixed_run(tmp_path, 1, 0.4, 0.7),
-        write_run(tmp_path, seed=2, state="FAILED"),
+        write_run(tmp_path, seed=2, state="FAILED", panels=("valid_seen",)),
     ]
     write_experiment(tmp_path, {"scpo": runs})
     assert {row["Seeds"] for row in rows(table(tmp_path))} == {"3", "2/3"}

@@ -6,19 +6,20 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from analysis.tables.tab_beyond import build
-from tests.support.run_records import write_ablation, write_experiment, write_lines, write_run
+from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 PANEL = "val/train_games"
 
 
 def logged(runs_dir, row, seed, curve, errored=(0, 0)):
     """A run with (success rate, pass@4) at two validations."""
-    run = write_run(runs_dir, row, seed, overrides=(f"method={row}",))
-    lines = (
+    run = write_run(runs_dir, row, seed, overrides=(f"method={row}",), panels=("train_games",))
+    lines = [
         {"step": step, f"{PANEL}/success_rate": mean, f"{PANEL}/pass_at_4": passed, f"{PANEL}/errored": broken}
         for (step, mean, passed), broken in zip(curve, errored, strict=True)
-    )
-    write_lines(runs_dir / run["id"] / "metrics.jsonl", lines)
+    ]
+    lines[1:1] = [{"step": step, f"{PANEL}/errored": 0} for step in (10, 20, 30)]
+    log_lines(runs_dir / run["id"], lines)
     return run
 
 

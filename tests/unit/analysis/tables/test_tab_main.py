@@ -7,7 +7,7 @@ from analysis.rendering.table import NONE, Number
 from analysis.sources.collect import collect
 from analysis.sources.rows import MissingRunsError
 from analysis.tables.tab_main import build
-from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
+from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 
 SUCCESS = "val/valid_seen/success_rate"
 GIGPO, SCPO = ("method=gigpo", "trainer=local"), ("method=scpo", "trainer=local")
@@ -111,16 +111,15 @@ def test_an_ablation_alone_is_no_main_table(tmp_path):
 
 
 def test_a_run_of_train_py_stands_in_the_table(tmp_path):
-    logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO)
+    logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO, panels=("valid_seen",))
     (row,) = rows(tmp_path, "mini")
     assert (row["Method"], row["Seeds"], row["All mean"], row["All, best mean"]) == ("SCPO", "1/1", "50.0", "50.0")
 
 
 def test_last_and_best_checkpoint_have_columns_of_their_own(tmp_path):
-    run = write_run(tmp_path)
+    run = write_run(tmp_path, panels=("valid_seen",))
     family = "val/valid_seen/pick_and_place_simple/success_rate"
-    lines = (f'{{"step": {s}, "{SUCCESS}": {a}, "{family}": {p}}}\n' for s, a, p in ((0, 0.9, 0.2), (40, 0.5, 1.0)))
-    (tmp_path / run["id"] / "metrics.jsonl").write_text("".join(lines))
+    log_lines(tmp_path / run["id"], [{"step": s, SUCCESS: a, family: p} for s, a, p in ((0, 0.9, 0.2), (40, 0.5, 1.0))])
     write_experiment(tmp_path, {"scpo": [run]}, name="main_table")
     (row,) = rows(tmp_path, "mini")
     assert (row["Pick mean"], row["All mean"], row["All, best mean"]) == ("100.0", "50.0", "90.0")

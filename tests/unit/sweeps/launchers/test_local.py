@@ -121,7 +121,7 @@ def test_one_slot_runs_one_after_the_other_and_shows_each_end(tmp_path):
         *(("started", a.run_id), ("ended", a.run_id, State.DONE)),
         *(("started", b.run_id), ("ended", b.run_id, State.DONE)),
     ]
-    assert ("progress", b.run_id, 4, 4 / 7 + 1) in pool.board.seen
+    assert ("progress", b.run_id, 4, (4 / 7 + 1) / 100) in pool.board.seen
 
 
 def test_a_process_that_dies_before_its_first_line_gives_its_last_words(tmp_path):

@@ -3,6 +3,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -93,6 +94,25 @@ def test_half_written_checkpoints_go_even_if_the_run_is_refused_and_copies_stay(
         ".step_00003.tmp",
         "step_00002",
     ]
+
+
+def test_a_signal_inside_a_destructor_stops_the_run_too(folder, capfd):
+    """Python prints what a ``__del__`` raises and goes on."""
+
+    class Freed:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0)  # the handler runs here
+
+    def preparing(_config, _folder, _stop):
+        Freed()
+        time.sleep(20)
+
+    before = time.monotonic()
+    assert entry.run(folder, preparing) == entry.EXIT_INTERRUPTED
+    assert time.monotonic() - before < 10
+    assert folder.read_status().state is State.INTERRUPTED
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_second_signal_stops_at_once(folder):

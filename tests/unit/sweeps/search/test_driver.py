@@ -7,6 +7,7 @@ from scpo.records.files import file_sum, locked
 from sweeps.search import driver
 from sweeps.search.driver import TrialRun, end_of, mean_curve
 from sweeps.search.study import RETRY_OF, Study
+from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.searches import InstantLauncher, drive, plan_in
 
 
@@ -168,6 +169,22 @@ def test_a_finished_run_that_lost_or_changed_a_line_gives_its_trial_no_value(tmp
     trials, said = drive(plan_in(tmp_path, "seeds=[0]", "search.trials=2", "search.retries=0"), Spoiling())
     assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
     assert any("metrics.jsonl ends at step" in line for line in said)
+
+
+@pytest.mark.parametrize("how", LOG_CHANGES)
+def test_a_finished_run_with_a_changed_log_and_a_right_checksum_gives_its_trial_no_value(tmp_path, how):
+    class Changing(InstantLauncher):
+        """The metrics of the first run change after it has finished."""
+
+        def _run(self, folder, config):
+            super()._run(folder, config)
+            folder.note_sums({folder.metrics.name: file_sum(folder.metrics)})
+            if len(self.started) == 1:
+                change_log(folder, how, step=4)
+
+    trials, said = drive(plan_in(tmp_path, "seeds=[0]", "search.trials=2", "search.retries=0"), Changing())
+    assert sorted(states(trials)) == ["COMPLETE", "FAIL"]
+    assert any("metrics.jsonl" in line for line in said)
 
 
 def test_what_another_driver_has_told_already_is_told_once(tmp_path):
