@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.sources.archive import read_archive
 from analysis.sources.collected import Collected
+from analysis.sources.log_lines import read_lines
 from analysis.sources.mirrored import implied_records, mirrored_run, without_record
 from analysis.sources.rows import Section, sections
 from analysis.sources.run_records import (
@@ -21,7 +22,6 @@ from analysis.sources.run_records import (
     Run,
     noted,
     read_experiments,
-    read_lines,
     read_runs,
 )
 from analysis.sources.series import Series, make_series

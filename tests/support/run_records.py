@@ -15,8 +15,8 @@ from scpo.records import RunFolder
 from scpo.records.files import file_sum, read_yaml, write_json, write_yaml
 from scpo.records.identity import recorded_id
 from scpo.records.run_folders import TRAINING_PANELS
-from tests.support.whole_logs import whole
 from scpo.schema.env import FAMILIES as FAMILIES_OF_GAMES
+from tests.support.whole_logs import whole
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = tuple(FAMILIES_OF_GAMES.values())

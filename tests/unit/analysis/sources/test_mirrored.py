@@ -5,7 +5,7 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.wandb_project import Settings
 from scpo.records.identity import identity, recorded_id
-from scpo.schema import RunConfig
+from scpo.schema.run import RunConfig
 from tests.support.run_records import config, write_run
 from tests.support.wandb_server import KEY, HostedRun, serve
 
