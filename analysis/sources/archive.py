@@ -120,10 +120,9 @@ def read_archive(folder: Path) -> Archive:
             reason = f"its line in {RUNS} is no run's: {_complaint_of(error)}"
             problems.append(Problem(f"{folder}/{run_id}", reason))
             continue
-        if reason := reasons.get(run_id) or _gap(
-            run, steps[run_id].tolist(), numbers.get(run_id, {})
-        ):
-            run = replace(run, state=State.DAMAGED, damage=f"{reason}. {_restore(folder)}")
+        damage = reasons.get(run_id) or _gap(run, steps[run_id].tolist(), numbers.get(run_id, {}))
+        if damage:
+            run = replace(run, state=State.DAMAGED, damage=f"{damage}. {_restore(folder)}")
         runs[run_id] = run
 
     problems += _problems_of(folder, [run for run in runs.values() if run.damage])
