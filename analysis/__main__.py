@@ -37,7 +37,7 @@ OUT = Path("paper_figures")
 REPORT = "report.html"
 FIX = (
     "make some, `make demo` or `python sweep.py +experiment=ablation`, "
-    "or name others with --runs-dir or --wandb"
+    "or name others with --runs-dir (docs/study: the study's) or --wandb"
 )
 LISTED = 3  # lines about unfinished runs
 FONT_SIZES = (3.0, 40.0)  # points

@@ -17,7 +17,7 @@ import pkgutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -287,18 +287,26 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(commands)
 
 
+def _listed(seeds: Sequence[int]) -> str:
+    """Seeds in order, e.g. ``2, 3`` or, for more than two without a gap, ``20 to 29``."""
+    ordered = sorted(set(seeds))
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return f"{ordered[0]} to {ordered[-1]}"
+    return ", ".join(map(str, ordered))
+
+
 def _missing(row: Row, scale: str) -> list[str]:
     """A line per run that was started and is not finished, and one for all that were not."""
     lines = []
-    waiting = []
+    waiting: list[int] = []
     for run in row.missing:
         if run.state == State.PENDING:
-            waiting.append(str(run.seed))
+            waiting.append(run.seed)
         else:
             lines.append(f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}")
     if waiting:
         seeds = "seeds" if len(waiting) > 1 else "seed"
-        lines.append(f"{row.label} ({scale} scale): not started: {seeds} {', '.join(waiting)}")
+        lines.append(f"{row.label} ({scale} scale): not started: {seeds} {_listed(waiting)}")
     return lines
 
 

@@ -314,6 +314,8 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
         job=job,
         stop=None if request is None else request.state,
         failures=status.failures,
+        # Those of verl have no marker of their end.
+        checkpoint=any(not path.name.startswith(".") for path in folder.checkpoints.glob("*")),
     )
 
 

@@ -94,6 +94,7 @@ class Observed:
         job: The scheduler's answer; None if no job was ever submitted.
         stop: The state that it was asked to end in.
         failures: Number of failed attempts.
+        checkpoint: It has a checkpoint to go on from.
     """
 
     recorded: State
@@ -101,6 +102,7 @@ class Observed:
     job: JobState | None = None
     stop: State | None = None
     failures: int = 0
+    checkpoint: bool = False
 
     @property
     def state(self) -> State:

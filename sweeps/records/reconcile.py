@@ -47,9 +47,9 @@ _JOBS = {
 _STARTS = {
     State.NEW: "first start",
     State.PENDING: "not started yet",
-    State.LOST: "its process died; goes on from its last checkpoint",
-    State.INTERRUPTED: "goes on from its last checkpoint",
-    State.FAILED: "tried again, from its last checkpoint",
+    State.LOST: "its process died; goes on",
+    State.INTERRUPTED: "goes on",
+    State.FAILED: "tried again",
 }
 
 
@@ -76,4 +76,7 @@ def decide(run: Observed, max_failures: int) -> Decision:
         return Decision(
             Action.LEAVE, f"failed {run.failures} times; `python -m sweeps retry` tries it again"
         )
-    return Decision(Action.START, _STARTS[run.state])
+    why = _STARTS[run.state]
+    if run.state in (State.LOST, State.INTERRUPTED, State.FAILED):
+        why += " from its last checkpoint" if run.checkpoint else ", no checkpoint yet"
+    return Decision(Action.START, why)

@@ -107,7 +107,8 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
         tmp_path / "runs",
         {
             "scpo": [write_run(tmp_path / "runs"), write_run(tmp_path / "runs", seed=1, state="FAILED")]
-            + [write_run(tmp_path / "runs", seed=seed, state="PENDING") for seed in (2, 3)]
+            + [write_run(tmp_path / "runs", seed=seed, state="PENDING") for seed in (2, 3)],
+            "gigpo": [write_run(tmp_path / "runs", "gigpo", seed, state="PENDING") for seed in (4, 5, 6)],
         },
     )
     main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
@@ -115,6 +116,7 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "seed 1 (mini scale)" in said
     assert "is FAILED" in said
     assert "(mini scale): not started: seeds 2, 3\n" in said
+    assert "(mini scale): not started: seeds 4 to 6\n" in said
 
 
 def test_many_unfinished_rows_are_one_line_with_the_first_and_the_number(few, tmp_path, capsys):

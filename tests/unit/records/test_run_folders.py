@@ -163,3 +163,12 @@ def test_a_checkpoint_counts_once_its_marker_is_there(folder):
     (folder.checkpoint(100000) / "COMPLETE").touch()
     (folder.checkpoint(5) / "COMPLETE").touch()
     assert folder.complete_checkpoints() == [5, 100000]
+
+
+def test_half_a_checkpoint_is_none_to_go_on_from(tmp_path):
+    folder = run_config.ensure(compose(tmp_path))
+    assert not run_folders.observe(folder).checkpoint
+    (folder.checkpoints / ".step_00002.tmp").mkdir(parents=True)
+    assert not run_folders.observe(folder).checkpoint
+    folder.checkpoint(2).mkdir()
+    assert run_folders.observe(folder).checkpoint

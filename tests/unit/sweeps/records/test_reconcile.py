@@ -109,3 +109,9 @@ def test_what_is_not_on_disk_is_started_and_what_is_not_wanted_is_left_out():
 def test_the_reason_names_the_way_out():
     assert "retry" in decide(Observed(State.FAILED, failures=LIMIT), LIMIT).why
     assert "retry" in decide(Observed(State.CANCELLED), LIMIT).why
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.INTERRUPTED, State.FAILED])
+def test_a_run_without_a_checkpoint_is_not_said_to_go_on_from_one(state):
+    assert decide(Observed(state), LIMIT).why.endswith(", no checkpoint yet")
+    assert decide(Observed(state, checkpoint=True), LIMIT).why.endswith(" from its last checkpoint")
