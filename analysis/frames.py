@@ -78,20 +78,21 @@ def load_runs(
         )
         warnings.warn(message, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
+    # Both are categories in the collected data, whose unused ones would show up in a `groupby`.
     logged = logged.astype({"run": str, "metric": str})
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
         logged = _of_metrics(logged, names)
-    table = logged.join(runs.drop(columns="finished"), on="run")[list(COLUMNS)].reset_index(
-        drop=True
-    )
+    joined = logged.join(runs.drop(columns="finished"), on="run")
+    table = joined[list(COLUMNS)].reset_index(drop=True)
     table.attrs["left_out"] = left_out
     return table
 
 
 def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Rows of these metrics (``*`` for any text); warns if there are none."""
-    wanted = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
+    patterns = [re.escape(name).replace(r"\*", ".*") for name in names]
+    wanted = re.compile("|".join(patterns))
     chosen = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
     if chosen.empty:
         known = sorted(set(logged["metric"]))
@@ -111,8 +112,8 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     for problem in data.problems:
         reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
+        # A damaged run is among the problems, with the details.
         if run.state != State.DAMAGED:
-            # The run's problem has the details.
             reasons[run.id] = f"not finished ({run.state})"
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 
@@ -143,17 +144,16 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         if project:
             projects.append(project[1])
             continue
+        # A path may contain a colon, but this prefix is only ever meant as a project.
         if str(source).startswith("wandb:"):
             raise RecordError(f'{source} names no W&B project; write "wandb:<entity>/<project>"')
         folder = Path(source)
         if folder.is_file():
             raise RecordError(f"{source} is a file; name a folder of run folders or an archive")
         if not folder.is_dir():
-            hint = (
-                f'; a W&B project is "wandb:{source}"'
-                if re.fullmatch(r"[^/]+/[^/]+", str(source))
-                else ""
-            )
+            hint = ""
+            if re.fullmatch(r"[^/]+/[^/]+", str(source)):
+                hint = f'; a W&B project is "wandb:{source}"'
             raise RecordError(f"there is no folder {source}{hint}")
         folders.append(folder)
 
@@ -167,10 +167,9 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
 def _runs_frame(data: Collected) -> pd.DataFrame:
     """One line a run, by its id: what it is, its row and setting, and whether it is finished."""
     runs = data.runs.set_index("id")
-    first_row = [
-        rows[0] if len(rows) else method
-        for rows, method in zip(runs["rows"], runs["method"], strict=True)
-    ]
+    first_row = []
+    for rows, method in zip(runs["rows"], runs["method"], strict=True):
+        first_row.append(rows[0] if len(rows) else method)
     columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
 
     # The tables decide what may be compared: a row may be run with its own learning rate, for one.
@@ -246,6 +245,7 @@ def compare(
             f"and the metrics are {', '.join(str(line['metric']) for line in lines)}"
         )
     table = pd.DataFrame(lines).set_index("metric")
+    # Holm's correction is over the lines of this call, which are what the caller looks at.
     table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
     return table
 
@@ -277,9 +277,11 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Describe the differences of the two besides the method; empty without any."""
     if set(first["setting"].dropna()) != set(second["setting"].dropna()):
         return "they were run under different settings (column 'setting')"
-    notes = sorted({note for table in (first, second) for note in table["differs"] if note})
-    same = set(first["differs"]) == set(second["differs"])
-    return "" if same else "; ".join(notes)
+    notes = set(first["differs"])
+    others = set(second["differs"])
+    if notes == others:
+        return ""
+    return "; ".join(sorted(note for note in notes | others if note))
 
 
 def _check_side(name: str, table: pd.DataFrame) -> None:
@@ -325,7 +327,8 @@ def _metrics(
 def _by_seed(table: pd.DataFrame, metric: str, at: At) -> dict[int, float | None]:
     values: dict[int, float | None] = {}
     for seed, lines in table[table["metric"] == metric].groupby("seed"):
-        values[int(seed)] = _read(make_series(zip(lines["step"], lines["value"], strict=True)), at)
+        series = make_series(zip(lines["step"], lines["value"], strict=True))
+        values[int(seed)] = _read(series, at)
     return values
 
 

@@ -236,6 +236,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         raise ConfigError(
             f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
         )
+    # Class names in the templates: `my_rule` becomes `MyRule`.
     title = "".join(word.capitalize() for word in name.split("_"))
     words = {
         "name": name,
@@ -286,10 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if part.edits:
         lines.append(f"Registered in {', '.join(part.edits)}.")
     lines.append("It runs already; next:")
-    lines += [
-        f"  {number}. {step.format(name=options.name)}"
-        for number, step in enumerate(part.next_steps, start=1)
-    ]
+    for number, step in enumerate(part.next_steps, start=1):
+        lines.append(f"  {number}. {step.format(name=options.name)}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -123,12 +123,21 @@ def without_record(
     Trials of a search are reported instead. They are evaluated on games that were held out of
     training for the search, so no figure of results may show them.
     """
-    asked = {run.id for record in records for row in record.rows for run in row.runs}
+    # A run may belong to several experiments; one is enough.
+    asked: set[str] = set()
+    for record in records:
+        for row in record.rows:
+            asked |= {run.id for run in row.runs}
+
     singles: list[Run] = []
     trials: list[Run] = []
     for run in runs:
-        if run.id not in asked:
-            (trials if is_trial(run) else singles).append(run)
+        if run.id in asked:
+            continue
+        if is_trial(run):
+            trials.append(run)
+        else:
+            singles.append(run)
     problems = _noted_singles(singles)
     if trials:
         reason = (
@@ -165,6 +174,7 @@ def row_name(run: Run) -> str:
     ``no_monotonicity`` for ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``.
     """
     method = run.head.method.name
+    # Ids of this project are `<env>-<model>-<method>-<choices>-s<seed>-<hash>`.
     words = run.id.split("-")
     # Only ids of this project end in a seed and a hash.
     has_seed = len(words) > 1 and re.fullmatch(r"s\d+", words[-2])

@@ -113,8 +113,8 @@ def _picture() -> str:
 def _count(finished: list[Comparison], resolved: list[Comparison]) -> str:
     if not resolved:
         return f"None of the {len(finished)} is resolved in area."
-    shown = "; ".join(
-        f"{comparison.name} {effect_text(comparison.effect)} ({p_text(comparison.effect)})"
-        for comparison in resolved
-    )
-    return f"Resolved in area, {len(resolved)} of {len(finished)}: {shown}."
+    shown = []
+    for comparison in resolved:
+        effect = comparison.effect
+        shown.append(f"{comparison.name} {effect_text(effect)} ({p_text(effect)})")
+    return f"Resolved in area, {len(resolved)} of {len(finished)}: {'; '.join(shown)}."

@@ -25,17 +25,16 @@ CAPTION = (
 
 def build(data: Collected) -> Table:
     """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
-    found = [
-        comparison
-        for comparison in named_comparisons(data)
-        if comparison.finished
-        and selected(data, comparison.first)
-        and selected(data, comparison.second)
-    ]
+    found = []
+    for comparison in named_comparisons(data):
+        rows = (comparison.first, comparison.second)
+        if comparison.finished and all(selected(data, row) for row in rows):
+            found.append(comparison)
     if not found:
         needed = "two finished seeds of both rows of a named comparison"
         raise missing_runs(needed, data.sections, MAIN)
 
+    # A dict keeps the order of appearance, which a set would lose.
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
     caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
     envs = dict.fromkeys(comparison.first.env for comparison in found)
@@ -89,6 +88,7 @@ def _difference(effect: Effect) -> Number:
 
 
 def _smallest(effect: Effect) -> Number:
+    # Power is a question about a comparison that stayed open.
     if effect.resolved or not math.isfinite(effect.smallest):
         return NONE
     return Number(f"{effect.measure.factor * effect.smallest:.{effect.measure.digits}f}")

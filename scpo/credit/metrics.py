@@ -151,12 +151,14 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
     metrics |= _ratio("group/without_win", failed, groups)
     metrics |= _ratio("anchor/alone", int(alone_N.sum()), len(alone_N))
     if shaper:
+        # The paper leaves open how a no-op's answer enters anchor groups (ledger 13).
         no_op_N = after_no_op(batch, shaper.step_filter)[batch.original_N]
         metrics |= _ratio("credit/no_op_anchors", int(no_op_N.sum()), len(no_op_N))
     return metrics | {"credit/descents": descents(batch, key_N)}
 
 
 def _pair_metrics(pairs: Pairs) -> dict[str, float]:
+    # Of few pairs, a large share may be chance.
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
             "%d of %d scored pairs reach theta: the scorer hardly tells steps apart",
@@ -191,6 +193,7 @@ def effect_metrics(
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
+    # Credit on a step that is its group's only one is removed by the group's mean.
     in_groups = credit_N[credited_N & shared_N].sum(dtype=np.float64)
     effective = in_groups / credit_N[credited_N].sum(dtype=np.float64)
     shift_N = (advantage_N - unshaped_N).astype(np.float64)

@@ -75,9 +75,9 @@ def save_rollouts(
     if every is None or step % every or batch.task_id_N is None:
         return
     # verl keeps the generations, so that its rollouts have no token counts here.
-    tokens_N = [
-        generation.tokens for trajectory in trajectories for generation in trajectory.generations
-    ]
+    tokens_N = []
+    for trajectory in trajectories:
+        tokens_N += [generation.tokens for generation in trajectory.generations]
     if len(tokens_N) != len(batch):
         tokens_N = [0] * len(batch)
     record = _record(step, batch, diagnostics, tokens_N)
@@ -147,6 +147,7 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
         for record in records:
             yield _recorded(record)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+        # A ValueError too, but its message already names the column that is wrong.
         if isinstance(error, StepBatchError):
             raise
         raise RecordError(
@@ -156,13 +157,13 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
 
 
 def _recorded(record: dict[str, Any]) -> Recorded:
-    rows = [
-        (group, trajectory, step)
-        for group in record["groups"]
-        for trajectory in group["trajectories"]
-        for step in trajectory["steps"]
-    ]
+    rows = []
+    for group in record["groups"]:
+        for trajectory in group["trajectories"]:
+            rows += [(group, trajectory, step) for step in trajectory["steps"]]
+
     outcome = [trajectory["episode_return"] for _, trajectory, _ in rows]
+    # Both benchmarks reward only the last step, so rewards are not recorded separately.
     last = [step["t"] == trajectory["length"] - 1 for _, trajectory, step in rows]
     success = [trajectory["success"] for _, trajectory, _ in rows]
     tokens_N = np.array(
@@ -192,6 +193,7 @@ def _recorded(record: dict[str, Any]) -> Recorded:
 
 
 def _positions(steps: Sequence[dict[str, Any]], tokens_N: IntArray) -> IntArray:
+    # Files of the first recordings have no positions; they come from runs with four ranks.
     if all("position" in step for step in steps):
         return np.array([step["position"] for step in steps], dtype=np.int64)
     return positions(tokens_N, "balanced", RANKS)

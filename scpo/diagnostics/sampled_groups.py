@@ -148,9 +148,8 @@ def read_groups(path: Path) -> dict[str, Any]:
     check_content(path, "record of groups", _Sample, record)
     for group in record["groups"]:
         for match in group["matches"]:
-            match["similarity"] = [
-                [round(value, DIGITS) for value in row] for row in match["similarity"]
-            ]
+            for row in match["similarity"]:
+                row[:] = [round(value, DIGITS) for value in row]
     return record
 
 
@@ -163,6 +162,7 @@ class _Match(SampleContent):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        # The report's page indexes these lists without checks of its own.
         if any(len(row) != len(self.steps) for row in self.similarity):
             raise ValueError("rows of similarity are not as long as steps")
         for cell in self.credited:
@@ -320,7 +320,7 @@ def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list
         "unshaped_advantage": diagnostics.unshaped_advantage_N,
         "advantage": diagnostics.advantage_N,
     }
-    return {
+    columns: dict[str, list[Any]] = {
         "trajectory": batch.trajectory_N[rows].tolist(),
         "step": batch.step_N[rows].tolist(),
         "action": texts.numbers(batch.action_N[rows]),
@@ -329,24 +329,24 @@ def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list
         "valid": batch.valid_N[rows].tolist(),
         "kept": shaped.surviving_N[rows].tolist(),
         "anchor_group": context.anchor_group_N[rows].tolist(),
-        # A shaped batch has all of these columns.
-        **{
-            name: [_rounded(value) for value in value_N[rows]]  # type: ignore[index]
-            for name, value_N in numbers.items()
-        },
     }
+    for name, value_N in numbers.items():
+        # A shaped batch has all of these columns.
+        assert value_N is not None  # noqa: S101
+        columns[name] = [_rounded(value) for value in value_N[rows]]
+    return columns
 
 
 def _match_record(batch: StepBatch, match: FailedMatch, scorer: Scorer) -> dict[str, Any]:
     similarity_ml = dense_similarity(match.task, scorer)
+    credited = []
+    for cell in match.trace.credited:
+        credited.append([cell.u, cell.v, _rounded(cell.similarity), _rounded(cell.credit)])
     return {
         "steps": batch.step_N[match.failed_row_l].tolist(),
         "similarity": [[_rounded(value) for value in row] for row in similarity_ml],
         "walk": [list(pair) for pair in match.trace.walk],
-        "credited": [
-            [cell.u, cell.v, _rounded(cell.similarity), _rounded(cell.credit)]
-            for cell in match.trace.credited
-        ],
+        "credited": credited,
     }
 
 

@@ -189,6 +189,7 @@ def shape(
         ScorerError: The scorer gave something else than similarities in [0, 1].
         StepBatchError: There is a buffer, and the batch has no task ids.
     """
+    # Seconds of the paper's stages, which its table of costs compares.
     started = time.perf_counter()
     text_N = step_texts(batch, config.step_text)
     surviving_N = surviving(batch, config.step_filter)
@@ -203,17 +204,19 @@ def shape(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
     )
     driven = time.perf_counter()
-    matches = tuple(
-        FailedMatch(
-            plan.task,
-            plan.reference_row_m,
-            plan.failed_row_l,
-            trace,
-            _credit(batch, plan, trace, config, seed),
-            plan.age,
+    made = []
+    for plan, trace in zip(plans, matched.traces, strict=True):
+        made.append(
+            FailedMatch(
+                plan.task,
+                plan.reference_row_m,
+                plan.failed_row_l,
+                trace,
+                _credit(batch, plan, trace, config, seed),
+                plan.age,
+            )
         )
-        for plan, trace in zip(plans, matched.traces, strict=True)
-    )
+    matches = tuple(made)
     credit_N = _accumulate(batch, matches)
     seconds = {
         "text": planned - started,
@@ -294,26 +297,31 @@ def _plans(
     for group, successful, failed in active_groups(line):
         reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         reference = tuple(text_N[reference_row_m])
-        yield from (plan(k, group, reference, reference_row_m) for k in failed)
+        for k in failed:
+            yield plan(k, group, reference, reference_row_m)
 
     if buffer is None:
         return
     task_N = _task_ids(batch)
     for group, failed in failed_groups(line):
-        found = buffer.find(task_N[line.rows_of(failed[0])[0]], seed[1])
-        if found is not None:
-            yield from (
-                plan(k, group, found.texts, np.empty(0, np.int64), seed[1] - found.step)
-                for k in failed
-            )
+        first_row = line.rows_of(failed[0])[0]
+        found = buffer.find(task_N[first_row], seed[1])
+        if found is None:
+            continue
+        # A remembered reference has no rows in this batch.
+        no_rows = np.empty(0, np.int64)
+        for k in failed:
+            yield plan(k, group, found.texts, no_rows, seed[1] - found.step)
 
 
 def _reference_rows(
     batch: StepBatch, successful: IntArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
 ) -> IntArray:
     line = batch.timeline
+    chosen = select(line, successful, config.reference, seed)
+
     # Filtered after the choice: the longest success is the one with most environment steps.
-    row_m = _filtered(line.rows_of(select(line, successful, config.reference, seed)), surviving_N)
+    row_m = _filtered(line.rows_of(chosen), surviving_N)
     if config.reference_order != "batch":
         return row_m
     return row_m[np.argsort(line.position_N[row_m], kind="stable")]
@@ -337,16 +345,14 @@ def _credit(
 ) -> FloatArray:
     length = len(plan.failed_row_l)
     m = len(plan.task.reference)
-    matched_l = (
-        trace.credit_l(length)
-        if config.amount == "similarity"
-        else trace.distance_credit_l(length, m)
-    )
+    if config.amount == "similarity":
+        matched_l = trace.credit_l(length)
+    else:
+        matched_l = trace.distance_credit_l(length, m)
     if not len(matched_l):
         return matched_l
-    return allocate(
-        matched_l, config.allocation, seed, int(batch.trajectory_N[plan.failed_row_l[0]])
-    )
+    trajectory = int(batch.trajectory_N[plan.failed_row_l[0]])
+    return allocate(matched_l, config.allocation, seed, trajectory)
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:

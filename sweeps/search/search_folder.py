@@ -96,20 +96,15 @@ def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
 
 
 def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
-    rows = [
-        _experiment_row(
-            plan,
-            "tuned",
-            f"tuned (trial {best.number})",
-            override_texts(plan.search.space, best.params),
-        )
-    ]
+    tuned = override_texts(plan.search.space, best.params)
+    rows = [_experiment_row(plan, "tuned", f"tuned (trial {best.number})", tuned)]
     # The comparison is with the setting that the search started from, unless that is the best.
     if default is not None and default.number != best.number:
         rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
+    # A name of an experiment has letters, digits and underscores.
+    study = "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower())
     return {
-        "name": "best_of_"
-        + "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower()),
+        "name": f"best_of_{study}",
         "title": f"The best of a search over {plan.search.title}, on fresh seeds",
         "axes": {
             "env": [_value(plan, "env")],
@@ -121,17 +116,18 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
 
 
 def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
-    kept = [
-        override.text
-        for override in plan.overrides
-        if not override.of_machine and override.key not in AXES
-    ]
+    kept = []
+    for override in plan.overrides:
+        if not override.of_machine and override.key not in AXES:
+            kept.append(override.text)
     return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
 
 
 def _value(plan: Plan, key: str) -> str:
     """The last choice of a config group's file."""
-    return next(str(override.value) for override in reversed(plan.overrides) if override.key == key)
+    # The last one counts, as in Hydra.
+    values = [str(override.value) for override in plan.overrides if override.key == key]
+    return values[-1]
 
 
 def write_summary(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[Path]) -> Path:
@@ -149,7 +145,9 @@ def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[
     else:
         lines += ["No trial is complete: there is no best setting yet.", ""]
     lines += _failures(trials)
-    return lines + [line for plot in plots for line in (f"![{plot.stem}]({plot.name})", "")]
+    for plot in plots:
+        lines += [f"![{plot.stem}]({plot.name})", ""]
+    return lines
 
 
 def _what(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
@@ -221,7 +219,9 @@ def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
         f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the "
         "seeds):"
     )
-    return [title, "", *(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])]
+    rule = ["---"] * len(head)
+    lines = [f"| {' | '.join(row)} |" for row in [head, rule, *rows]]
+    return [title, "", *lines]
 
 
 def _failures(trials: "Sequence[FrozenTrial]") -> list[str]:
@@ -231,7 +231,9 @@ def _failures(trials: "Sequence[FrozenTrial]") -> list[str]:
     for trial in failed:
         again = ", tried again" if trial.number in retried else ""
         lines.append(f"- trial {trial.number}{again}: {trial.user_attrs[REASON]}")
-    return ["Failed trials:", "", *lines, ""] if lines else []
+    if not lines:
+        return []
+    return ["Failed trials:", "", *lines, ""]
 
 
 def _mean(result: Result) -> str:

@@ -143,12 +143,17 @@ def read_shop(prompt: str) -> ShopRead:
     for line in notes:
         noted.take(line)
     kind, _, turn = page.partition(" ")
-    # Only a page of results lists products; elsewhere their names are no buttons.
-    listed = [name for _, name in map(_parts, commands) if kind == "results" and name in noted.seen]
+    # Only a page of results lists products; on others their names are not buttons.
+    listed = []
+    if kind == "results":
+        clicked = [name for _, name in map(_parts, commands)]
+        listed = [name for name in clicked if name in noted.seen]
     state = _state(noted, kind, int(turn), product, listed)
     ahead = _ahead(noted, listed)
-    actions = tuple(_action(noted, text, ahead)._replace(again=text == last) for text in commands)
-    return ShopRead(state, int(step), commands, actions)
+    actions = []
+    for text in commands:
+        actions.append(_action(noted, text, ahead)._replace(again=text == last))
+    return ShopRead(state, int(step), commands, tuple(actions))
 
 
 @dataclass
@@ -185,6 +190,7 @@ def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
     asked = parse_wish(wish)
     lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
     pages = read.split()
+    # Reviews are left out: the shop has none to read.
     details = sum(page in ("description", "features") for page in pages)
     return _Seen(Fit(lacks, _above_bound(price, asked.bound)), bool(pages), details)
 
@@ -206,6 +212,7 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
     others = listed if kind == "results" else [name for name in noted.seen if name != product]
     unopened = [noted.seen[name] for name in others if not noted.seen[name].opened]
     best = min((seen.fit for seen in unopened), default=NONE)
+    # Options, not values: of several values that the wish asks for, one can be chosen.
     wanted = {name for name, value in noted.options if noted.wants(name, value)}
     right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
     return ShopState(
@@ -223,10 +230,8 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
 def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
     """Rank of each product of a page among the unopened ones."""
     # Unopened products first, then by fit; ties by place on the page.
-    ordered = sorted(
-        (noted.seen[name].opened, noted.seen[name].fit, place) for place, name in enumerate(listed)
-    )
-    return {listed[place]: min(rank, MOST) for rank, (_, _, place) in enumerate(ordered)}
+    ordered = sorted(listed, key=lambda name: (noted.seen[name].opened, noted.seen[name].fit))
+    return {name: min(rank, MOST) for rank, name in enumerate(ordered)}
 
 
 def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
@@ -263,6 +268,7 @@ def _query(wish: str, query: str) -> tuple[int, int]:
     asked = parse_wish(wish)
     typed = words_of(query)
     share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
+    # Three levels are enough to tell a search of everything from one of a part.
     covers = 0
     if share == 1:
         covers = 2
@@ -354,12 +360,10 @@ class ShopReader(PromptReader):
     def read(self, text: str) -> Prompt:
         """See :class:`PromptReader`."""
         read = read_shop(text)
-        rows = np.array([_action_row(action) for action in read.actions], dtype=np.uint64)
-        return Prompt(
-            read.commands,
-            rows,
-            np.array([*_state_row(read.state), read.step // 3], dtype=np.uint64),
-        )
+        command_AW = np.array([_action_row(action) for action in read.actions], dtype=np.uint64)
+        phase = read.step // 3
+        state_W = np.array([*_state_row(read.state), phase], dtype=np.uint64)
+        return Prompt(read.commands, command_AW, state_W)
 
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
         """See :class:`PromptReader`."""

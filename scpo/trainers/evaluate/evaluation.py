@@ -207,6 +207,7 @@ class ChatPolicy:
                 cost_usd=answer.cost_usd(self.client.model.prices),
             )
 
+        # In the order of prompts, whichever endpoint's answer comes first.
         return list(self._threads.map(ask, prompts, uniforms_NL[:, 0].tolist()))
 
     def close(self) -> None:

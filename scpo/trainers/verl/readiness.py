@@ -83,16 +83,18 @@ def _check_gpus(config: RunConfig) -> None:
             f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}); here: {fitting}"
         )
 
-    smallest = (
-        min(torch.cuda.get_device_properties(gpu).total_memory for gpu in range(visible)) / GIB
-    )
-    if reason := shortage(config, smallest):
+    sizes = [torch.cuda.get_device_properties(gpu).total_memory for gpu in range(visible)]
+
+    # The smallest GPU decides, because all of them hold equal shards.
+    reason = shortage(config, min(sizes) / GIB)
+    if reason:
         raise ConfigError(reason)
 
 
 def _check_cores(config: RunConfig) -> None:
     trainer = trainer_of(config)
     needed = cores_needed(trainer)
+    # Ray gives each worker a core of its own, and waits for a missing one without a message.
     if usable_cores() < needed and trainer.verl.nodes == 1:
         raise ConfigError(
             f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use "
@@ -119,6 +121,7 @@ def attention(config: RunConfig) -> Attention:
 
 def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
     """Settings that follow this machine: the run's own Ray, with the cores of this process."""
+    # A Ray that somebody started, at RAY_ADDRESS, keeps its own settings.
     if trainer_of(config).verl.nodes == 1 and "RAY_ADDRESS" not in os.environ:
         source = "the cores of this process; Ray would count the node's"
         yield Setting("ray_kwargs.ray_init.num_cpus", usable_cores(), source)

@@ -165,6 +165,7 @@ def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
     found = 0
     for (panel, group, sibling), episode in groupby(steps, key=lambda row: row.episode):
         rows = list(episode)
+        # Each row carries its episode's length, so that a lost last step is noticed too.
         if [row.step for row in rows] != list(range(rows[0].length)):
             raise RolloutError(
                 f"panel {panel}, group {group}, sibling {sibling} (task {rows[0].task}): its "

@@ -151,9 +151,9 @@ class Grammar:
 
 def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
     """Queries written in these symbols themselves (not in the rules they name)."""
-    return (
-        symbol.query for symbol in symbols if isinstance(symbol, Value) and symbol.query is not None
-    )
+    for symbol in symbols:
+        if isinstance(symbol, Value) and symbol.query is not None:
+            yield symbol.query
 
 
 def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
@@ -196,6 +196,7 @@ class Writer:
             return symbol
         if isinstance(symbol, Nonterminal):
             return self._rule(symbol.name, bound)
+        # The last separator is known only when all values are.
         texts = list(self._values(symbol, bound))
         if symbol.listed:
             return self._join(texts, bound)
@@ -203,11 +204,14 @@ class Writer:
 
     def _rule(self, name: str, bound: Bindings) -> str:
         for rule in self.grammar.rules.get(name, ()):
-            if rule.condition is None or any(
-                rule.condition.assignments(bound, self.facts, self.types)
-            ):
+            if self._applies(rule, bound):
                 return self.write(rule.symbols, bound)
         raise GameError(f"the game's grammar has no applicable rule for {name!r}")
+
+    def _applies(self, rule: Rule, bound: Bindings) -> bool:
+        if rule.condition is None:
+            return True
+        return any(rule.condition.assignments(bound, self.facts, self.types))
 
     def _values(self, value: Value, bound: Bindings) -> Iterator[str]:
         contexts: Iterable[Bindings] = [bound]
@@ -242,9 +246,11 @@ def read_grammar(text: str) -> Grammar:
     Raises:
         GameError: TextWorld cannot parse it.
     """
+    # Parsing is slow, and generated games differ in this sentence only.
     tasks = _TASK.findall(text)
     if len(tasks) != 1:
         return _parse(text)
+    # The sentence is replaced by a constant one, so that the cached parse serves every task.
     shared = _parse(_TASK.sub("UNKNOWN GOAL.", text))
     try:
         sentence = "Your task is to: " + json.loads(f'"{tasks[0]}"')
@@ -268,7 +274,9 @@ def _parse(text: str) -> Grammar:
                 template = part.template.template.strip('"')
                 feedback = part.feedback.name.strip('"')
                 actions[part.name.lower()] = ActionText(_symbols(template), _symbols(feedback))
-            rules.update(_rules(part.grammar if isinstance(part, model.ActionTypeNode) else part))
+                rules.update(_rules(part.grammar))
+            else:
+                rules.update(_rules(part))
     except Exception as error:
         # The parsers' errors have no common class.
         raise GameError(
@@ -314,9 +322,11 @@ def _symbol(parsed: Any) -> Symbol:
 
 def _value(parsed: Any, *, listed: bool) -> Value:
     inner = parsed.expression
-    expression = (
-        _expression(inner.statement) if hasattr(inner, "statement") else Nonterminal(inner.symbol)
-    )
+    expression: CodeType | Nonterminal
+    if hasattr(inner, "statement"):
+        expression = _expression(inner.statement)
+    else:
+        expression = Nonterminal(inner.symbol)
     return Value(expression, _query(parsed.given), listed)
 
 
@@ -352,11 +362,12 @@ def _expression(text: str) -> CodeType:
     A game file is data that was downloaded: it may name attributes and join them, it may not call
     anything.
     """
+    # Allowed nodes are listed, not forbidden ones: a node that Python adds later is refused.
     tree = ast.parse(text.strip(), mode="eval")
     for node in ast.walk(tree):
-        if not isinstance(node, _HARMLESS) or (
-            isinstance(node, ast.Attribute) and node.attr.startswith("_")
-        ):
+        # A private attribute would lead out of the object, as `__class__` does.
+        private = isinstance(node, ast.Attribute) and node.attr.startswith("_")
+        if private or not isinstance(node, _HARMLESS):
             raise GameError(
                 "a game's text may only name and join attributes of objects, got the expression "
                 f"{text!r}"

@@ -89,13 +89,11 @@ class GeneratedGames:
     def ids(self, split: str) -> dict[str, Sequence[str]]:
         """Ids of the split's games by family."""
         step = len(_FAMILIES)
-        return {
-            family: [
-                f"{split}/generated-{self._seed}/{i:06d}-{family}"
-                for i in range(first, self._sizes[split], step)
-            ]
-            for first, family in enumerate(_FAMILIES)
-        }
+        found: dict[str, Sequence[str]] = {}
+        for first, family in enumerate(_FAMILIES):
+            indices = range(first, self._sizes[split], step)
+            found[family] = [f"{split}/generated-{self._seed}/{i:06d}-{family}" for i in indices]
+        return found
 
     def playable(self, game_id: str) -> bool:
         """Return True: every generated game has a walkthrough."""
@@ -108,6 +106,7 @@ class GeneratedGames:
             GameError: The id is not that of a generated game.
         """
         parts = _ID.fullmatch(game_id)
+        # The family is written in the id for readers; the index decides, so the two must agree.
         if parts is None or _FAMILIES[int(parts["index"]) % len(_FAMILIES)] != parts["family"]:
             raise GameError(
                 f"{game_id!r} is no generated game; ids look like "
@@ -123,12 +122,13 @@ def generate(split: str, seed: int, index: int) -> Game:
     family = _FAMILIES[index % len(_FAMILIES)]
     # A string seeds the same generator in every process, unlike a hash of a tuple.
     rng = random.Random(f"alfworld {split} {seed} {index}")
-    rooms = (
-        constants.TEST_SCENE_NUMBERS if split == "valid_unseen" else constants.TRAIN_SCENE_NUMBERS
-    )
+    rooms = constants.TRAIN_SCENE_NUMBERS
+    if split == "valid_unseen":
+        rooms = constants.TEST_SCENE_NUMBERS
     scenario = sample(family, rooms, rng)
     grammar = assets().grammar.replace("UNKNOWN GOAL", sentence(scenario, rng))
     problem = pddl(scenario, f"generated_{split}_{seed}_{index}")
+    # Hashed with the rest, because demonstrations follow it.
     commands = walkthrough(scenario)
     content = {
         "pddl_domain": assets().domain,
@@ -208,6 +208,7 @@ class OfficialGames:
             GameError: The file is missing, is not JSON, or lacks a part.
         """
         content, data = self._load(game_id)
+        # Optional: only demonstrations need it.
         walkthrough = data.get("walkthrough") or []
         missing = [key for key in _TEXTS if not isinstance(data.get(key), str)]
         if missing or not all(isinstance(command, str) for command in walkthrough):
@@ -233,6 +234,7 @@ class OfficialGames:
         path = self._path(game_id)
         try:
             content = path.read_bytes()
+            # The bytes are returned too: the hash is the file's, not that of what was parsed.
             data = json.loads(content)
         except OSError as error:
             raise GameError(f"cannot read game file {path}: {error.strerror}; {_FIX}") from error
