@@ -36,9 +36,14 @@ class Selection:
         if self == Selection():
             return data
         parts = data.sections
+        known_experiments: list[str] = []
+        known_rows: list[str] = []
+        for part in parts:
+            known_experiments += part.experiments
+            known_rows += [row.name for row in part.rows]
         _check("--env", self.envs, [part.env for part in parts])
-        _check("--experiment", self.experiments, [n for part in parts for n in part.experiments])
-        _check("--rows", self.rows, [row.name for part in parts for row in part.rows])
+        _check("--experiment", self.experiments, known_experiments)
+        _check("--rows", self.rows, known_rows)
         selected = []
         for part in parts:
             if self.envs and part.env not in self.envs:
@@ -65,27 +70,31 @@ class Selection:
         if self.experiments:
             experiments = tuple(name for name in experiments if name in self.experiments)
             families = tuple(f for f in families if f.experiment in self.experiments)
-            named = {name for family in families for name in family.rows}
+            named: set[str] = set()
+            for family in families:
+                named.update(family.rows)
             asked = part.as_asked_by(*self.experiments).rows
             rows = [row for row in asked if row.name in named]
         if self.rows:
             by_name = {row.name: row for row in rows}
             rows = [by_name[name] for name in self.rows if name in by_name]
         kept = {row.name for row in rows}
-        families = tuple(
-            replace(family, rows=tuple(name for name in family.rows if name in kept))
-            for family in families
-        )
-        return replace(part, rows=tuple(rows), families=families, experiments=experiments)
+        cut = []
+        for family in families:
+            names = tuple(name for name in family.rows if name in kept)
+            cut.append(replace(family, rows=names))
+        return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
 
 
 def with_common_seeds(part: Section) -> Section:
     """Keep the seeds that all rows with finished runs have finished; drop rows without any."""
     rows = [row for row in part.rows if row.finished]
-    finished = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
-    common = set.intersection(*finished) if finished else set()
+    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
+    common = set.intersection(*seeds) if seeds else set()
+    if not common:
+        return replace(part, rows=())
     kept: list[Row] = []
-    for row in rows if common else ():
+    for row in rows:
         runs = tuple(run for run in row.runs if run.seed in common)
         kept.append(replace(row, runs=runs))
     return replace(part, rows=tuple(kept))
@@ -118,8 +127,12 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
             command += f" scale={scale}"
 
     # A run may be in many rows.
-    ids = {run for part in data.sections for row in part.rows for run in row.finished}
+    ids: set[str] = set()
+    for part in data.sections:
+        for row in part.rows:
+            ids.update(row.finished)
     finished = [data.by_id[run] for run in sorted(ids)]
+    # Run folders were read, so the samples were never made: the command makes them.
     if not finished or any(_has_samples(run) for run in finished):
         return MissingRunsError(needed, command)
     archived = all(run.logs == (METRICS,) for run in finished)

@@ -68,6 +68,7 @@ def load_method(
         raise ConfigError(
             f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})"
         )
+    # In this order: a name that two sections share means the shaper's.
     sections = [section for section in (data["shaper"], data["estimator"], data) if section]
     for key, value in settings.items():
         _set(name, sections, key, value)
@@ -128,9 +129,11 @@ def _composed(*overrides: str) -> dict[str, Any]:
 
 @functools.lru_cache
 def _composed_text(*overrides: str) -> str:
+    # Packages that register estimators bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         made = hydra.compose("config", overrides=[f"hydra.searchpath={searched}", *overrides])
+    # As text, because the cache must not hand out a dict that a caller changes.
     return json.dumps(OmegaConf.to_container(made, resolve=True))
 
 

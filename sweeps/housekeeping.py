@@ -1,8 +1,8 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
 A finished run, or one whose records cannot be read, goes only with ``--finished``, a live one
-never. Manifests keep their rows, so that
-tables show the runs as missing and the same sweep makes them again.
+never. Manifests keep their rows, so that tables show the runs as missing and the same sweep makes
+them again.
 """
 
 import argparse
@@ -53,6 +53,7 @@ def _remove(
     arguments: argparse.Namespace,
     wanted: Callable[[State], bool],
 ) -> int:
+    # States are read again here, because a run may have started since the list was shown.
     observer = Observer(Slurm())
     states = {folder: _state(observer, folder) for folder in folders}
     chosen = {folder: state for folder, state in states.items() if wanted(state)}
@@ -110,6 +111,7 @@ def _agreed(count: int) -> bool:
     Raises:
         ConfigError: The standard input is not a terminal.
     """
+    # A script that forgot --yes would wait for an answer for ever.
     if not sys.stdin.isatty():
         raise ConfigError(
             f"{counted(count, 'run folder')} to delete, no terminal to ask at; --yes deletes them"
@@ -124,7 +126,9 @@ def _delete(console: Console, folder: RunFolder) -> bool:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
             return False
         grave = folder.path.with_name(f"{REMOVED}{folder.run_id}")
+        # Left by a deletion that was interrupted.
         shutil.rmtree(grave, ignore_errors=True)
         folder.path.rename(grave)
+    # Outside the lock, whose file was moved with the folder.
     shutil.rmtree(grave)
     return True

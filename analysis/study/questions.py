@@ -132,18 +132,16 @@ def _faster(effect: Effect) -> str:
     numbers = f"{effect_text(effect)} to 50 %, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
-    return {1: f"**yes**, {numbers}", -1: f"**no, slower**, {numbers}", 0: f"not shown, {numbers}"}[
-        effect.favours
-    ]
+    words = {1: "**yes**", -1: "**no, slower**", 0: "not shown"}
+    return f"{words[effect.favours]}, {numbers}"
 
 
 def _better(effect: Effect) -> str:
     numbers = f"{effect_text(effect)}, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
-    return {1: f"**yes**, {numbers}", -1: f"**no, worse**, {numbers}", 0: f"not shown, {numbers}"}[
-        effect.favours
-    ]
+    words = {1: "**yes**", -1: "**no, worse**", 0: "not shown"}
+    return f"{words[effect.favours]}, {numbers}"
 
 
 def _number(effect: Effect, value: float, sign: str = "") -> str:
@@ -167,6 +165,7 @@ def headlined(found: Sequence[Comparison]) -> list[Comparison]:
             chosen.append(comparison)
         elif comparison.effect.resolved and _is_of_scpo(comparison):
             resolved.append(comparison)
+    # By size, whichever sign it has.
     resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
     return [*chosen, *resolved[:1]]
 

@@ -104,6 +104,7 @@ def _remembered(config: Config) -> str:
 
 def _scope(config: Config) -> str:
     """Trajectories that may get credit: the shaper has no other scope, here as in the paper."""
+    # A control gives the same amount of credit to other steps.
     moved = at(config, "method.shaper.allocation") != "matched"
     return "failed siblings" + (", on other steps than matched" if moved else "")
 
@@ -119,6 +120,7 @@ def _precision(config: Config) -> str | None:
         "bfloat16": "bf16",
         "auto": "fp16 (GPU), fp32 (CPU)",
     }
+    # The sentence encoder has no such setting and always computes in float32.
     dtype = at(config, "scorer.dtype")
     if dtype is None and at(config, "scorer.kind") == "bi_encoder":
         return "fp32"
@@ -127,10 +129,11 @@ def _precision(config: Config) -> str | None:
 
 def _filter(config: Config) -> str:
     no_ops = at(config, "method.shaper.step_filter.no_op_observations") or []
-    unchanged = (
-        ["page unchanged"] if at(config, "method.shaper.step_filter.no_op_if_unchanged") else []
-    )
-    return ", ".join(["invalid", "empty", *(f"“{text}”" for text in no_ops), *unchanged])
+    filtered = ["invalid", "empty"]
+    filtered += [f"“{text}”" for text in no_ops]
+    if at(config, "method.shaper.step_filter.no_op_if_unchanged"):
+        filtered.append("page unchanged")
+    return ", ".join(filtered)
 
 
 ENTRIES = (

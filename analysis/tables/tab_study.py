@@ -58,26 +58,31 @@ def build(data: Collected) -> Table:
     rows = study_rows(data)
     blocks: list[tuple[str, list[StudyRow]]] = []
     for record in reported(data):
-        own = [
-            row for row in rows_of(data, record) if selected(data, row) and _has_curve(data, row)
-        ]
+        own = []
+        for row in rows_of(data, record):
+            if selected(data, row) and _has_curve(data, row):
+                own.append(row)
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
             blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
 
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
-    measures = _measures(data, [row for _, here in blocks for row in here])
+    shown: list[StudyRow] = []
+    for _, here in blocks:
+        shown += here
+    measures = _measures(data, shown)
+    made = []
+    for title, here in blocks:
+        lines = tuple(_line(data, row, here, rows, measures) for row in here)
+        made.append(Block(title, lines))
     return Table(
         words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
         numbers=(
             *(f"minus {label}" for label in REFERENCES.values()),
             *(measure.label for measure in measures),
         ),
-        blocks=tuple(
-            Block(title, tuple(_line(data, row, here, rows, measures) for row in here))
-            for title, here in blocks
-        ),
+        blocks=tuple(made),
         caption=with_note(CAPTION, SCALE),
         label=f"tab:study-{SCALE}",
     )
@@ -91,6 +96,7 @@ def _has_curve(data: Collected, row: StudyRow) -> bool:
 def _measures(data: Collected, rows: Sequence[StudyRow]) -> list[Measure]:
     """The columns: both areas, some validations and the last one, steps to the levels."""
     validated = [held_out(data, row.row.finished[0]).steps for row in rows]
+    # Without the first, before training, and the last, which has a column of its own.
     steps = max(validated, key=len)[1:-1]
     every = max(1, -(-len(steps) // MOST_STEPS))
     chosen = sorted(steps[::-1][::every])
@@ -115,10 +121,10 @@ def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> I
     """Minus each reference: that of the same experiment, or else one with the same setting."""
     candidates = list(known)
     for name in REFERENCES:
-        reference = next(
-            (other for other in candidates if other.called(name) and comparable(data, row, other)),
-            None,
-        )
+        called = [other for other in candidates if other.called(name)]
+        reference = next((other for other in called if comparable(data, row, other)), None)
+
+        # A row is not compared with itself.
         if reference is None or reference.configuration == row.configuration:
             yield NONE
         else:
@@ -130,6 +136,7 @@ def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
         if measure.label == steps_to(level).label and not _any_reaches(data, row, level):
             return NONE
     values = list(by_seed(data, row.row, measure).values())
+    # A mean over some of the seeds would look like one over all.
     if None in values:
         return NONE
     return number(summarise(values), measure.factor, measure.digits)

@@ -42,9 +42,8 @@ def crbc(
     read.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
-    return as_advantage(
-        config.omega_episode * episode_N + step_term(batch, step_return_N, bonus_N, config)
-    )
+    step_N = step_term(batch, step_return_N, bonus_N, config)
+    return as_advantage(config.omega_episode * episode_N + step_N)
 
 
 def step_term(
@@ -93,20 +92,17 @@ def action_values(
     if config.depth == 0:
         next_value_N = _outcomes(batch, config)
     else:
-        before = (
-            config
-            if config.depth == "closure"
-            else config.model_copy(update={"depth": config.depth - 1})
-        )
+        before = config
+        if config.depth != "closure":
+            before = config.model_copy(update={"depth": config.depth - 1})
         next_value_N = _backed_up(batch, graph, state_values(batch, graph, before), config)
     return moments(next_value_N, action_N).mean_G[action_N]
 
 
 def _outcomes(batch: StepBatch, config: CrbcSettings) -> Float64Array:
     line = batch.timeline
-    outcome_N: Float64Array = (
-        config.beta ** (line.length_N - line.step_N).astype(np.float64) * batch.success_N
-    )
+    left_N = (line.length_N - line.step_N).astype(np.float64)
+    outcome_N: Float64Array = config.beta**left_N * batch.success_N
     return outcome_N
 
 
@@ -114,6 +110,7 @@ def _backed_up(
     batch: StepBatch, graph: StateGraph, value_V: Float64Array, config: CrbcSettings
 ) -> Float64Array:
     """β times the value of what each row led to; the ends are 1 and 0."""
+    # A step that ends an episode led to no node: success is worth 1, anything else 0.
     next_N: Float64Array = np.where(graph.end_N, batch.success_N, value_V[graph.target_N])
     return config.beta * next_N
 
@@ -137,19 +134,19 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
         count = len(nodes)
         visits = np.bincount(source_M)
         target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
-        moves = np.bincount(source_M[inner_M] * count + target_M, minlength=count * count).reshape(
-            count, count
-        )
+        # A pair of nodes as one number, so that one call counts all moves.
+        move_M = source_M[inner_M] * count + target_M
+        moves = np.bincount(move_M, minlength=count * count).reshape(count, count)
         wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
         # Fixpoint of V = β (moves V + wins) / visits; β < 1 makes the system regular.
-        value_V[nodes] = np.linalg.solve(
-            np.eye(count) - config.beta * moves / visits[:, None], config.beta * wins / visits
-        )
+        matrix = np.eye(count) - config.beta * moves / visits[:, None]
+        value_V[nodes] = np.linalg.solve(matrix, config.beta * wins / visits)
     return value_V
 
 
 def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
     """For every row the number of different actions that its group tried from its state."""
+    # The ids are of pairs of state and action, so one row of each is counted at its state.
     first = np.unique(action_N, return_index=True)[1]
     choices: IntArray = np.bincount(graph.source_N[first], minlength=len(graph))[graph.source_N]
     return choices

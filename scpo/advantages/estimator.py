@@ -90,6 +90,7 @@ def measured(
     column_N = getattr(batch, name)
     if column_N is None:
         raise StepBatchError(f"{why} needs {name}, which this batch lacks: the trainer provides it")
+    # Only where it is needed: a failure has no hindsight, for one.
     bad = np.flatnonzero(needed_N & ~np.isfinite(column_N))
     if len(bad):
         refuse(batch, bad[0], f"{name} is {column_N[bad[0]]}, {why} needs a finite number")

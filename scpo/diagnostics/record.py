@@ -96,10 +96,9 @@ class Diagnostics:
 
     def record_validation(self, step: int, panels: Mapping[str, Sequence[Trajectory]]) -> None:
         """Store the results of every validation episode, and transcripts of some."""
-        episodes = {
-            panel: [played(trajectory) for trajectory in trajectories]
-            for panel, trajectories in panels.items()
-        }
+        episodes = {}
+        for panel, trajectories in panels.items():
+            episodes[panel] = [played(trajectory) for trajectory in trajectories]
         save_validation(self.folder, step, episodes)
 
     def probe_due(self, step: int) -> bool:

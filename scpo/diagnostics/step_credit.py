@@ -61,9 +61,8 @@ def credit_precision(
     @functools.cache
     def remaining(trajectory: int, taken: int) -> int | None:
         played = trajectories[trajectory]
-        return remaining_plan(
-            environment, played.slot.task, [result.action for result in played.results[:taken]]
-        )
+        actions = [result.action for result in played.results[:taken]]
+        return remaining_plan(environment, played.slot.task, actions)
 
     def shortens(row: int) -> bool | None:
         trajectory = int(batch.trajectory_N[row])
@@ -96,10 +95,10 @@ def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
     failed_N = batch.original_N & ~batch.success_N
     credited_N = failed_N & credited_N
     # Of the same trajectories: others may be failures of another kind.
-    beside_N = failed_N & ~credited_N & np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
+    beside_N = np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
     return {
         "credit/precision": credited_N,
-        "credit/precision_uncredited": beside_N,
+        "credit/precision_uncredited": failed_N & ~credited_N & beside_N,
         "credit/precision_random": failed_N,
     }
 
@@ -192,6 +191,7 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
             continue
         actions = batch.action_N[row_T].tolist()
         left = []
+        # One plan more than steps: each step is judged by those before and after it.
         for taken in range(len(actions) + 1):
             left.append(remaining_plan(environment, task, actions[:taken]))
         rows += row_T.tolist()
@@ -261,6 +261,7 @@ def step_credited(
 ) -> BoolArray | None:
     """Rows credited by the shaper or by a positive step term; None for methods with neither."""
     if method.shaper is not None:
+        # The scorer was unavailable in this step.
         if diagnostics.shaped is None:
             return None
         return diagnostics.shaped.credit_N > 0
@@ -342,9 +343,9 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
         )
 
     # Counts per group suffice: shares of a resample are ratios of weighted sums.
-    draws = np.random.default_rng(seed).multinomial(
-        len(counts_G4), np.full(len(counts_G4), 1 / len(counts_G4)), DRAWS
-    )
+    groups = len(counts_G4)
+    rng = np.random.default_rng(seed)
+    draws = rng.multinomial(groups, np.full(groups, 1 / groups), DRAWS)
     drawn = _shares(draws @ counts_G4)
     steps, _, credited, _ = (int(total) for total in counts_G4.sum(axis=0))
     whole = _shares(counts_G4.sum(axis=0))
@@ -352,7 +353,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
     for value, sample in zip(whole, drawn, strict=True):
         rates.append(Rate(float(value), *_interval(sample)))
     precision, recall, share, gain = rates
-    return StepCredit(precision, recall, share, gain, credited, steps, len(counts_G4))
+    return StepCredit(precision, recall, share, gain, credited, steps, groups)
 
 
 def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:

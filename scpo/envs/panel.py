@@ -41,19 +41,18 @@ class Panels:
         families: Sequence[str] = (),
     ) -> None:
         own = {"train": config.train_panel, "probe": config.probe_panel}
-        if taken := own.keys() & config.validation_panels.keys():
+        taken = own.keys() & config.validation_panels.keys()
+        if taken:
             raise PanelError(
                 f"validation panels may not be called {', '.join(sorted(taken))}: those names are "
                 "taken"
             )
         self.configs: dict[str, PanelConfig | GoalPanelConfig] = {**own, **config.validation_panels}
         self.panel = functools.cache(self._panel)
-        self._candidates, self._task, self._usable, self._families = (
-            candidates,
-            task,
-            usable,
-            families,
-        )
+        self._candidates = candidates
+        self._task = task
+        self._usable = usable
+        self._families = families
 
     def held_out(self, split: str) -> set[str]:
         """Tasks of a split that a validation panel keeps out of training."""
@@ -75,6 +74,7 @@ class Panels:
         Raises:
             PanelError: The split has fewer tasks.
         """
+        # Imitation must not have seen what is trained on, nor what success is measured on.
         reserved = {task.id for task in self.panel("train").tasks} | self.held_out("train")
         candidates = shuffled(self._candidates("train"), warm_start.seed)
         # Lazily: a candidate that is not needed is never read.
@@ -102,7 +102,7 @@ class Panels:
                 if config.families is not None:
                     names = {FAMILIES[family] for family in config.families}
                     candidates = {
-                        family: candidates[family] for family in candidates if family in names
+                        family: ids for family, ids in candidates.items() if family in names
                     }
             else:
                 count = config.goals
@@ -116,10 +116,10 @@ class Panels:
     ) -> Mapping[str, Sequence[str]]:
         if name == "train":
             kept_out = self.held_out(config.split)
-            candidates = self._candidates(config.split).items()
-            return {
-                family: [name for name in ids if name not in kept_out] for family, ids in candidates
-            }
+            trained = {}
+            for family, ids in self._candidates(config.split).items():
+                trained[family] = [name for name in ids if name not in kept_out]
+            return trained
         if not config.subset_of_training:
             return self._candidates(config.split)
         families: dict[str, list[str]] = {family: [] for family in self._families}
@@ -159,6 +159,7 @@ def shuffled(candidates: Mapping[str, Sequence[str]], seed: int) -> Iterator[str
     queues = []
     for family, ids in candidates.items():
         queue = sorted(ids)
+        # A generator for each family, so that a family that grows leaves the others' order alone.
         random.Random(f"panel {seed} {family}").shuffle(queue)
         queues.append(queue)
     while any(queues):

@@ -131,6 +131,7 @@ def _accumulate(
         index = torch.tensor(part.pair_of, device=value.device)
         old = torch.from_numpy(targets.value_NL[part.rows, :length]).to(value.device)
         target = torch.from_numpy(targets.return_NL[part.rows, :length]).to(value.device)
+        # The mean is over the mini-batch's tokens, however they are cut into micro-batches.
         loss = value_loss(value[index], old, target, mask[index], critic.value_clip) / tokens
         loss.backward()
         total += float(loss.detach())

@@ -48,16 +48,14 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         if not parts:
             yield warning(check, "unknown size", "see that it fits")
             continue
-        listed = ", ".join(
-            f"{part.name} {part.update_gib:.1f}/{part.rollout_gib:.1f}" for part in parts
-        )
-        text = (
-            f"about {needed_gib(parts):.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
-        )
+        shares = [f"{part.name} {part.update_gib:.1f}/{part.rollout_gib:.1f}" for part in parts]
+        listed = ", ".join(shares)
+        needed = needed_gib(parts)
+        text = f"about {needed:.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
         reason = shortage(config, gib)
         if reason:
             yield error(check, text, reason.rpartition("a GPU has ")[2].partition(". ")[2])
-        elif needed_gib(parts) > FULL_SHARE * gib:
+        elif needed > FULL_SHARE * gib:
             fix = (
                 "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
             )
@@ -241,6 +239,7 @@ def check_noun_rule(subject: Subject) -> Iterator[Finding]:
             f"pip install spacy && python -m spacy download {NOUN_MODEL}, or env.nouns=stop_list "
             "on purpose"
         )
+        # Only rewards at paper scale are compared with the paper's, which used spaCy.
         yield (error if config.scale == "paper" else warning)("webshop nouns", text, fix)
         return
 
@@ -254,6 +253,7 @@ def _gpu_gib(subject: Subject) -> float | None:
     launcher = subject.first.launcher
     if isinstance(launcher, SlurmLauncher):
         return launcher.gpu_gb
+    # The smallest GPU decides where a node has several kinds.
     return min((gib for _, gib in installed_gpus()), default=None)
 
 

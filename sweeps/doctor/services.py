@@ -27,6 +27,7 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
         return
 
     url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
+    # `wandb login` writes the key to ~/.netrc; both places are read, as W&B does.
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
     unreachable = why_unreachable(url)
@@ -40,26 +41,34 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
 
 def check_endpoints(subject: Subject) -> Iterator[Finding]:
     """Check key and reachability of every API model."""
-    for model in {config.model.name: config.model for config in subject.configs}.values():
-        if isinstance(model, ApiModel):
-            yield from _endpoint(model)
+    for model in _api_models(subject.configs):
+        yield from _endpoint(model)
 
 
 def check_keys(subject: Subject) -> Iterator[Finding]:
     """Check the key of every API model, without a connection."""
-    for model in {config.model.name: config.model for config in subject.configs}.values():
-        if isinstance(model, ApiModel):
-            yield from _key(model)
+    for model in _api_models(subject.configs):
+        yield from _key(model)
 
 
 def missing_keys(configs: Iterable[RunConfig]) -> list[str]:
     """Environment variables with the keys of API models that are not set, each once."""
-    variables = {
-        config.model.key_variable: None
-        for config in configs
-        if isinstance(config.model, ApiModel) and _lacks_key(config.model)
-    }
-    return [name for name in variables if name is not None]
+    names: list[str] = []
+    for model in _api_models(configs):
+        # Several models may share a provider, and so its key.
+        name = model.key_variable
+        if name is not None and _lacks_key(model) and name not in names:
+            names.append(name)
+    return names
+
+
+def _api_models(configs: Iterable[RunConfig]) -> list[ApiModel]:
+    """API models of these runs, each once."""
+    models = {}
+    for config in configs:
+        if isinstance(config.model, ApiModel):
+            models[config.model.name] = config.model
+    return list(models.values())
 
 
 def _lacks_key(model: ApiModel) -> bool:
@@ -100,6 +109,7 @@ def why_unreachable(url: str) -> str | None:
     parts = urlsplit(url)
     port = parts.port or {"http": 80}.get(parts.scheme, 443)
     try:
+        # Only a connection: no key is sent to a wrong address.
         with socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S):
             return None
     except OSError as failure:

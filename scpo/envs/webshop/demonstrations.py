@@ -125,17 +125,14 @@ def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
 
     Wishes, titles, options, descriptions, numbers and the prompt's own words.
     """
-    products = [
-        " ".join([product.title, product.document, *product.bullets]).lower()
-        for product in catalogue.products
-    ]
-    ids = (
-        task_id
-        for split in ("train", "test")
-        for ids in panels.candidates(split).values()
-        for task_id in ids
-    )
-    wishes = {wish(panels.goal(task_id).instruction) for task_id in ids}
+    products = []
+    for product in catalogue.products:
+        products.append(" ".join([product.title, product.document, *product.bullets]).lower())
+    wishes: set[str] = set()
+    for split in ("train", "test"):
+        for ids in panels.candidates(split).values():
+            wishes |= {wish(panels.goal(task_id).instruction) for task_id in ids}
+
     actions = "search click back to search prev next description features reviews buy now"
     return [*products, *sorted(wishes), " ".join(map(str, range(_NUMBERS))), actions, MARKS]
 
@@ -157,12 +154,10 @@ class _Shopper:
         """
         for action in buy(self._episode.shop, self._queries(vague=detours > 0)):
             target = action.removeprefix("click[").removesuffix("]")
-            while (
-                target in self._listed()
-                and len(self._listed()) > 1
-                and detours
-                and self._rng.random() > self._stop
-            ):
+            # Only where there is another product to open.
+            while target in self._listed() and len(self._listed()) > 1 and detours:
+                if self._rng.random() <= self._stop:
+                    break
                 detours -= 1
                 others = [name for name in self._listed() if name != target]
                 self._do(f"click[{self._rng.choice(others)}]")
@@ -184,6 +179,7 @@ class _Shopper:
         full = [query_for(goal), goal.title]
         if not vague:
             return full
+        # The product's own query is always kept: without it no page would list the product.
         kept = self._rng.randint(0, len(goal.attributes))
         return [" ".join([*goal.attributes[:kept], goal.query]), *full]
 
@@ -199,6 +195,7 @@ class _ChoosingShopper(_Shopper):
 
     def play(self, detours: int) -> Demonstration | None:
         """Play a demonstration; None if no listed action fulfils the goal."""
+        # A goal that no listed search finds cannot be demonstrated with listed actions.
         made = super().play(detours) if self._finding() else None
         listed_all = made is not None and all(map(_lists, made.prompts, made.responses))
         if listed_all and self._episode.shop.score == 1.0:
@@ -216,12 +213,12 @@ class _ChoosingShopper(_Shopper):
         """The listed searches that show the product on their first page."""
         shop = self._episode.shop
         typed = searches(self._episode.transcript.task)
-        first = {query: shop.catalogue.find(query, self._rng)[:PAGE_SIZE] for query in typed}
-        return [
-            query
-            for query in typed
-            if any(product.asin == shop.goal.asin for product in first[query])
-        ]
+        finding = []
+        for query in typed:
+            first_page = shop.catalogue.find(query, self._rng)[:PAGE_SIZE]
+            if any(product.asin == shop.goal.asin for product in first_page):
+                finding.append(query)
+        return finding
 
 
 def _lists(prompt: str, response: str) -> bool:

@@ -45,6 +45,7 @@ class GoalPanels(Panels):
     def task(self, task_id: str) -> Task:
         """The panel entry of a goal; its hash covers the goal and the product."""
         goal = self.goal(task_id)
+        # The product too: its pages are what an episode shows.
         content = f"{goal.content}\n{self._catalogue.by_asin[goal.asin]!r}"
         return Task(task_id, goal.category, hashlib.sha256(content.encode()).hexdigest())
 
@@ -79,11 +80,9 @@ class GoalPanels(Panels):
 
     def _workers_train(self, test: int) -> Iterator[Place]:
         workers = self._config.workers
-        return (
-            (workers.seed + w, index)
-            for w in range(workers.train)
-            for index in range(test, self._goals)
-        )
+        for worker in range(workers.train):
+            for index in range(test, self._goals):
+                yield workers.seed + worker, index
 
     def _workers_test(self, test: int) -> Iterator[Place]:
         """First draw of verl-agent's validation environment.
@@ -121,10 +120,9 @@ def overlap(panels: GoalPanels) -> Overlap:
     trained_goals = {_wish(goal) for goal in goals["train"]}
     trained_products = {goal.asin for goal in goals["train"]}
     test = goals["test"]
-    return Overlap(
-        goals=sum(_wish(goal) in trained_goals for goal in test) / len(test),
-        products=sum(goal.asin in trained_products for goal in test) / len(test),
-    )
+    seen_goals = sum(_wish(goal) in trained_goals for goal in test)
+    seen_products = sum(goal.asin in trained_products for goal in test)
+    return Overlap(goals=seen_goals / len(test), products=seen_products / len(test))
 
 
 def _wish(goal: Goal) -> tuple[str, str]:

@@ -48,9 +48,11 @@ class EpisodeLog:
         Raises:
             RecordError: The log is of other tasks than ``slots``.
         """
-        return {
-            line.pop("step"): _checked(line, slots, self._lines) for line in self._lines.records()
-        }
+        records = {}
+        for line in self._lines.records():
+            number = line.pop("step")
+            records[number] = _checked(line, slots, self._lines)
+        return records
 
     def add(
         self, number: int, record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]
@@ -73,11 +75,10 @@ class EpisodeLog:
         if not shown:
             return episode
         transcript = JsonLines(self._transcripts / f"{number:05d}.jsonl").records()
-        acts = [
-            line
-            for line in transcript
-            if line["kind"] == "act" and line["attempt"] == record.attempts
-        ]
+        acts = []
+        for line in transcript:
+            if line["kind"] == "act" and line["attempt"] == record.attempts:
+                acts.append(line)
         # An attempt that the environment broke had begun again.
         acts = acts[len(acts) - record.length :]
         turns = [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
@@ -95,6 +96,7 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
         raise RecordError(
             f"{log.path} is of another version ({error}); delete it to play its episodes again"
         ) from None
+    # Numbers count through a panel, so another panel would mix up its episodes.
     if not any((slot.task.id, slot.sibling) == (record.task, record.repeat) for slot in slots):
         raise RecordError(
             f"{log.path} holds an episode of task {record.task}, repeat {record.repeat}, which is "
@@ -111,9 +113,8 @@ def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict
     metrics = ended_metrics(records, by_family=True)
     if reflecting:
         metrics["attempts"] = float(np.mean([record.attempts for record in records]))
-        metrics["first_success_rate"] = float(
-            np.mean([record.won and record.attempts == 1 for record in records])
-        )
+        won_at_once = [record.won and record.attempts == 1 for record in records]
+        metrics["first_success_rate"] = float(np.mean(won_at_once))
     return metrics
 
 
@@ -123,6 +124,6 @@ def usage_metrics(records: Sequence[EpisodeRecord], *, billed: bool) -> dict[str
         "usage/prompt_tokens": float(sum(record.prompt_tokens for record in records)),
         "usage/response_tokens": float(sum(record.response_tokens for record in records)),
     }
-    return usage | (
-        {"usage/cost_usd": sum(record.cost_usd for record in records)} if billed else {}
-    )
+    if billed:
+        usage["usage/cost_usd"] = sum(record.cost_usd for record in records)
+    return usage

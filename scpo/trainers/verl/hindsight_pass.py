@@ -41,6 +41,7 @@ def hindsight_logprob(
     ]
     if not chosen:
         return found
+    # Rows are repeated to fill up, and their scores are cut off below.
     filled = chosen + [chosen[0]] * (-len(chosen) % multiple)
     keys = [f"{PARTITION}_{place}" for place in range(len(filled))]
     rows = [_row(extra_fields[row][HINDSIGHT], responses[row]) for row in filled]
@@ -48,6 +49,7 @@ def hindsight_logprob(
     try:
         found[chosen] = _scored(worker_group, keys, rows, tags, temperature)[: len(chosen)]
     finally:
+        # Otherwise the storage would keep every training step's rows.
         tq.kv_clear(keys=keys, partition_id=PARTITION)
     return found
 
@@ -77,6 +79,7 @@ def _scored(
 
 def _mean(logprob_L: torch.Tensor, length: int) -> float:
     """Average over the response; logits at position t - 1 predict token t."""
+    # In float32: a mean over hundreds of tokens loses digits in bfloat16.
     return float(logprob_L[-length - 1 : -1].float().mean())
 
 

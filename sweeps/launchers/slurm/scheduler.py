@@ -68,6 +68,7 @@ class Slurm:
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
         """Final states of jobs by id, from one sacct call; unknown jobs are left out."""
+        # Without ids sacct would list all of today's jobs.
         ids = ",".join(job_ids)
         if not ids:
             return {}
@@ -100,14 +101,18 @@ class Slurm:
                 accounts.
             qos: The quality of service that jobs ask for; None: that of the user's associations.
         """
+        # Answers may be empty: clusters without accounting have no sacctmgr.
         array_size = array_size_of(_answer("scontrol", "show", "config"))
         query = ("sacctmgr", "--noheader", "--parsable2", "show")
         user = pwd.getpwuid(os.getuid()).pw_name
         columns = ("Account", "MaxJobs", "MaxSubmit", "DefaultQOS")
         lines = _answer(*query, "associations", f"user={user}", f"format={','.join(columns)}")
-        rows = [
-            row for row in parse_fields(lines, columns) if account in (None, row.get("Account"))
-        ]
+        rows = []
+        for row in parse_fields(lines, columns):
+            if account in (None, row.get("Account")):
+                rows.append(row)
+
+        # A quality of service may be stricter than the account.
         of_qos = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
         named = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
         lines = _answer(*query, "qos", f"format={','.join(of_qos)}") if named else []

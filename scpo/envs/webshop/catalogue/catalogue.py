@@ -78,11 +78,11 @@ class Product:
     @property
     def document(self) -> str:
         """Text that the search engine indexes."""
-        options = ", and ".join(
-            f"{name}: {', '.join(values)}" for name, values in self.options.items()
-        )
+        options = [f"{name}: {', '.join(values)}" for name, values in self.options.items()]
+
         # The original indexes the first bullet only.
-        return " ".join([self.title, self.description, self.bullets[0], options]).lower()
+        parts = [self.title, self.description, self.bullets[0], ", and ".join(options)]
+        return " ".join(parts).lower()
 
 
 def read_products(
@@ -110,9 +110,12 @@ def check_columns(record: Any, where: str) -> None:
         raise CatalogueError(
             f"{where}: a product is an object, got {type(record).__name__}; {remedy}"
         )
-    if missing := [name for name in REQUIRED if name not in record and name != "pricing"]:
+    missing = [name for name in REQUIRED if name not in record and name != "pricing"]
+    if missing:
         raise CatalogueError(f"{where}: missing columns {missing}, got {sorted(record)}; {remedy}")
-    if foreign := sorted(record.keys() - REQUIRED.keys() - IGNORED):
+    # A column that nobody reads is a sign of a file from elsewhere.
+    foreign = sorted(record.keys() - REQUIRED.keys() - IGNORED)
+    if foreign:
         allowed = sorted(REQUIRED.keys() | IGNORED)
         raise CatalogueError(
             f"{where}: foreign columns {foreign}, allowed are {allowed}; {remedy}, or drop them"
@@ -221,6 +224,7 @@ class Catalogue:
         self.human = human
         self.origin = origin
         self.by_asin = {product.asin: product for product in products}
+        # Siblings of a group often type the same words.
         self._ranked = functools.lru_cache(CACHED_QUERIES)(self._rank)
 
     def __len__(self) -> int:

@@ -74,6 +74,7 @@ def survey(folder: Path) -> list[tuple[OfficialFile, str]]:
 def _state(file: OfficialFile, path: Path) -> str:
     if not path.exists():
         return "missing"
+    # Not every file's hash is known here; of the others only the presence is checked.
     if file.sha256 is None:
         return "there"
     with path.open("rb") as content:
@@ -108,7 +109,8 @@ def write_generated(folder: Path, seed: int, products: int) -> None:
 def report(folder: Path | None) -> str:
     """Print the state of the files."""
     lines = []
-    for file, state in survey(folder) if folder else [(file, "") for file in OFFICIAL]:
+    states = survey(folder) if folder else [(file, "") for file in OFFICIAL]
+    for file, state in states:
         lines += [f"{file.name}  {state}".rstrip(), f"    {file.purpose}", f"    {file.url}"]
     lines += [
         "Download them with a browser or with gdown into one folder and set WEBSHOP_DATA to it.",
@@ -124,11 +126,9 @@ def _loaded(folder: Path) -> str:
         catalogue = load_catalogue(folder)
     except CatalogueError as error:
         return f"{folder} cannot be used: {error}"
-    known = (
-        "the official 1,000 products"
-        if content_sha256(catalogue) == SMALL_CONTENT
-        else "no catalogue known here"
-    )
+    known = "no catalogue known here"
+    if content_sha256(catalogue) == SMALL_CONTENT:
+        known = "the official 1,000 products"
     goals = len(goal_order(catalogue, 0, False))
     return (
         f"{folder} can be used: {len(catalogue)} products, {goals} synthetic goals; their "
