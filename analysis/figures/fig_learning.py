@@ -266,7 +266,7 @@ def _numbers(
     blocks = []
     rows: list[Row] = []
     for strip in strips:
-        # What sets it apart is told where there is something to set it apart from.
+        # Differences are named only where there is another strip to differ from.
         part = strip.part if strip.is_beside_another(strips) else replace(strip.part, differs="")
         title = f"{names.setting(part)}, {scale} scale"
         blocks.append(Block(title, tuple(_values(data, strip, notes))))

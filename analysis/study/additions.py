@@ -223,7 +223,7 @@ def _matching(
     for run in data.by_id.values():
         if run.id in names and run.state == State.DONE and run.head.scale == SCALE:
             candidates.append(run)
-    # A pattern that matches only archived runs is no mistake: they are present already.
+    # A pattern may match archived runs only: then there is nothing to add, and no error.
     archived = [*archive.runs, *(record.experiment for record in archive.experiments)]
     chosen: dict[str, Run] = {}
     for pattern in patterns:

@@ -356,7 +356,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     for env, column, which in PLACES:
         summary = by_place[env, column]
         if which == BEST:
-            # Comparisons use the last checkpoint, so that the best one has none.
+            # Comparisons use the last checkpoint only.
             cells.append(NONE)
         elif column in FAMILIES:
             cells.append(percent(summary, sign=True, spread=False))

@@ -159,7 +159,7 @@ def shuffled(candidates: Mapping[str, Sequence[str]], seed: int) -> Iterator[str
     queues = []
     for family, ids in candidates.items():
         queue = sorted(ids)
-        # A generator for each family, so that a family that grows leaves the others' order alone.
+        # A generator for each family: one that grows does not change the order of the others.
         random.Random(f"panel {seed} {family}").shuffle(queue)
         queues.append(queue)
     while any(queues):

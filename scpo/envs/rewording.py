@@ -76,7 +76,7 @@ class Draw:
             return forms[0]
         first = self._config.first
         count = self._config.count
-        # Form 0 is the environment's own, which is no paraphrase.
+        # Form 0 is the environment's own text, not a paraphrase.
         in_use = [forms[1 + index] for index in range(first, min(first + count, len(forms) - 1))]
         return self._generator.choice(in_use)
 

@@ -60,7 +60,7 @@ class LocalPolicy:
         self.max_prompt_tokens = max_prompt_tokens
         self.max_response_tokens = max_response_tokens
         self.batch_rows = batch_rows
-        # No result depends on the padding, so that any token serves where the tokenizer has none.
+        # No result depends on the padding, so any token will do for a tokenizer without one.
         self.end_id: int = tokenizer.eos_token_id
         self.pad_id: int = self.end_id
         if tokenizer.pad_token_id is not None:

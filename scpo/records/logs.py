@@ -38,8 +38,8 @@ RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"
 def to_line(record: Mapping[str, Any]) -> bytes:
     """One line: ``step`` first, the other keys sorted, floats by repr; equal values, equal bytes.
 
-    NaN and the infinities become null: a mean over nothing, such as over the failed siblings of a
-    mini-batch that has none, is undefined.
+    NaN and the infinities become null: a mean over nothing is undefined, such as one over the
+    failed siblings of a mini-batch of successes.
     """
     keys = sorted(record, key=lambda key: (key != "step", key))
     plain = {key: _plain(record[key]) for key in keys}

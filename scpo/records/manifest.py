@@ -135,7 +135,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         matches = set(fnmatch.filter(folders, pattern))
         for name in fnmatch.filter(members, pattern):
             matches |= members[name] & folders.keys()
-        # "*" stands for all runs, of which there may be none yet.
+        # "*" matches all runs, also before the first of them exists.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"

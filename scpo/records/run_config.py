@@ -82,7 +82,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
 
 
 def check_name(folder: RunFolder) -> None:
-    """Verify that a folder's name is the id of its config.yaml, of whatever version.
+    """Verify that a folder's name is the id of its config.yaml, in any version.
 
     Raises:
         RecordError: The folder is a copy or was renamed, or config.yaml is damaged.

@@ -99,7 +99,7 @@ class HuggingFaceModel(Strict):
 
 def _plain_url(url: str) -> str:
     parts = urlsplit(url)
-    # "@" and not parts.username, which is empty where an address has a password alone.
+    # "@" and not parts.username, which is empty for an address with a password and no name.
     private = "@" in parts.netloc or parts.query
     if parts.scheme not in ("http", "https") or not parts.hostname or private or parts.port == 0:
         raise ValueError(

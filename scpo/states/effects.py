@@ -118,7 +118,7 @@ def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
             if name is not None:
                 done.setdefault(name, set()).add(verb_of(batch.action_N[row]))
         before[len(batch) + slot] = done
-    # Copies of a row stand in no timeline; they have the history of their original.
+    # Copies of a row are in no timeline; they have the history of their original.
     original_N = line.row_KT[line.slot_N, line.step_N]
     for row in np.flatnonzero(original_N != np.arange(len(batch))).tolist():
         before[row] = before[original_N[row]]
@@ -148,7 +148,7 @@ def lasting_acts(
     done_MV = np.zeros((len(visits), len(verbs)), dtype=bool)
     for visit, done in enumerate(acts):
         done_MV[visit, [place[verb] for _, verb in done]] = True
-    # A trainer's copies are no further evidence.
+    # A trainer's copies add no evidence.
     rows = np.flatnonzero(visits.batch.original_N[visits.row_M])
     has_MW = (word_counts(visits) > 0)[rows]
     episode_M = visits.batch.timeline.slot_N[visits.row_M][rows]

@@ -113,7 +113,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     )
     added, common = split_axes(experiment, common, scale)
 
-    # Against the rows as the file has them: method=scpo beside method.shaper.theta=0.4,0.6 is no
+    # Against the rows as the file has them: method=scpo with method.shaper.theta=0.4,0.6 is not a
     # contradiction, though each row then sets a key of the chosen method.
     _refuse_contradictions(experiment.rows, [*(axis[0] for axis in added), *common])
     experiment = with_axes(experiment, added)

@@ -1,4 +1,4 @@
-"""What the process of a run and whoever starts it agree on: exit status, log lines, threads."""
+"""Agreements between the process of a run and its launcher: exit status, log lines, threads."""
 
 # As shells and sysexits.h have them: 2 a wrong command, 75 try again later, 130 Ctrl-C.
 EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 75, 130

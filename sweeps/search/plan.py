@@ -303,7 +303,7 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
         same.setdefault(key_of_params(trial.params), []).append(trial)
     for tries in same.values():
         failed = all(trial.state is TrialState.FAIL for trial in tries)
-        # The first try is none of the retries.
+        # The first try does not count as a retry.
         if failed and len(tries) <= retries:
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None

@@ -190,7 +190,7 @@ def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
     asked = parse_wish(wish)
     lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
     pages = read.split()
-    # Reviews are left out: the shop has none to read.
+    # Reviews are left out: their page is always empty.
     details = sum(page in ("description", "features") for page in pages)
     return _Seen(Fit(lacks, _above_bound(price, asked.bound)), bool(pages), details)
 

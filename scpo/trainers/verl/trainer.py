@@ -234,7 +234,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         panels = {}
         for name in sorted(run.env.validation_panels):
             panels[name] = of_panel(rows, name).trajectories
-        # The probe is played with the validation but is no part of its metrics.
+        # The probe is played with the validation but does not enter its metrics.
         self._validation = validation_metrics(panels)
         self._diagnostics.record_validation(self.global_steps, panels)
         if self._diagnostics.probe_due(self.global_steps):

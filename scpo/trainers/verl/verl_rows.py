@@ -142,7 +142,7 @@ def read_rows(
     """
     places = [place for place, padding in enumerate(is_padding) if not padding]
     steps = {place: _row(extra_fields[place], place) for place in places}
-    # verl balances and pads the batch, so that its order says nothing about episodes.
+    # verl balances and pads the batch, so its order does not follow the episodes.
     places.sort(key=lambda place: (*steps[place].episode, steps[place].step))
     _check_complete([steps[place] for place in places], episodes)
     return Rows(

@@ -150,7 +150,7 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
                 text=True,
                 errors="replace",
                 env=_environment(),
-                # Ctrl-C comes to this process, which cancels the job.
+                # In a session of its own: Ctrl-C reaches this process only, which cancels the job.
                 start_new_session=True,
             )
         except OSError as error:
