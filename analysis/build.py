@@ -30,8 +30,8 @@ import analysis.figures
 import analysis.tables
 from analysis.rendering.style import Drawing, Look, drawn_as
 from analysis.rendering.table import Table
-from analysis.sources.collected import Collected, write_parquet
-from analysis.sources.rows import MissingRunsError, Row
+from analysis.sources.collected import Collected, MissingRunsError, write_parquet
+from analysis.sources.rows import Row
 from analysis.sources.run_records import Problem
 from scpo.errors import RecordError, first_line
 from scpo.installed import installed_version

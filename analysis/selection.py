@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.collected import Collected
-from analysis.sources.rows import DEFAULT, MissingRunsError, Row, Section
+from analysis.sources.collected import Collected, MissingRunsError
+from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.sources.run_records import Run
 from scpo.errors import ConfigError
 from scpo.progress import counted

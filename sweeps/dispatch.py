@@ -179,15 +179,19 @@ def run(
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order)
     if starts:
-        counts = Counter(outcome.state for outcome in in_order.values())
-        told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        notify(f"scpo: {matrix.experiment.name} {'ended' if completed else 'was stopped'}: {told}")
+        _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
         console.print(
             "Stopped; what is done is kept. The same command goes on from the checkpoints."
         )
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
+
+
+def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool) -> None:
+    counts = Counter(outcome.state for outcome in outcomes)
+    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    notify(f"scpo: {matrix.experiment.name} {'ended' if completed else 'was stopped'}: {told}")
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:

@@ -21,8 +21,8 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from scpo.intervals import summarise
 
 # Inches: the figure without its key, and a line of the key.

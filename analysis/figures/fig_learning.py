@@ -25,8 +25,8 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import Block, Cells, Table, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from scpo.progress import counted
 
 TRAINING = "train/success_rate"

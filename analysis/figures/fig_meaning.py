@@ -23,8 +23,7 @@ from analysis.rendering.style import (
     remark_lines,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import MEANING, StudyRow, reported, rows_of, selected, started

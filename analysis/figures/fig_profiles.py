@@ -34,8 +34,8 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import Block, Cells, Table, number, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from analysis.stats.measures import LEVELS, reaches, steps_to
 from scpo.benchmarks import with_families
 from scpo.intervals import Summary, summarise

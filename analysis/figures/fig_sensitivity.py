@@ -22,8 +22,8 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.stats.seed_statistics import best_of_bias
 from scpo.intervals import Summary
 

@@ -20,8 +20,7 @@ from analysis.rendering.style import (
     new_figure,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, number, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
 from analysis.stats.measures import AREA, BETTER, FASTER, Measure, by_seed, held_out

@@ -23,8 +23,7 @@ from analysis.rendering.style import (
     new_figure,
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, difference, number, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import (
     HIGHER,
     LOWER,

@@ -17,8 +17,8 @@ from analysis.rendering.style import (
     new_figure,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
 from scpo.intervals import Summary, summarise

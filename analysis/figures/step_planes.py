@@ -27,8 +27,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.selection import missing_samples
-from analysis.sources.collected import Collected
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import Collected, MissingRunsError
 from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
 from scpo.installed import install_command
 from scpo.steps import BoolArray, IntArray

@@ -29,8 +29,9 @@ from analysis.report.samples import (
 )
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
-from analysis.sources.run_records import Problem, leaves
+from analysis.sources.run_records import Problem
 from analysis.sources.series import Series
+from analysis.sources.settings import leaves
 from scpo.errors import RecordError
 from scpo.records.health import examine, read_rules
 from scpo.records.run_folders import RunFolder

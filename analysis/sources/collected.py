@@ -4,7 +4,7 @@
 listing them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series
-from scpo.errors import RecordError
+from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
 from scpo.records.files import RUN_AGAIN, change, write_bytes
 from scpo.records.status import State
@@ -162,3 +162,28 @@ def write_parquet(data: Collected, folder: Path) -> tuple[Path, Path]:
     for path, table in zip(paths, (data.metrics, data.runs), strict=True):
         write_bytes(path, table.to_parquet(index=False), readable=True)
     return paths
+
+
+# Missing runs
+
+
+class MissingRunsError(ScpoError, LookupError):
+    """No finished run has what an output needs; ``command`` makes the runs."""
+
+    def __init__(self, needed: str, command: str) -> None:
+        super().__init__(f"no {needed}. Make them with:\n{command}")
+        self.needed = needed
+        self.command = command
+
+
+def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
+    """Make the error with the commands of these experiments.
+
+    Without a name they are the recorded experiments of ``parts``, else the ablation.
+    """
+    recorded = dict.fromkeys(name for part in parts for name in part.sweeps)
+    names = experiments or tuple(recorded) or ("ablation",)
+    # mini is the default of sweep.py.
+    scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
+    commands = [f"python sweep.py +experiment={name}{scale}" for name in names]
+    return MissingRunsError(needed, "\n".join(commands))

@@ -11,15 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.sources import verl_agent_logs
-from analysis.sources.run_records import (
-    SINGLE,
-    WANDB,
-    ExperimentRecord,
-    Problem,
-    Run,
-    RunHead,
-    setting_of,
-)
+from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, RunHead
+from analysis.sources.settings import setting_of
 from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.records.files import first_complaint

@@ -11,16 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from analysis.sources.run_records import (
-    ExperimentRecord,
-    Problem,
-    Run,
-    contradiction,
-    is_implied,
-    same_games,
-    setting_differences,
-)
-from scpo.errors import ScpoError
+from analysis.sources.run_records import ExperimentRecord, Problem, Run, contradiction, is_implied
+from analysis.sources.settings import same_games, setting_differences
 from scpo.records.manifest import PlannedRun, PrimaryComparisons
 from scpo.records.status import State
 
@@ -498,28 +490,3 @@ def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]
     if usual.setting in own or run.setting != own.most_common(1)[0][0]:
         return False
     return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
-
-
-# Missing runs
-
-
-class MissingRunsError(ScpoError, LookupError):
-    """No finished run has what an output needs; ``command`` makes the runs."""
-
-    def __init__(self, needed: str, command: str) -> None:
-        super().__init__(f"no {needed}. Make them with:\n{command}")
-        self.needed = needed
-        self.command = command
-
-
-def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
-    """Make the error with the commands of these experiments.
-
-    Without a name they are the recorded experiments of ``parts``, else the ablation.
-    """
-    recorded = dict.fromkeys(name for part in parts for name in part.sweeps)
-    names = experiments or tuple(recorded) or ("ablation",)
-    # mini is the default of sweep.py.
-    scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
-    commands = [f"python sweep.py +experiment={name}{scale}" for name in names]
-    return MissingRunsError(needed, "\n".join(commands))

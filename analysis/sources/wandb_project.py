@@ -20,7 +20,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.sources.run_records import Problem, leaves, noted
+from analysis.sources.run_records import Problem, noted
+from analysis.sources.settings import leaves
 from scpo.errors import RecordError, ScpoError, first_line
 from scpo.installed import install_command
 from scpo.records.files import (

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collected import Collected
-from analysis.sources.run_records import Run, one_processor_type, same_games
+from analysis.sources.run_records import Run, one_processor_type
+from analysis.sources.settings import same_games
 from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
 from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_rows

@@ -13,8 +13,7 @@ from rich.markup import escape
 
 from analysis.figures import fig_meaning
 from analysis.sources.collect import collect
-from analysis.sources.collected import Collected
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import Collected, MissingRunsError
 from analysis.stats.comparisons import Comparison, named_comparisons
 from analysis.study.additions import (
     SCALE,

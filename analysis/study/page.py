@@ -10,8 +10,7 @@ import matplotlib as mpl
 from analysis.build import builders
 from analysis.figures import fig_study_rates
 from analysis.names import TRAINED_ON
-from analysis.sources.collected import Collected
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, by_seed

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from analysis import names
 from analysis.rendering.table import Block, Table
-from analysis.sources.collected import Collected
-from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import DEFAULT, Row, Section
 
 Config: TypeAlias = dict[str, Any]
 

@@ -6,8 +6,8 @@ from analysis import names
 from analysis.names import ABLATION, CONTROLS, Footnotes
 from analysis.paper.published import ablation
 from analysis.rendering.table import NONE, Block, Cells, Table, difference, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from analysis.tables.comparison import episode_counts, minus
 from scpo.benchmarks import with_families
 

@@ -18,8 +18,8 @@ from analysis.rendering.table import (
     percent,
     with_columns,
 )
-from analysis.sources.collected import Collected
-from analysis.sources.rows import DEFAULT, Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.tables.comparison import episode_counts, minus, state_key, value
 from scpo.intervals import Summary, summarise
 

@@ -4,8 +4,7 @@ from analysis.names import with_note
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Cells, Table, difference
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 
 WIDTHS = (0.35, 0.16, 0.14, 0.05, 0.11)
 CAPTION = (

@@ -35,8 +35,8 @@ from analysis.rendering.table import (
     with_best_in_bold,
     with_columns,
 )
-from analysis.sources.collected import Collected
-from analysis.sources.rows import DEFAULT, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary

@@ -2,8 +2,8 @@
 
 from analysis import names
 from analysis.rendering.table import Block, Number, Table, percent
-from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, Section, missing_runs
+from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from scpo.intervals import summarise
 
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"

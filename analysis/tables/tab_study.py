@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from analysis.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import REFERENCES, compare
 from analysis.stats.measures import (
     AREA,

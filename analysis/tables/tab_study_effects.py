@@ -4,8 +4,7 @@ import math
 
 from analysis.names import benchmark, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference
-from analysis.sources.collected import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
 from analysis.stats.study_rows import MAIN, selected
 

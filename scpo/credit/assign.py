@@ -3,6 +3,7 @@
 import logging
 import time
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +32,23 @@ from scpo.states.identity import Memory
 from scpo.steps import BoolArray, FloatArray, StepBatch, place_of
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Terms of an advantage.
+
+    Attributes:
+        return_N: Discounted step returns.
+        bonus_N: What is added to them.
+        penalty_N: The penalty of invalid steps, a part of the bonus.
+        after_N: What is added to the estimator's advantages.
+    """
+
+    return_N: FloatArray
+    bonus_N: FloatArray
+    penalty_N: FloatArray
+    after_N: FloatArray
 
 
 def assign(
@@ -82,57 +100,76 @@ def assign(
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer, memory=memory)
     before_N, after_N = _placed(config.shaper, shaped, batch)
-    bonus_N = before_N - penalty_N
-    given = estimator.function(batch, return_N, bonus_N, host)
+    terms = _Terms(return_N, before_N - penalty_N, penalty_N, after_N)
+    given = estimator.function(batch, return_N, terms.bonus_N, host)
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
-    metrics |= _metrics_of_terms(batch, config, (return_N, bonus_N), advantage_N, after_N)
+    metrics |= _metrics_of_terms(batch, config, terms, advantage_N)
     metrics |= state_metrics(batch, host, fell_back=fell_back)
-    if buffer is not None and config.shaper is not None:
-        # Only now: what this step matched with must be successes of earlier steps, and the metrics
-        # describe the buffer as it was read.
-        metrics |= buffer_metrics(batch, shaped, len(buffer))
-        remember(buffer, batch, config.shaper, seed)
-    unshaped_N = advantage_N if shaped else None
-    if shaped and shaped.credit_N.any():
-        # A second call of the estimator, so only if there was credit.
-        given = estimator.function(batch, return_N, -penalty_N, host)
-        unshaped_N = _one_each(given, batch, host.name)
-        metrics |= effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
-    seconds = (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
-    timings = stage_timings(seconds)
+    metrics |= _remembered(batch, shaped, config, seed, buffer)
+    unshaped_N, effect = _without_credit(batch, config, terms, shaped, advantage_N)
+    metrics |= effect
+    timings = stage_timings(
+        (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
+    )
     if batch.state_id_N is not None:
         timings["timing_s/scpo/states"] = states_s
-    diagnostics = CreditDiagnostics(
-        metrics,
-        timings,
-        return_N,
-        bonus_N,
-        shaped,
-        advantage_N,
-        unshaped_N,
-        host_anchor_groups(batch, host),
+    anchor_N = host_anchor_groups(batch, host)
+    return advantage_N, CreditDiagnostics(
+        metrics, timings, return_N, terms.bonus_N, shaped, advantage_N, unshaped_N, anchor_N
     )
-    return advantage_N, diagnostics
 
 
 def _metrics_of_terms(
-    batch: StepBatch,
-    config: TrainedMethod,
-    values: tuple[FloatArray, FloatArray],
-    advantage_N: FloatArray,
-    after_N: FloatArray,
+    batch: StepBatch, config: TrainedMethod, terms: _Terms, advantage_N: FloatArray
 ) -> dict[str, float]:
-    """Metrics of the advantage's terms; ``values``: step returns and bonus."""
     estimator = ESTIMATORS[config.estimator.name]
     host = config.estimator
     if estimator.step_term is None:
         return term_metrics(batch, advantage_N, None)
-    step_N = estimator.step_term(batch, *values, host) + after_N
+    values = (terms.return_N, terms.bonus_N)
+    step_N = estimator.step_term(batch, *values, host) + terms.after_N
     oracle = oracle_cosine(batch, estimator, host, values, step_N)
     return term_metrics(batch, advantage_N, step_N) | oracle
+
+
+def _without_credit(
+    batch: StepBatch,
+    config: TrainedMethod,
+    terms: _Terms,
+    shaped: Shaped | None,
+    advantage_N: FloatArray,
+) -> tuple[FloatArray | None, dict[str, float]]:
+    """The advantages without the credit, None without a shaper, and metrics of the difference."""
+    if not shaped:
+        return None, {}
+    if not shaped.credit_N.any():
+        # The second call of the estimator is only made if there was credit.
+        return advantage_N, {}
+    host = config.estimator
+    given = ESTIMATORS[host.name].function(batch, terms.return_N, -terms.penalty_N, host)
+    unshaped_N = _one_each(given, batch, host.name)
+    return unshaped_N, effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
+
+
+def _remembered(
+    batch: StepBatch,
+    shaped: Shaped | None,
+    config: TrainedMethod,
+    seed: Seed,
+    buffer: ReferenceBuffer | None,
+) -> dict[str, float]:
+    """Keep the step's successes in the buffer; returns the buffer's metrics as it was read.
+
+    Called after the credit: what a step matches with must be successes of earlier steps.
+    """
+    if buffer is None or config.shaper is None:
+        return {}
+    metrics = buffer_metrics(batch, shaped, len(buffer))
+    remember(buffer, batch, config.shaper, seed)
+    return metrics
 
 
 def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from scpo.advantages.registry import HOSTS
 from scpo.schema.run import RunConfig
-from sweeps.compose.hints import models_in, schema_keys
 from sweeps.compose.overrides import CONF, HOST_KEY, options
+from sweeps.compose.schema_keys import models_in, schema_keys
 
 SCRIPT = r"""# completion of sweep.py, train.py and `python -m sweeps doctor`, for bash and
 # (after bashcompinit) zsh:

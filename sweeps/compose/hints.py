@@ -8,14 +8,15 @@ lists flags and keys of other tools.
 import difflib
 import re
 import shlex
-import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from sweeps.compose.schema_keys import dotted_keys, fields_at, has_tag, models_at, schema_keys
 
 SHORT_NAMES = {
     "lr": "trainer.optimizer.learning_rate",
@@ -293,7 +294,7 @@ def _explain_absent(
     # Another choice of the group has this section.
     while parent and parent not in present:
         parent, _, name = parent.rpartition(".")
-    fields = _fields_at(_with_tags(parent, default), model)
+    fields = fields_at(_with_tags(parent, default), model)
     if name not in fields:
         keys = ", ".join(fields)
         return (
@@ -350,21 +351,6 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     return f"unknown key {key}{got}{hint}{keys}"
 
 
-def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys that a model's fields can have, over every member of a union."""
-    keys = []
-    for name, field in model.model_fields.items():
-        keys.append(f"{prefix}{name}")
-        if typing.get_origin(field.annotation) is dict:
-            # The keys of a dict field are free.
-            continue
-        below = []
-        for member in models_in(field.annotation):
-            below += schema_keys(member, f"{prefix}{name}.")
-        keys += dict.fromkeys(below)
-    return keys
-
-
 def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:
     """One line for each error of a validation, with the value and what is allowed."""
     # Of several attempts at one union, pydantic's first is the one that people mean.
@@ -405,16 +391,6 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
     return f"; did you mean {' or '.join(nearest[:3])}?"
 
 
-def dotted_keys(data: Any, prefix: str = "") -> list[str]:
-    """All keys of nested mappings, with dots: sections and leaves."""
-    if not isinstance(data, dict):
-        return []
-    names = [f"{prefix}{key}" for key in data]
-    for key, value in data.items():
-        names += dotted_keys(value, f"{prefix}{key}.")
-    return names
-
-
 def _within(name: str, parent: str) -> bool:
     return not parent or name.startswith(f"{parent}.")
 
@@ -426,7 +402,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if detail["type"] == "extra_forbidden":
         section = ".".join(map(str, location[:-1]))
         prefix = f"{section}." if section else ""
-        here = [f"{prefix}{name}" for name in _fields_at(detail["loc"][:-1], model)]
+        here = [f"{prefix}{name}" for name in fields_at(detail["loc"][:-1], model)]
         return _unknown(key, f" (got {_shorten(got)})", [*here, *schema_keys(model)], here)
 
     # Raised by a validator of ours, with a full message.
@@ -471,39 +447,7 @@ def _shorten(value: Any) -> str:
 def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
     """Return True if a part of a location is the tag of a union (`gigpo`) and not a YAML key."""
     at = detail["loc"].index(part)
-    before = _models_at(detail["loc"][:at], model)
-    after = _models_at(detail["loc"][: at + 1], model)
+    before = models_at(detail["loc"][:at], model)
+    after = models_at(detail["loc"][: at + 1], model)
     narrows = at > 0 and len(before) > 1 and len(after) <= len(before)
-    return narrows and any(_has_tag(member, part) for member in before)
-
-
-def _fields_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    return sorted({name for member in _models_at(location, model) for name in member.model_fields})
-
-
-def _models_at(location: Sequence[int | str], model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models possible at a location.
-
-    A field descends, a union's tag narrows, a dict's key does neither.
-    """
-    members = [model]
-    for part in location:
-        fields = [member.model_fields[part] for member in members if part in member.model_fields]
-        if fields:
-            members = [found for field in fields for found in models_in(field.annotation)]
-        else:
-            members = [member for member in members if _has_tag(member, part)] or members
-    return members
-
-
-def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation names, members of a union included."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [found for argument in typing.get_args(annotation) for found in models_in(argument)]
-
-
-def _has_tag(member: type[BaseModel], tag: int | str) -> bool:
-    annotations = [field.annotation for field in member.model_fields.values()]
-    tags = [typing.get_args(kind) for kind in annotations if typing.get_origin(kind) is Literal]
-    return any(tag in allowed for allowed in tags)
+    return narrows and any(has_tag(member, part) for member in before)

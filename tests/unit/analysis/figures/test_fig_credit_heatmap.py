@@ -4,7 +4,7 @@ from matplotlib.patches import Rectangle
 
 from analysis.figures.fig_credit_heatmap import build
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import write_ablation, write_experiment, write_probe, write_run
 
 

@@ -6,7 +6,7 @@ import pytest
 from analysis.figures.fig_credit_trend import build
 from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 
 

@@ -8,7 +8,7 @@ from analysis.figures import fig_credit_tsne, fig_motivation_tsne, step_planes
 from analysis.figures.fig_credit_tsne import nearest, neighbourhood_table
 from analysis.figures.step_planes import OF_A_KIND, drawn, embed
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from scpo.diagnostics.samples import StepTexts, read_step_texts
 from scpo.errors import RecordError
 from tests.support.run_records import write_ablation, write_step_texts

@@ -8,7 +8,7 @@ from analysis.figures.fig_learning import build
 from analysis.rendering.style import PAGE_WIDTH
 from analysis.selection import Selection
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.figures.fig_pipeline import build
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import write_ablation, write_groups
 
 

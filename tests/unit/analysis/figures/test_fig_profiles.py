@@ -7,7 +7,8 @@ import pytest
 
 from analysis.figures.fig_profiles import Line, build
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError, Row
+from analysis.sources.collected import MissingRunsError
+from analysis.sources.rows import Row
 from tests.support.run_records import FAMILIES, log_lines, write_ablation, write_experiment, write_run
 
 RATES = np.array([[0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.2, 0.2, 0.4, 0.6, 0.8, 0.8]])

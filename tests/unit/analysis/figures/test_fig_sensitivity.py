@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.figures.fig_sensitivity import build
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_only, write_experiment, write_run
 
 SUCCESS = "val/train_games/success_rate"

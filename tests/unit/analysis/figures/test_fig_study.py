@@ -9,7 +9,7 @@ from analysis.figures import fig_study_curves, fig_study_effects, fig_study_rate
 from analysis.figures.fig_study_effects import STYLES, UNNAMED
 from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
 from tests.support.run_records import config, write_json
 from tests.support.study_runs import PRIMARY, rising, write_study, write_study_run

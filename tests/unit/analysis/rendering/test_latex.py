@@ -9,7 +9,7 @@ from analysis.rendering.latex import escape
 from analysis.rendering.style import Drawing
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import write_experiment, write_groups, write_run
 
 PAGES = {"two columns": ("twocolumn", "16cm"), "one column": ("", "5.5in")}  # ACL's page and NeurIPS's

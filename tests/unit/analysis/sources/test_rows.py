@@ -1,7 +1,8 @@
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.sources.rows import Section, missing_runs
+from analysis.sources.collected import missing_runs
+from analysis.sources.rows import Section
 from tests.support.run_records import write_experiment, write_run
 
 

@@ -1,4 +1,4 @@
-from analysis.sources.run_records import same_games, setting_differences
+from analysis.sources.settings import same_games, setting_differences
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
 

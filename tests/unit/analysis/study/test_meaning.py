@@ -8,7 +8,7 @@ from analysis import __main__ as analysis
 from analysis.figures import fig_meaning
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
 from analysis.study import meaning
 from scpo.records.files import write_json

@@ -4,7 +4,7 @@ import io
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_beyond import build
 from tests.support.run_records import log_lines, write_ablation, write_experiment, write_run
 

@@ -4,7 +4,7 @@ import io
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_cost import PEAKS, build
 from tests.support.run_records import write_experiment, write_lines, write_run
 

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.rendering.table import NONE, Number
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_main import build
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_precision import build
 from tests.support.run_records import write_experiment, write_lines, write_run
 

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from analysis.tables import tab_study, tab_study_effects
 from tests.support.run_records import write_ablation
 from tests.support.sketches import build_all

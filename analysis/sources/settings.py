@@ -1,0 +1,111 @@
+"""Settings of runs: their hash, and what sets two apart besides seed and method."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from scpo.strict import MACHINE_SECTIONS
+
+NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
+
+# DAPO's upper clip range is a trainer's key, but a part of the method.
+OF_THE_METHOD = ("trainer.loss.clip_high",)
+
+# Number of differences that are printed in full.
+MOST_DIFFERENCES = 3
+
+Panels: TypeAlias = Mapping[str, Any]
+
+
+def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
+    """Hash of the panels and of the configuration without seed, method and machine."""
+    shared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
+    text = json.dumps([shared, _panel_hashes(panels)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def setting_differences(
+    config: Mapping[str, Any],
+    other: Mapping[str, Any],
+    games: tuple[Panels, Panels] = ({}, {}),
+) -> str:
+    """Describe what sets a configuration apart from another, besides seed and method.
+
+    Args:
+        config: The configuration that is described.
+        other: Configuration of the runs that it is compared with.
+        games: The validation panels of both, with the hashes of their tasks.
+
+    Returns:
+        For example ``trainer=local (the others: verl)``; empty if nothing differs.
+    """
+    differences = [*_differing_keys(config, other), *_differing_panels(*games)]
+    text = "; ".join(differences[:MOST_DIFFERENCES])
+    if len(differences) > MOST_DIFFERENCES:
+        text += f"; {len(differences) - MOST_DIFFERENCES} more settings"
+    return text
+
+
+def same_games(panels: Panels, other: Panels) -> bool:
+    """Return True if panels of the same name hold the same tasks in both runs."""
+    return not any(_differing_panels(panels, other))
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys of a configuration with their values; an empty section is a value."""
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each differing key; of a section of another kind only its name.
+
+    A verl trainer has other keys than the local one: to list them all would hide the difference
+    that matters, ``trainer=verl``.
+    """
+    first = _compared_leaves(config)
+    second = _compared_leaves(other)
+    renamed = set()
+    for key, value in first.items():
+        if key.endswith(".name") and value != second.get(key, value):
+            renamed.add(key.removesuffix("name"))
+    for key in sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key)):
+        if first.get(key) == second.get(key):
+            continue
+        depends_on_kind = key.endswith(".kind") or key not in first or key not in second
+        if depends_on_kind and key.startswith(tuple(renamed)):
+            continue
+        ours = _shown(first.get(key))
+        theirs = _shown(second.get(key))
+        yield f"{key.removesuffix('.name')}={ours} (the others: {theirs})"
+
+
+def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    compared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
+    kept: dict[str, Any] = {}
+    for key, value in leaves(compared):
+        if key not in OF_THE_METHOD and value != {}:
+            kept[key] = value
+    return kept
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def _differing_panels(panels: Panels, other: Panels) -> Iterator[str]:
+    first = _panel_hashes(panels)
+    second = _panel_hashes(other)
+    for name in sorted(set(first) & set(second)):
+        if first[name] != second[name]:
+            yield f"other tasks in the panel {name}"
+
+
+def _panel_hashes(panels: Panels) -> dict[str, Any]:
+    return {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}
