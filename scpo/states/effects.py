@@ -88,6 +88,7 @@ def effects(visits: Visits, comparison: Comparison) -> IntArray:
     of acts and how often one was done are not represented either: a box that is opened, closed and
     opened again is as one that was opened and closed.
     """
+    visits = visits.without_commands()
     named = _things(visits)
     acts = _acts_on_named(visits, named)
     memory = comparison.memory if isinstance(comparison.memory, ActMemory) else ActMemory()

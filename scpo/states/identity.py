@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -72,6 +72,12 @@ def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     return batch.next_state_N
 
 
+def _cut(text_N: StrArray, end_N: StrArray) -> StrArray:
+    cut_N: StrArray = np.empty(len(text_N), dtype=object)
+    cut_N[:] = [text.removesuffix(end) for text, end in zip(text_N, end_N, strict=True)]
+    return cut_N
+
+
 @dataclass(frozen=True)
 class Visits:
     """Visits of states, ``_M``: every row's state before its step, then all final states.
@@ -115,6 +121,19 @@ class Visits:
         return self.column(
             state_texts(self.batch, self.key), next_state_texts(self.batch, self.key)
         )
+
+    def without_commands(self) -> Visits:
+        """The same visits, with states that do not end with the list of admissible commands.
+
+        ALFWorld's state text has that list. A command names things of which the text tells nothing.
+        """
+        batch = self.batch
+        states = (batch.state_N, batch.next_state_N)
+        commands = (batch.commands_N, batch.next_commands_N)
+        if self.key == "anchor" or any(column is None for column in (*states, *commands)):
+            return self
+        state_N, next_state_N = (_cut(*pair) for pair in zip(states, commands, strict=True))
+        return replace(self, batch=replace(batch, state_N=state_N, next_state_N=next_state_N))
 
     @functools.cached_property
     def observation_M(self) -> StrArray:

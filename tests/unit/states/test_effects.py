@@ -96,6 +96,20 @@ def test_admissible_commands_are_not_read():
     assert np.array_equal(states(batch).source_N, states(told).source_N)
 
 
+def test_commands_that_a_state_text_ends_with_are_not_read():
+    batch = washing()
+    after = [f"go desk {row % 5}, clean mug 2" for row in range(len(batch))]
+    before_N = batch.timeline.neighbours(-1)
+    before = [after[row] if row >= 0 else "look" for row in before_N]
+    listed = take(
+        batch, np.arange(len(batch)), commands_N=before, next_commands_N=after,
+        state_N=[f"{text} | {end}" for text, end in zip(batch.anchor_N, before, strict=True)],
+        next_state_N=[f"{text} | {end}" for text, end in zip(batch.next_observation_N, after, strict=True)],
+    )  # fmt: skip
+    told = identify(listed, "state", IDENTITIES["effects"])
+    assert np.array_equal(states(batch).source_N, told.source_N)
+
+
 def test_copies_are_no_evidence():
     once = washing(rollouts=16)
     rows = np.repeat(np.arange(len(once)), 4)
