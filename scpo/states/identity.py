@@ -128,11 +128,16 @@ class Visits:
         ALFWorld's state text has that list. A command names things of which the text tells nothing.
         """
         batch = self.batch
-        states = (batch.state_N, batch.next_state_N)
-        commands = (batch.commands_N, batch.next_commands_N)
-        if self.key == "anchor" or any(column is None for column in (*states, *commands)):
+        if (
+            self.key == "anchor"
+            or batch.state_N is None
+            or batch.next_state_N is None
+            or batch.commands_N is None
+            or batch.next_commands_N is None
+        ):
             return self
-        state_N, next_state_N = (_cut(*pair) for pair in zip(states, commands, strict=True))
+        state_N = _cut(batch.state_N, batch.commands_N)
+        next_state_N = _cut(batch.next_state_N, batch.next_commands_N)
         return replace(self, batch=replace(batch, state_N=state_N, next_state_N=next_state_N))
 
     @functools.cached_property
