@@ -52,6 +52,7 @@ def show_matrix(
     title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
     # All runs of a matrix share the machine's settings.
     past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
+    # Runs of the paper's scale take hours, all others minutes.
     time = "hours" if matrix.scale == "paper" else "min"
     columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
     table = Table(*columns, title=escape(title), title_justify="left", box=None)
@@ -73,6 +74,7 @@ def show_matrix(
     wide(console).print(table)
     todo = []
     for run_id, config in matrix.runs.items():
+        # Finished runs cost nothing any more.
         if decisions[run_id].action is Action.START:
             todo.append(config)
     for line in (*cost_lines(list(matrix.runs.values()), todo), *api_lines(todo)):
@@ -135,6 +137,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
             continue
         say_markup(console, f"\n{coloured(State.FAILED)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:
+            # The end of the log usually has the traceback.
             for line in (*tail(outcome.log), f"log: {outcome.log}"):
                 say(console, f"    {line}")
 

@@ -58,10 +58,8 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         success, step_s = _progress_of(folder)
-        remarks += [
-            f"{remark.level}: {remark}"
-            for remark in remarks_of(folder, live=seen.state is State.RUNNING)
-        ]
+        for remark in remarks_of(folder, live=seen.state is State.RUNNING):
+            remarks.append(f"{remark.level}: {remark}")
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
@@ -83,10 +81,11 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
 def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
     """Last logged success rate (on the first validation panel, if any) and seconds a step."""
     records = read_whole(folder, folder.metrics)
-    rates = [
-        next(iter(panels(record).values()), record.get(f"train/{SUCCESS}")) for record in records
-    ]
-    known = [rate for rate in rates if rate is not None]
+    known = []
+    for record in records:
+        rate = next(iter(panels(record).values()), record.get(f"train/{SUCCESS}"))
+        if rate is not None:
+            known.append(rate)
     # Without step 0, which only validates.
     times = read_whole(folder, folder.timing)[1:]
     spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
@@ -142,9 +141,9 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
     """Remarks of the health rules on a run; RecordError if its logs are damaged."""
     read = read_rules(rules)
     found = examine(read_whole(folder, folder.metrics), read)
-    return found + (
-        stalled(read_whole(folder, folder.timing), datetime.now(UTC), read) if live else []
-    )
+    if live:
+        found += stalled(read_whole(folder, folder.timing), datetime.now(UTC), read)
+    return found
 
 
 def show_health(
@@ -159,17 +158,17 @@ def show_health(
     told: dict[str, list[Remark]] = {}
     for folder in folders:
         try:
+            # A run that has ended cannot stall.
             live = folder.read_status().state is State.RUNNING
             told[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:
             say_error(console, str(error))
 
     if arguments.json:
-        console.print_json(
-            json.dumps(
-                {name: [vars(remark) for remark in remarks] for name, remarks in told.items()}
-            )
-        )
+        records = {}
+        for name, remarks in told.items():
+            records[name] = [vars(remark) for remark in remarks]
+        console.print_json(json.dumps(records))
     else:
         for name, remarks in told.items():
             for remark in remarks:
@@ -211,6 +210,7 @@ class _Followed:
     def new(self) -> list[str]:
         """Return complete lines since the last call; all lines of a new attempt."""
         path = self._newest()
+        # The run was started again: its new attempt has a log of its own.
         if path != self.path:
             self.path = path
             self.shown = 0
@@ -219,6 +219,7 @@ class _Followed:
         with path.open("rb") as log:
             log.seek(self.shown)
             data = log.read()
+        # A line that is still being written is shown with the next call.
         whole = data[: data.rfind(b"\n") + 1]
         self.shown += len(whole)
         return whole.decode(errors="replace").splitlines()

@@ -137,6 +137,7 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
         if row.runs:
             yield (f"training step, {row.label}", "s", row.count, _seconds(step), NONE)
     if host.finished and shaped.finished:
+        # Not paired by seed: the runs of a pair were timed at different hours.
         added = shaped_step.mean - host_step.mean
         seconds = _with_minus(f"{added:.2f}")
         share = _with_minus(f"{100 * added / host_step.mean:.1f}")

@@ -55,7 +55,8 @@ def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings
 ) -> Float64Array:
     """ω A_S."""
-    return config.omega * step_advantage(batch, step_return_N.astype(np.float64) + bonus_N, config)
+    q_N = step_return_N.astype(np.float64) + bonus_N
+    return config.omega * step_advantage(batch, q_N, config)
 
 
 def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -> Float64Array:
@@ -69,10 +70,11 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     advantage_N = config.normalised(q_N, anchor_N)
     if config.singletons == "zero":
         return advantage_N
-    alone_N = (
-        np.bincount(anchor_N[batch.original_N], minlength=anchor_N.max(initial=-1) + 1)[anchor_N]
-        == 1
-    )
+
+    # Copies are not counted: a step and its copies are alone all the same.
+    groups = anchor_N.max(initial=-1) + 1
+    members_A = np.bincount(anchor_N[batch.original_N], minlength=groups)
+    alone_N = members_A[anchor_N] == 1
     step_id_N = group_ids(batch.group_N, batch.step_N)
     return np.where(alone_N, config.normalised(q_N, step_id_N), advantage_N)
 

@@ -42,8 +42,10 @@ def hcapo(
     q_N = hindsight_values(batch, config)
     id_N = group_ids(batch.group_N)
     step_N = normalise(q_N, id_N, moments(q_N, id_N), "mean_std_norm", config.std_floor)
+    # In a success no step is punished.
     step_N = np.where(batch.success_N, np.maximum(step_N, 0.0), step_N)
-    return as_advantage(episode_advantage(batch, config, "mean_std_norm") + config.omega * step_N)
+    episode_N = episode_advantage(batch, config, "mean_std_norm")
+    return as_advantage(episode_N + config.omega * step_N)
 
 
 def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
@@ -71,6 +73,7 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
         batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success"
     )
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
+    # Without copies, which would weigh their step twice in the mean.
     rows = np.flatnonzero(batch.original_N)
     slot_N = batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]

@@ -134,9 +134,8 @@ def save_step_texts(
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
         return
-    earlier = [
-        path for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN) if int(path.stem[-5:]) < step
-    ]
+    steps = [int(path.stem[-5:]) for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN)]
+    earlier = [stored for stored in steps if stored < step]
 
     # Counted on disk, so that a resumed run samples the same batches.
     if len(earlier) >= TEXT_BATCHES:
@@ -191,11 +190,13 @@ def read_step_texts(paths: Sequence[Path]) -> StepTexts:
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     arrays = read_arrays(path, "file of step texts")
-    if missing := [name for name in COLUMNS if name not in arrays]:
+    missing = [name for name in COLUMNS if name not in arrays]
+    if missing:
         raise damaged(path, "file of step texts", KeyError(*missing))
     columns = [arrays[name] for name in COLUMNS]
     if arrays["text"].ndim != 1 or {column.shape for column in columns} != {arrays["text"].shape}:
         raise damaged(path, "file of step texts", ValueError("its columns differ in length"))
+    # A file of another version could have the same names with other types.
     kinds = "".join(column.dtype.kind for column in columns)
     if not re.fullmatch(STEP_TEXT_KINDS, kinds) or not np.isfinite(arrays["credit"]).all():
         raise damaged(
@@ -290,6 +291,7 @@ def save_probe(
         "task": str(batch.task_N[0]),
         "step": step,
     }
+    # With the threshold, because a run's configuration may not be at hand when it is drawn.
     arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base, **(probe or {})}
     save_arrays(folder, "probe", step, {name: np.asarray(value) for name, value in arrays.items()})
 
@@ -369,8 +371,13 @@ def read_probe(path: Path) -> Probe:
         task = str(arrays["task"])
         if not bool(arrays.get("found", True)):
             return Probe(path, task, None)
-        named = {name: arrays[name] for name in ("similarity_ml", "matched_l", "order_l", "walk_l")}
-        pair = Pair(**named, theta=float(arrays["theta"]))
+        pair = Pair(
+            similarity_ml=arrays["similarity_ml"],
+            matched_l=arrays["matched_l"],
+            order_l=arrays["order_l"],
+            walk_l=arrays["walk_l"],
+            theta=float(arrays["theta"]),
+        )
         _check_pair(pair)
         return Probe(path, task, pair)
     except (KeyError, ValueError, TypeError) as error:

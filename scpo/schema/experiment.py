@@ -80,6 +80,7 @@ class Experiment(Strict):
         values = self.axes.get(name, ())
         if isinstance(values, dict):
             values = values.get(scale, ())
+        # A number of seeds means 0, 1, ..., so a larger one keeps the finished runs.
         if not isinstance(values, int):
             return values
         return tuple(range(values))
@@ -88,10 +89,8 @@ class Experiment(Strict):
     def _only_seeds_are_counted(self) -> Self:
         for name in ("env", "model"):
             values = self.axes.get(name, ())
-            if any(
-                isinstance(count, int)
-                for count in (values.values() if isinstance(values, dict) else [values])
-            ):
+            by_scale = values.values() if isinstance(values, dict) else [values]
+            if any(isinstance(count, int) for count in by_scale):
                 raise ValueError(
                     f"experiment {self.name}: axis {name} is a list of names; only seeds may be a "
                     "number"
@@ -103,7 +102,8 @@ class Experiment(Strict):
         names = [row.name for row in self.rows]
         pairs = self.primary.comparisons if self.primary else ()
         for first, second in pairs:
-            if unknown := [name for name in (first, second) if name not in names]:
+            unknown = [name for name in (first, second) if name not in names]
+            if unknown:
                 raise ValueError(
                     f"experiment {self.name}: primary comparison [{first}, {second}]: no row is "
                     f"called {unknown[0]}; its rows: {', '.join(names)}"

@@ -75,6 +75,7 @@ class ChoiceModel(Strict):
 
         Each start has its own first weights and demonstrations.
         """
+        # In turn, so that an interval over seeds includes the differences between starts.
         start = seed % self.starts
         imitation = self.imitation.model_copy(update={"seed": self.imitation.seed + start})
         return self.model_copy(

@@ -23,11 +23,12 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
     line = batch.timeline
     parent = _Forest(len(group_M))
     parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
+
+    # Siblings begin in the same state.
     first_rows = line.row_KT[:, 0]
-    parent.join_equal(
-        list(zip(batch.group_N[first_rows].tolist(), strict=True)), first_rows.tolist()
-    )
+    parent.join_equal(batch.group_N[first_rows].tolist(), first_rows.tolist())
     next_N = line.neighbours(1)
+    # The final states follow the rows, as in `Visits`.
     target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
     for _ in range(MOST_ROUNDS):
         keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
@@ -52,13 +53,16 @@ class _Forest:
     def join(self, first: int, second: int) -> bool:
         """Unite two sets; False: they were one."""
         low, high = sorted((self.root(first), self.root(second)))
+        # The smaller index is the root, so that labels do not depend on the order of joins.
         self._parent[high] = low
         return low != high
 
     def join_equal(self, keys: Sequence[Hashable], items: list[int] | None = None) -> bool:
         """Unite the items (by default the indices) of equal keys; False: nothing changed."""
+        if items is None:
+            items = list(range(len(keys)))
         first: dict[Hashable, int] = {}
         changed = False
-        for item, key in zip(range(len(keys)) if items is None else items, keys, strict=True):
+        for item, key in zip(items, keys, strict=True):
             changed |= self.join(item, first.setdefault(key, item))
         return changed

@@ -62,7 +62,11 @@ def step_batch(
             "scpo.integrations.verl_agent)"
         )
 
-    slot_N, step_N = (np.asarray(columns[name].tolist(), dtype=np.int64) for name in (SLOT, STEP))
+    slot_N = np.asarray(columns[SLOT].tolist(), dtype=np.int64)
+    step_N = np.asarray(columns[STEP].tolist(), dtype=np.int64)
+    position_N = np.arange(len(slot_N))
+    if length_N is not None:
+        position_N = _by_length(length_N, slot_N, step_N)
     return StepBatch(
         group_N=_smallest(columns["uid"], slot_N),
         trajectory_N=slot_N,
@@ -76,9 +80,7 @@ def step_batch(
         episode_return_N=_floats(columns["episode_rewards"]),
         success_N=_floats(columns["episode_rewards"]) > np.float32(success_threshold),
         won_N=_ever(columns[WON], slot_N),
-        position_N=np.arange(len(slot_N))
-        if length_N is None
-        else _by_length(length_N, slot_N, step_N),
+        position_N=position_N,
         is_copy_N=_repeated(slot_N, step_N),
         state_N=columns.get(STATE),
         next_state_N=columns.get(NEXT_STATE),
@@ -89,6 +91,7 @@ def step_batch(
 def _by_length(
     length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]
 ) -> IntArray:
+    # Ties of length are in time order, whichever order the fork has now.
     in_time = np.lexsort((step_N, slot_N))
     position_N = np.empty_like(in_time)
     position_N[in_time] = positions(length_N[in_time], "length", 1)
@@ -110,12 +113,14 @@ def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.
 
 
 def _ever(flag_N: NDArray[Any], trajectory_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    # The fork marks success at single steps, the contract on every row.
     true = np.unique(trajectory_N[np.array([bool(flag) for flag in flag_N], dtype=np.bool_)])
     return np.isin(trajectory_N, true)
 
 
 def _repeated(trajectory_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> NDArray[np.bool_]:
     """All rows of one step but the first."""
+    # The fork copies rows to fill its mini-batches, and does not mark the copies.
     _, first = np.unique(np.stack([trajectory_N, step_N]), axis=1, return_index=True)
     repeated = np.ones(len(step_N), dtype=np.bool_)
     repeated[first] = False

@@ -33,10 +33,8 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
 
 def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
     """Rows of every validation panel with repeats, and of the probe for methods with a shaper."""
-    episodes = {
-        name: config.env.validation_panels[name].repeats
-        for name in sorted(config.env.validation_panels)
-    }
+    panels = config.env.validation_panels
+    episodes = {name: panels[name].repeats for name in sorted(panels)}
     if config.trained.shaper:
         episodes[PROBE] = config.trainer.probe_siblings
     index = 0

@@ -38,9 +38,12 @@ class Job(BaseModel):
 
     def found_in(self, seen: Mapping[str, Seen]) -> str | None:
         """Id of this job in Slurm's list, or None. Names are compared too: ids can be reused."""
+        # An element of an array has the id `<array>_<index>`.
         ending = "" if self.index is None else f"_{self.index}"
-        same = (id_ for id_ in seen if seen[id_].name == self.name and id_.endswith(ending))
-        return next((id_ for id_ in same if self.job_id in (None, id_)), None)
+        for id_, job in seen.items():
+            if job.name == self.name and id_.endswith(ending) and self.job_id in (None, id_):
+                return id_
+        return None
 
     def state(self, seen: Mapping[str, Seen] | None) -> JobState:
         """State of the job; ``seen`` None: the scheduler does not answer."""
@@ -49,6 +52,7 @@ class Job(BaseModel):
         found = self.found_in(seen)
         if found is None:
             return JobState.ENDED
+        # Slurm has it, but the sweep ended before it could note the id.
         if self.job_id is None:
             return JobState.ORPHANED
         return seen[found].state

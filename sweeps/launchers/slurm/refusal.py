@@ -36,6 +36,7 @@ class RefusedError(ConfigError):
 def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's message, the request, and the key of the site file to change."""
     text = words_of(message)
+    # The first match decides: messages about accounts also mention partitions, for one.
     for pattern, key, fix in KEYS:
         if re.search(pattern, text, re.IGNORECASE):
             again = "and give the same command again"
