@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from analysis.sources.settings import setting_of
 from scpo.errors import RecordError
-from scpo.records import verify
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
@@ -31,6 +30,7 @@ from scpo.records.files import (
     text_sum,
 )
 from scpo.records.identity import is_id_of
+from scpo.records.logs import check_end, check_provenance
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
@@ -266,7 +266,7 @@ def read_run(folder: Path) -> Run:
         status = records.read_status()
         panels = records.read_panels()
         attempts = _attempts(records, status)
-        verify.check_end(records, status)
+        check_end(records, status)
         damage = _panel_damage(records, config, panels, status)
     except RecordError as error:
         damage = str(error)
@@ -296,7 +296,7 @@ def read_run(folder: Path) -> Run:
 
 def _attempts(records: RunFolder, status: Status) -> list[_Attempt]:
     recorded = records.read_attempts()
-    verify.check_provenance(records, status, recorded)
+    check_provenance(records, status, recorded)
     try:
         return [_Attempt.model_validate(attempt) for attempt in recorded]
     except ValidationError as error:

@@ -2,6 +2,8 @@
 
 Each line is on disk before ``append`` returns. A line counts once its line break is written: a torn
 last line, which a killed writer leaves, is skipped by readers and cut off by the next writer.
+
+Also what the status of a finished run must agree with.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError
+from scpo.progress import counted
 from scpo.records.files import (
     RUN_AGAIN,
     RunningSum,
@@ -313,3 +316,31 @@ def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
             change = f"{100 * start:.1f} % -> {100 * rate:.1f} %"
             lines.append(f"{panel}: success {change}{of} ({steps})")
     return lines
+
+
+def check_end(folder: RunFolder, status: Status) -> None:
+    """Verify that a finished run has made all its steps.
+
+    Raises:
+        RecordError: Its status says DONE at another step than its last.
+    """
+    if status.state is State.DONE and status.step != status.steps:
+        raise RecordError(
+            f"{folder.status} says DONE at step {status.step} of {status.steps}: it was edited. "
+            f"{RESTORE}"
+        )
+
+
+def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str, Any]]) -> None:
+    """Verify that a finished run has a record of its attempts.
+
+    Without it nobody knows on which processor it ran, and whether its code was committed.
+
+    Raises:
+        RecordError: The run has made attempts, and none is recorded.
+    """
+    if status.state is State.DONE and status.attempt and not attempts:
+        raise RecordError(
+            f"{folder.provenance} is lost: it had the commit and the processor of "
+            f"{counted(status.attempt, 'attempt')}. {RESTORE}"
+        )

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError
-from scpo.progress import counted
 from scpo.records import log_gaps
 from scpo.records.files import RUN_AGAIN, change, read_record
-from scpo.records.logs import RESTORE, read_whole
+from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.provenance import read_code
 from scpo.records.run_config import check, read_config
 from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
-from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 
 DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
@@ -123,36 +121,8 @@ def _provenance(folder: RunFolder) -> None:
     check_provenance(folder, folder.read_status(), folder.read_attempts())
 
 
-def check_end(folder: RunFolder, status: Status) -> None:
-    """Verify that a finished run has made all its steps.
-
-    Raises:
-        RecordError: Its status says DONE at another step than its last.
-    """
-    if status.state is State.DONE and status.step != status.steps:
-        raise RecordError(
-            f"{folder.status} says DONE at step {status.step} of {status.steps}: it was edited. "
-            f"{RESTORE}"
-        )
-
-
 def _end(folder: RunFolder) -> None:
     check_end(folder, folder.read_status())
-
-
-def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str, Any]]) -> None:
-    """Verify that a finished run has a record of its attempts.
-
-    Without it nobody knows on which processor it ran, and whether its code was committed.
-
-    Raises:
-        RecordError: The run has made attempts, and none is recorded.
-    """
-    if status.state is State.DONE and status.attempt and not attempts:
-        raise RecordError(
-            f"{folder.provenance} is lost: it had the commit and the processor of "
-            f"{counted(status.attempt, 'attempt')}. {RESTORE}"
-        )
 
 
 def _code(folder: RunFolder) -> None:
