@@ -68,18 +68,17 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     launcher = open_launcher(configs, train_script, console)
     # One observer, which asks the scheduler once for all runs.
     observer = Observer(Slurm())
-    seen = {
-        run_id: observer.observe(RunFolder(runs_dir(matrix) / run_id)) for run_id in matrix.runs
-    }
+    seen = {}
+    for run_id in matrix.runs:
+        seen[run_id] = observer.observe(RunFolder(runs_dir(matrix) / run_id))
     archived = _archived(matrix)
     # Archived runs have no folder, but count as finished.
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, configs[0].launcher.max_failures) | archived
-    starts = {
-        run_id: config
-        for run_id, config in matrix.runs.items()
-        if plan[run_id].action is Action.START
-    }
+    starts = {}
+    for run_id, config in matrix.runs.items():
+        if plan[run_id].action is Action.START:
+            starts[run_id] = config
 
     # Hours of jobs that would be refused would mislead.
     if launcher.detached:
@@ -155,10 +154,9 @@ def run(
         # id.
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
-        starts = {
-            run_id: (folder, matrix.runs[run_id])
-            for run_id, folder in found.planned(Action.START).items()
-        }
+        starts = {}
+        for run_id, folder in found.planned(Action.START).items():
+            starts[run_id] = (folder, matrix.runs[run_id])
         if launcher.detached:
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
 
@@ -176,6 +174,7 @@ def run(
         # Outside the driver's lock: another sweep may start other runs meanwhile.
         ended, completed = follow(launcher, starts, matrix.experiment.name)
         outcomes |= ended
+    # In the matrix's order, not that in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order)
     if starts:
@@ -247,6 +246,7 @@ def _elsewhere(folder: Path) -> list[str]:
 
 def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     """Note of finished runs whose code has changed since: an edited estimator runs nothing anew."""
+    # Read once: hashing the code for every run would take long.
     present = provenance.code_files()
     stale = []
     files = set()
@@ -289,6 +289,7 @@ def _open(
             # One damaged folder must not keep the other runs from starting.
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
+    # Before the first run starts, so that tables show what is planned.
     manifest.update(runs_dir(matrix), matrix.manifest)
     found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(
         archived
@@ -313,11 +314,14 @@ def _without_start(decision: Decision, seen: Observed) -> Outcome:
 
 def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
     """Print the number of runs to start and the reasons why others are not started."""
-    starts = sum(decision.action is Action.START for decision in plan.values())
-    rest = Counter(
-        decision.why for decision in plan.values() if decision.action is not Action.START
-    )
+    starts = 0
+    rest: Counter[str] = Counter()
+    for decision in plan.values():
+        if decision.action is Action.START:
+            starts += 1
+        else:
+            rest[decision.why] += 1
+
     parts = [f"{starts} to run"] if starts else []
-    console.print(
-        ", ".join(parts + [f"{count} {why}" for why, count in rest.items()]), highlight=False
-    )
+    parts += [f"{count} {why}" for why, count in rest.items()]
+    console.print(", ".join(parts), highlight=False)

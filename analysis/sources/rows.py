@@ -310,6 +310,7 @@ class _Draft:
         for name, seeds in self.asked.items():
             chosen[name] = {}
             for seed, asked in sorted(seeds.items()):
+                # Several experiments may ask for one seed of a row, some under other ids.
                 states = {entry.run.id: _state(entry.run, runs, scale) for entry in asked}
                 # min keeps the first of equals, that is the experiment that was read first.
                 best = min(asked, key=lambda entry: states[entry.run.id] != State.DONE)
@@ -450,6 +451,7 @@ def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
                 if (planned.env, planned.model) == benchmark:
                     here.append((row.name, planned.id))
         known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
+        # Per benchmark: settings of ALFWorld and WebShop always differ.
         usual = _usual(known)
         for _, run_id in here:
             settings[run_id] = usual.setting if usual else None
@@ -485,6 +487,7 @@ def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
 
 def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
     """Return True if a row was asked for under an unusual setting and the run has that setting."""
+    # Of a row's own runs, the setting that most of them have is the intended one.
     own = Counter(other.setting for name, other in known if name == row)
     # A row with a run in the usual setting was not asked for under another one.
     if usual.setting in own or run.setting != own.most_common(1)[0][0]:

@@ -116,6 +116,7 @@ class ExperimentRecord(Manifest):
             if self.experiment.startswith(WANDB) and "/" in project:
                 return f"python -m analysis figures --wandb {project} --refresh"
             return None
+        # The default scale is left out, to keep the command short.
         scale = () if self.scale == "mini" else (f"scale={self.scale}",)
         others = (word for word in self.overrides if word not in scale)
         listed = ",".join(map(str, seeds))
@@ -246,6 +247,7 @@ def read_run(folder: Path) -> Run:
     records = RunFolder(folder)
     config = _read_config(records)
     try:
+        # Only the part that is read: configurations of older versions have other keys.
         head = RunHead.model_validate(config)
     except ValidationError as error:
         raise RecordError(
@@ -272,6 +274,7 @@ def read_run(folder: Path) -> Run:
         damage = str(error)
 
     sums = status.sums if status else {}
+    # Files of subfolders are samples; logs and records are checked on their own.
     samples = [folder / name for name in sums if "/" in name]
     last = attempts[-1] if attempts else _Attempt()
     return Run(
@@ -319,6 +322,7 @@ def _panel_damage(
     if not panels and status.state != State.DONE:
         # The first attempt records them.
         return None
+    # A run that was resumed with another configuration would have other panels.
     asked = {*TRAINING_PANELS, *config["env"].get("validation_panels", ())}
     if set(panels) == asked:
         return None
@@ -351,6 +355,7 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
 
 def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> str | None:
     """Describe how a run differs from its record; None if it does not."""
+    # An experiment's record is written before its runs, which may have been replaced since.
     for what, own, asked in (
         ("scale", run.head.scale, record.scale),
         ("environment", run.head.env.name, planned.env),

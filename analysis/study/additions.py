@@ -200,6 +200,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     # Added runs come last: one that is in the archive too replaces a damaged copy.
     added = {run.id: run for run in addition.written}
     runs = archive.runs | added
+    # Only the chosen runs: the folder may hold others.
     logged = data.metrics[data.metrics["run"].isin(list(added))]
     logged = logged.astype({"run": str, "metric": str})
     metrics = pd.concat([archive.metrics, logged])
@@ -274,6 +275,7 @@ def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
 
 
 def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted: bool) -> None:
+    # Numbers of the page must be reproducible from a commit.
     uncommitted = [run.id for run in addition.written if run.dirty or run.commit is None]
     if uncommitted and not allow_uncommitted:
         raise ConfigError(
@@ -317,6 +319,7 @@ def _print_addition(console: Console, addition: _Addition) -> None:
             numbers = ", ".join(map(str, sorted(own)))
             console.print(f"{verb} {row_name}: seeds {numbers}", markup=False)
 
+    # Printed, so that runs of different code are noticed before they are pooled.
     codes = sorted({str(run.commit)[:7] for run in addition.written})
     console.print(
         f"{counted(len(addition.new), 'run')} to add, {len(addition.repaired)} to repair, "

@@ -67,7 +67,9 @@ def _is_ablation(part: Section) -> bool:
 
 def _published(parts: Sequence[Section], scale: str) -> Block:
     numbers = ablation()
-    labels = {row.name: row.label for part in parts for row in _rows(part)}
+    labels: dict[str, str] = {}
+    for part in parts:
+        labels |= {row.name: row.label for row in _rows(part)}
     lines: list[Cells] = []
     for name, label in labels.items():
         if (name, names.ALL) in numbers:
@@ -82,7 +84,11 @@ def _published(parts: Sequence[Section], scale: str) -> Block:
 def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
     """Yield one block per validation panel."""
     rows = _rows(part)
-    panels = {panel for row in rows for run in row.finished for panel in data.panels(run)}
+    panels: set[str] = set()
+    for row in rows:
+        for run in row.finished:
+            panels.update(data.panels(run))
+
     for panel in names.panel_order(panels):
         lines: list[Cells] = []
         for row in rows:

@@ -55,7 +55,7 @@ class _Plan(_Lenient):
 
     @property
     def every_step(self) -> bool:
-        """Whether each step has a line: verl may log every few, and prompted methods log two."""
+        """Return True if each step has a line: verl may log every few, prompted methods log two."""
         return self.trainer.name == "local" and not self.prompted
 
     def validations(self, last: int) -> set[int]:
@@ -67,7 +67,7 @@ class _Plan(_Lenient):
 
 
 def is_due(metric: str) -> bool:
-    """Whether a metric is one of training or validation, which each line of its kind has."""
+    """Return True for a metric of training or validation, which each line of its kind has."""
     return metric.startswith((TRAIN, VALIDATION))
 
 

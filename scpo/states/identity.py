@@ -222,7 +222,7 @@ class Similarity(Protocol):
 
 
 class Memory(Protocol):
-    """What an identity keeps from one training step to the next; checkpoints hold it."""
+    """Memory of an identity between training steps; checkpoints hold it."""
 
     def dump(self) -> bytes: ...
 

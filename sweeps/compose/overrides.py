@@ -70,7 +70,7 @@ class Override:
 
     @property
     def is_choice(self) -> bool:
-        """It takes a file of a config group; such decide which keys there are."""
+        """It chooses a file of a config group, and with it the keys that exist."""
         return self.is_host or (self.is_group and not isinstance(self.value, dict))
 
     @property
@@ -101,6 +101,7 @@ class Override:
 
         known = options(self.target)
         deletes = self.text.startswith("~")
+        # A dict sets keys of the group instead of naming one of its files.
         if not deletes and isinstance(self.value, str | None) and self.value not in known:
             raise ConfigError(explain_option(self.text, self.target, str(self.value), known))
 
@@ -110,20 +111,20 @@ def parse(text: str) -> Override:
     """Parse one override; ConfigError if it is malformed or requests Hydra's own sweep."""
     text = _quoted(text)
     try:
+        # Hydra's own parser, so that every override means the same here and in train.py.
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
         if is_dry_run_word(text):
             raise ConfigError(f"{text!r} is no override; write dry_run=true") from None
         # A bare name of an experiment is the likeliest slip.
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
-        raise ConfigError(
-            explain_bare_name(text, group) if group else explain_syntax(text, str(error))
-        ) from None
+        if group:
+            raise ConfigError(explain_bare_name(text, group)) from None
+        raise ConfigError(explain_syntax(text, str(error))) from None
 
     # Only these can be set without composing the files again.
-    sets = parsed.package is None and not (
-        parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
-    )
+    changes_keys = parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
+    sets = parsed.package is None and not changes_keys
     if not parsed.is_sweep_override():
         return Override(text, str(parsed.key_or_group), parsed.value(), sets)
     try:
@@ -137,16 +138,19 @@ def parse(text: str) -> Override:
 
 
 def _quoted(text: str) -> str:
-    """Hydra wants quotes around letters that ASCII lacks, as a path of somebody's name has them.
+    """Quote a value with letters outside ASCII, such as a path with a name, as Hydra requires.
 
-    Inside of them it reads a backslash as itself, but for those in front of a quote.
+    Between quotes Hydra reads a backslash as itself, except in front of a quote.
     """
     key, equals, value = text.partition("=")
     if value.isascii() or not equals or value[0] in "'\"[{":
         return text
-    escaped = re.sub(
-        r"(\\*)('|\Z)", lambda found: 2 * found[1] + found[2].replace("'", "\\'"), value
-    )
+
+    def escape(found: re.Match[str]) -> str:
+        backslashes, quote = found[1], found[2]
+        return 2 * backslashes + quote.replace("'", "\\'")
+
+    escaped = re.sub(r"(\\*)('|\Z)", escape, value)
     return f"{key}='{escaped}'"
 
 
@@ -178,7 +182,7 @@ def read_request(words: Iterable[str]) -> Request:
     if flags:
         raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
     overrides = parse_all(words)
-    _refuse_two_askings(overrides)
+    _refuse_two_requests(overrides)
 
     # A key that is given twice: the last one holds.
     last = {override.target: override for override in overrides}
@@ -197,6 +201,7 @@ def read_request(words: Iterable[str]) -> Request:
         raise ConfigError(f"{chosen}: {article} is added to the configuration: write +{chosen}")
     if dry_run is not None and not isinstance(dry_run.value, bool):
         raise ConfigError(f"{dry_run}: dry_run is true or false")
+    # In the order typed: a choice of a file must come before the keys that it brings.
     rest = tuple(override for override in overrides if override in last.values())
     return Request(
         group,
@@ -207,8 +212,8 @@ def read_request(words: Iterable[str]) -> Request:
     )
 
 
-def _refuse_two_askings(overrides: Iterable[Override]) -> None:
-    """One call does one experiment or one search: the other would be dropped without a word."""
+def _refuse_two_requests(overrides: Iterable[Override]) -> None:
+    """Refuse two experiments or searches in one call: one of them would silently be dropped."""
     asked = [override for override in overrides if override.target in ("experiment", "search")]
     if len({override.text for override in asked}) > 1:
         calls = "; ".join(f"python sweep.py {override}" for override in asked)
@@ -219,7 +224,7 @@ def _refuse_two_askings(overrides: Iterable[Override]) -> None:
 
 
 def replaced(overrides: Iterable[Override]) -> list[str]:
-    """A remark for each override that a later one of the same key takes the place of."""
+    """A remark for each override that a later one of the same key replaces."""
     last: dict[str, Override] = {}
     remarks = []
     for override in overrides:

@@ -61,7 +61,7 @@ def reworded_state(
         moved: As ``Transcript.moved`` lists it.
         draw: The draws of this step; None: every sentence in its first form.
     """
-    told = [
+    sentences = [
         _state_sentence(AT if location else NOWHERE, {"r": location}, draw),
         _state_sentence(HOLDING if held else EMPTY, {"o": _treated(held, draw)}, draw),
     ]
@@ -69,11 +69,12 @@ def reworded_state(
         thing, _, rest = entry.partition(" from ")
         origin, _, place = rest.partition(" to ")
         values = {"o": _treated(thing, draw), "r": origin, "p": place}
-        told.append(_state_sentence(MOVED, values, draw))
+        sentences.append(_state_sentence(MOVED, values, draw))
     if draw is None:
-        return " ".join([observation, *told])
+        return " ".join([observation, *sentences])
     # The observation was given its aliases already.
-    return " ".join([observation, _with_aliases(" ".join(draw.ordered(told)), draw)])
+    ordered = " ".join(draw.ordered(sentences))
+    return " ".join([observation, _with_aliases(ordered, draw)])
 
 
 def _match(observation: str, place: int) -> tuple[re.Match[str] | None, tuple[str, ...]]:
@@ -107,7 +108,8 @@ def _listed(things: str, draw: Draw) -> str:
     # Articles are written anew: the last thing of the list may now be the first.
     if draw.has("order") and len(named) > 1:
         bare = [_ARTICLE.sub("", thing).removeprefix("and ") for thing in named]
-        return f"{', '.join(f'a {thing}' for thing in bare[:-1])}, and a {bare[-1]}"
+        *first, last = [f"a {thing}" for thing in bare]
+        return f"{', '.join(first)}, and {last}"
     return things
 
 
@@ -124,11 +126,16 @@ def _treated(thing: str, draw: Draw | None) -> str:
 def _with_aliases(text: str, draw: Draw) -> str:
     if not draw.has("aliases"):
         return text
-    return _KIND.sub(lambda m: draw.alias((m[1], *ALIASES.get(m[1], ()))) + m[2], text)
+
+    def aliased(match: re.Match[str]) -> str:
+        kind, number = match[1], match[2]
+        return draw.alias((kind, *ALIASES.get(kind, ()))) + number
+
+    return _KIND.sub(aliased, text)
 
 
 def _finished(text: str, draw: Draw, last_action: str) -> str:
     names = _NAME.findall(last_action)
     # Pronouns come before aliases, because they are found by the game's own names.
-    told = draw.with_pronouns(text, _NAME, names[0] if names else "")
-    return draw.with_suffix(_with_aliases(told, draw))
+    with_pronouns = draw.with_pronouns(text, _NAME, names[0] if names else "")
+    return draw.with_suffix(_with_aliases(with_pronouns, draw))

@@ -143,6 +143,7 @@ def reworded(page: str, draw: Draw) -> str:
 
 
 def _relabelled(piece: str, draw: Draw) -> str:
+    # Texts of products are quoted too; only labels are looked up below.
     quoted = len(piece) >= 2 and piece[0] == piece[-1] == "'"
     text = piece[1:-1] if quoted else piece
     if text in LABELS:
@@ -164,5 +165,7 @@ def _in_order(pieces: list[str], draw: Draw) -> list[str]:
         return pieces
     ends = [*starts[1:], len(pieces)]
     products = [SEPARATOR.join(pieces[a:b]) for a, b in zip(starts, ends, strict=True)]
-    shuffled = [piece for product in draw.ordered(products) for piece in product.split(SEPARATOR)]
-    return [*pieces[: starts[0]], *shuffled]
+    page = pieces[: starts[0]]
+    for product in draw.ordered(products):
+        page += product.split(SEPARATOR)
+    return page

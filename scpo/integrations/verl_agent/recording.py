@@ -12,12 +12,16 @@ from scpo.envs.alfworld.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
-SLOT, STEP, ACTION, ANSWER, WON = (
-    f"scpo_{name}" for name in ("slot", "step", "action", "answer", "won")
-)
-"""Columns added to the batch. ``slot``: number of the environment in its training step."""
-STATE, NEXT_STATE = "scpo_state", "scpo_next_state"
-"""Added where the method reads states: ALFWorld's, before and after the step."""
+# Columns added to the batch. ``SLOT``: number of the environment in its training step.
+SLOT = "scpo_slot"
+STEP = "scpo_step"
+ACTION = "scpo_action"
+ANSWER = "scpo_answer"
+WON = "scpo_won"
+
+# Added where the method reads states: ALFWorld's, before and after the step.
+STATE = "scpo_state"
+NEXT_STATE = "scpo_next_state"
 
 
 class RecordingEnvironments:
