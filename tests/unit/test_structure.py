@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("scpo", "sweeps", "analysis")
+LONGEST_CHAIN = 18
 SIBLINGS = (
     ("scpo.trainers", "scpo.integrations"),
     ("scpo.trainers.local", "scpo.trainers.verl", "scpo.trainers.evaluate"),
@@ -47,6 +49,15 @@ def _imported(node, modules):
         yield from _imported(child, modules)
 
 
+def longest_chain(graph):
+    """The longest chain of files, each of which imports the next."""
+    chains = {}
+    for name in TopologicalSorter(graph).static_order():
+        below = max((chains[imported] for imported in graph.get(name, ())), key=len, default=[])
+        chains[name] = [name, *below]
+    return max(chains.values(), key=len)
+
+
 def circle(graph):
     """The files of one circle, each imported by the one before; None: there is none."""
     try:
@@ -64,6 +75,12 @@ def graph():
 
 def test_no_two_files_import_each_other(graph):
     assert circle(graph) is None
+
+
+def test_no_chain_of_imports_is_longer_than_a_reader_can_follow(graph):
+    product = {name: imported for name, imported in graph.items() if name.split(".")[0] in PACKAGES}
+    chain = longest_chain(product)
+    assert len(chain) <= LONGEST_CHAIN, " > ".join(chain)
 
 
 @pytest.mark.parametrize("family", SIBLINGS, ids=lambda family: family[0])
@@ -92,3 +109,8 @@ def test_a_circle_is_found_through_functions_and_packages(tmp_path):
     found = circle(imports(files(tmp_path)))
     assert set(found) == {"scpo.one", "scpo.one.low", "scpo.two"}
     assert all(later in imports(files(tmp_path))[earlier] for earlier, later in itertools.pairwise(found))
+
+
+def test_the_longest_chain_is_found_along_imports_only():
+    graph = {"a": {"b", "c"}, "b": {"c"}, "c": set(), "d": {"c"}}
+    assert longest_chain(graph) == ["a", "b", "c"]
