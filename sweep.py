@@ -75,16 +75,16 @@ def sweep(console: Console, request: Request) -> int:
             f"python -m analysis figures --runs-dir {runs_dir} --runs-dir {archive}",
         )
     elif dispatch.has_results(matrix):
-        show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name)
+        show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name, matrix.scale)
     return status
 
 
-def show_table(console: Console, runs_dir: Path, experiment: str) -> None:
-    """The experiment's table, if the analysis extra is there."""
+def show_table(console: Console, runs_dir: Path, experiment: str, scale: str) -> None:
+    """The experiment's table at one scale, if the analysis extra is there."""
     try:
         from analysis.show import experiment_table
 
-        table = experiment_table(runs_dir, experiment)
+        table = experiment_table(runs_dir, experiment, scale)
     except ImportError as error:
         say(console, f"No table: {error}. To get it: {install_command('analysis')}")
     else:

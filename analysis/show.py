@@ -54,13 +54,22 @@ Metrics: TypeAlias = dict[str, dict[str, Series]]
 Runs: TypeAlias = Mapping[str, Run]
 
 
-def experiment_table(runs_dir: Path, experiment: str) -> str | None:
+def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) -> str | None:
     """Table of one experiment as text; None if ``runs_dir`` has no record of it.
 
     A damaged run enters no number and is named below the table.
+
+    Args:
+        runs_dir: Folder of run folders.
+        experiment: Its name.
+        scale: The scale to show; None: every one that was run.
     """
     recorded, broken = read_experiments(Path(runs_dir))
-    records = [record for record in recorded if record.experiment == experiment]
+    records = [
+        record
+        for record in recorded
+        if record.experiment == experiment and scale in (None, record.scale)
+    ]
     if not records:
         lines = [f"left out: {problem.path}: {problem.reason}\n" for problem in broken]
         return "".join(lines) or None

@@ -114,3 +114,17 @@ def test_a_row_that_cannot_run_at_this_scale_is_not_applicable(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "chronological": []}, name="main_table")
     (line, *_) = (line for line in experiment_table(tmp_path, "main_table").splitlines() if "chronological" in line)
     assert set(line.split()[2:]) == {"n/a"}
+
+
+def test_a_sweep_shows_the_scale_that_it_ran(tmp_path):
+    for scale in ("mini", "paper"):
+        (tmp_path / "experiments").mkdir(exist_ok=True)
+        write_ablation(tmp_path, seeds=(0,), scale=scale)
+        record = tmp_path / "experiments" / "ablation_monotonicity.json"
+        record.rename(record.with_name(f"ablation_monotonicity-{scale}.json"))
+    both = experiment_table(tmp_path, "ablation_monotonicity")
+    paper = experiment_table(tmp_path, "ablation_monotonicity", "paper")
+    assert "(mini scale" in both
+    assert "(paper scale" in both
+    assert "(mini scale" not in paper
+    assert "(paper scale" in paper
