@@ -15,7 +15,7 @@ def body(page, table):
     return [[text.strip() for text in row.locator("th, td").all_inner_texts()] for row in rows]
 
 
-def test_every_game_says_which_row_wins_it_and_from_which_step(episodes):
+def test_every_game_shows_which_row_wins_it_and_from_which_step(episodes):
     heads = [text.strip() for text in episodes.locator(".games thead th").all_inner_texts()]
     assert heads == ["game", "task", "SCPO (default) (2)", "− monotonicity (1)"]
     rows = body(episodes, ".games")
@@ -80,14 +80,14 @@ def test_an_address_of_what_is_not_there_shows_what_is(hash_, open_page):
     assert page.locator("main > section:visible table").count() >= 1
 
 
-def test_without_records_of_validations_the_page_says_so(open_page):
+def test_without_records_of_validations_the_page_explains_their_absence(open_page):
     page = open_page("view=episodes", name="bare")
     assert "None of these runs kept the episodes" in page.inner_text("main")
     page = open_page("view=compare", name="bare")
     assert "no two runs" in page.inner_text("main")
 
 
-def test_two_runs_stand_beside_each_other_with_what_differs(open_page, reports):
+def test_two_runs_are_compared_side_by_side_with_their_differences(open_page, reports):
     page = open_page("view=compare")
     assert [page.locator(f"[name={name}]").input_value() for name in "ab"] == [reports.runs[0], reports.runs[2]]
     assert body(page, ".settings") == [["method.shaper.monotonic", "true", "false"]]

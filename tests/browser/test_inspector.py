@@ -36,7 +36,7 @@ def group(open_page, reports):
     return open_page(f"view=inspector&run={reports.runs[1]}&step=1&sibling=1")
 
 
-def test_reference_and_failed_steps_stand_side_by_side_with_their_pairs_linked(group):
+def test_reference_and_failed_steps_are_side_by_side_with_their_pairs_linked(group):
     assert texts(group, ".columns h3") == ["Reference: sibling 0, 4 steps", "Failed: sibling 1, 4 steps"]
     assert [text.split()[1] for text in texts(group, ".step .head")] == list("abcdabxy")
     assert group.locator(CREDITED).count() == group.locator(".links path").count() == 2
@@ -72,7 +72,9 @@ def test_the_chosen_step_tells_its_match_its_returns_and_whether_the_credit_had_
         (1, "r0", "Not credited itself, but the credit of steps that it is compared with moved its advantage by −"),
     ],
 )
-def test_credit_without_effect_is_told_from_credit_that_moved_the_advantage(sibling, at, effect, open_page, reports):
+def test_credit_without_effect_is_distinguished_from_credit_that_moved_the_advantage(
+    sibling, at, effect, open_page, reports
+):
     page = open_page(f"view=inspector&run={reports.runs[1]}&step=1&sibling={sibling}&at={at}")
     assert page.locator(".effect").inner_text().startswith(effect)
     if "No effect" in effect:
@@ -234,7 +236,7 @@ def test_a_task_named_as_a_script_is_shown_and_not_run(open_page, reports):
     assert page.locator(".inspector img").count() == 0
 
 
-def test_a_failed_step_without_credit_says_why(group):
+def test_a_failed_step_without_credit_shows_the_reason(group):
     group.locator(".steps").nth(1).locator(".step").nth(2).click()
     chosen(group)
     assert (
@@ -242,7 +244,7 @@ def test_a_failed_step_without_credit_says_why(group):
     )
 
 
-def test_a_page_too_small_for_all_groups_says_so(open_page):
+def test_a_page_too_small_for_all_groups_shows_how_many_are_left_out(open_page):
     assert re.search(
         r"This page has room for \d of the 4 sampled training steps",
         open_page("view=inspector", name="cramped").inner_text("main"),

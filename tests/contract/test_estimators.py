@@ -65,7 +65,7 @@ def bonus_of(batch, seed):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_entries_say_what_they_need(name):
+def test_entries_declare_their_requirements(name):
     entry = ESTIMATORS[name]
     assert entry.level in {"row", "token"}
     assert entry.requires <= {"step_bonus", "entropy", "hindsight_logprob", "value"}
@@ -115,7 +115,7 @@ def test_groups_do_not_see_each_other(name, config, seed):
 
 
 @cases()
-def test_only_entries_that_say_so_read_the_bonus(name, config):
+def test_only_entries_that_declare_it_read_the_bonus(name, config):
     batch = random_batch(3)
     moved = not np.array_equal(estimate(name, config, batch), estimate(name, config, batch, bonus_of(batch, 3)))
     assert moved == ("step_bonus" in ESTIMATORS[name].requires)

@@ -242,7 +242,7 @@ def test_two_drivers_share_a_study_and_neither_doubles_the_others_trials(tmp_pat
     assert all(fake.starts(folder) == 1 for folder in fake.folders(tmp_path))
 
 
-def test_a_pruned_trials_runs_are_stopped_and_say_so(tmp_path):
+def test_a_pruned_trials_runs_are_stopped_with_that_reason(tmp_path):
     pruner = "search.pruner={name:median,startup_trials:1,warmup_steps:0}"
     search = ("search.trials=3", "search.parallel=1", "search.space.theta.low=0.3", pruner)
     code, output = fake.finish(start_search(tmp_path, *search, step_s=0.1), 200)

@@ -65,7 +65,7 @@ def no_space(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_leaves_the_old_version_and_says_so(folder, monkeypatch):
+def test_a_full_disk_leaves_the_old_version_and_is_reported(folder, monkeypatch):
     before = folder.read_status()
     monkeypatch.setattr(os, "fsync", no_space)
     with pytest.raises(RecordWriteError, match=r"status\.json .* bytes needed, \d+ free.*No space left.*is intact"):
@@ -131,7 +131,7 @@ def test_what_a_killed_process_left_of_a_checkpoint_makes_room_on_a_full_disk(di
     assert set(kept) <= set(folder.complete_checkpoints())
 
 
-def test_runs_on_a_disk_that_became_read_only_are_shown_and_a_start_says_why_not(disk, capsys):
+def test_runs_on_a_read_only_disk_are_shown_and_a_start_is_refused_with_the_reason(disk, capsys):
     done, waiting = fake.make_run(disk, "seed=0"), fake.make_run(disk, "seed=1")
     assert fake.finish(fake.start("fake_train.py", done.path))[0] == 0
     with read_only(disk):

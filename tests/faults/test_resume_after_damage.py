@@ -74,14 +74,14 @@ def test_a_run_goes_on_from_what_is_whole_and_ends_with_the_same_bytes(damage, d
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("kept", [1, 0])
-def test_a_run_that_lost_lines_before_every_checkpoint_says_so(damaged, cache, kept):
+def test_a_run_that_lost_lines_before_every_checkpoint_is_refused(damaged, cache, kept):
     keep_lines(damaged.metrics, kept)
     with pytest.raises(RecordError, match=r"metrics\.jsonl ends with .*lines were lost.*delete the run folder"):
         run(damaged.path.parent, cache)
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_run_whose_earlier_lines_were_changed_says_so(damaged, cache):
+def test_a_run_whose_earlier_lines_were_changed_is_refused(damaged, cache):
     lines = damaged.metrics.read_text()
     damaged.metrics.write_text(lines.replace('"train/rows": ', '"train/rows": 1', 1))
     with pytest.raises(RecordError, match=r"metrics\.jsonl: the lines up to step 2 are not those"):

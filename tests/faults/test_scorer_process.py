@@ -121,7 +121,7 @@ def test_a_process_that_does_not_read_ends_at_the_deadline_too(faulty):
         faulty("deaf", crashes=1).score([("a" * 10_000_000, "b")])
 
 
-def test_shaping_is_skipped_loudly_where_the_configuration_says_so(faulty, caplog):
+def test_shaping_is_skipped_with_an_error_where_the_configuration_allows_it(faulty, caplog):
     batch = make_batch((0, 0, "a b c", 10), (0, 1, "a b x", 0), (0, 2, "y", 0))
     scpo, host = method(shaper=shaper_config()), method(name="gigpo")
     scorer = faulty("always-kill", crashes=1, on_scorer_failure="skip_shaping")

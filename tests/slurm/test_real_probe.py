@@ -110,7 +110,7 @@ def test_ctrl_c_takes_a_waiting_probe_out_of_the_queue(full_node, tmp_path):
     assert queue() == ["other RUNNING"]
 
 
-def test_what_slurm_refuses_is_told_in_its_words(tmp_path):
+def test_a_refusal_of_slurm_is_shown_in_its_words(tmp_path):
     answer = ask_node(Where("gpuu", Site(), gpus=False), (Need("runs", tmp_path, "w"),), 20)
     assert answer.node is None
     assert "nvalid partition" in answer.why

@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused_with_what_takes_the_memory_and_a_remedy(wo
     assert "estimates" in reason
 
 
-def test_a_model_tells_its_own_sizes(tmp_path):
+def test_sizes_are_read_from_the_models_own_configuration(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(dict(num_hidden_layers=2, hidden_size=64, vocab_size=100)))
     with (tmp_path / "model.safetensors").open("wb") as file:
         file.truncate(2_000_000)

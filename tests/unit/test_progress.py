@@ -40,7 +40,7 @@ def test_a_loop_of_an_hour_leaves_few_lines(caplog):
     assert 90 < len(caplog.messages) < 120  # a line every ten seconds would make 360
 
 
-def test_a_pace_says_yes_once_in_an_interval():
+def test_a_pace_is_true_once_in_an_interval():
     clock = Clock()
     pace = Pace(clock)
     clock.now = 9.9

@@ -147,7 +147,7 @@ def test_an_episode_that_keeps_failing_stops_the_rollout_and_names_the_task():
         play(environment, slots=group_slots(TASKS[:1], 1), retries=2)
 
 
-def test_rows_stand_in_time_order_and_carry_their_trajectorys_outcome():
+def test_rows_are_in_time_order_and_carry_their_trajectorys_outcome():
     trajectories = play()
     batch = step_batch(trajectories, success_threshold=0.0)
     assert len(batch) == sum(map(len, trajectories))

@@ -284,7 +284,7 @@ def test_a_disk_without_room_is_named_before_anything_is_downloaded(checkout):
         ("Segmentation fault\n", "pip failed; the lines above say why"),
     ],
 )
-def test_a_failure_of_pip_ends_with_one_line_that_says_what_to_do(checkout, message, cause):
+def test_a_failure_of_pip_ends_with_one_line_and_a_remedy(checkout, message, cause):
     (checkout / "pip-fails").write_text(message)
     result = setup(checkout)
     assert error_of(result).startswith(f"error: {cause}")

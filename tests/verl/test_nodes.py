@@ -95,7 +95,7 @@ print("=", told(3, 1, should_stop=lambda: True))
 
 
 @pytest.mark.timeout(700)
-def test_a_run_of_several_nodes_says_what_is_missing_before_verl_starts(nodes):
+def test_a_run_of_several_nodes_names_what_is_missing_before_verl_starts(nodes):
     environment = {**os.environ, **TOKEN, "RAY_ADDRESS": nodes}
     command = [sys.executable, "-c", WAITING]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -107,7 +107,7 @@ def test_a_run_of_several_nodes_says_what_is_missing_before_verl_starts(nodes):
     )
 
 
-def test_without_a_ray_to_join_a_run_of_several_nodes_says_how_to_start_one(monkeypatch):
+def test_without_a_ray_to_join_a_run_of_several_nodes_explains_how_to_start_one(monkeypatch):
     from scpo.errors import ConfigError
     from scpo.trainers.verl import nodes
 

@@ -369,7 +369,7 @@ def test_what_a_dead_engine_died_of_is_recorded_without_the_stacks_of_its_proces
     assert reasons == {"RuntimeError: no core"}
 
 
-def test_a_dataloader_that_stands_at_another_step_stops_the_run(run):
+def test_a_dataloader_at_another_step_stops_the_run(run):
     made = run("method=scpo")
     made.step = 2
     with pytest.raises(RolloutError, match="scheduled for step 2, verl asks for it in step 1"):
@@ -385,7 +385,7 @@ def test_prompts_that_are_too_long_lose_their_beginning_and_say_so(run):
     assert metrics["train/prompt_truncated"] == 1.0
 
 
-def test_verls_configuration_without_a_run_folder_says_how_to_make_one():
+def test_verls_configuration_without_a_run_folder_names_the_command_that_makes_one():
     from omegaconf import OmegaConf
 
     from scpo.trainers.verl.workplace import workplace_of

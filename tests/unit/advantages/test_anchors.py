@@ -42,7 +42,7 @@ def test_similar_anchors_join_the_first_group_that_they_resemble():
     assert np.array_equal(np.unique(anchor_groups(batch, 1.0)), np.unique(anchor_groups(batch)))
 
 
-def test_a_text_stands_where_the_first_row_that_has_it_stands():
+def test_the_first_row_in_processing_order_leads_a_group_of_similar_anchors():
     batch = make_batch(*[(0, k, "x", 0) for k in range(4)], anchor_N=["aaaa", "aabb", "aaab", "aaaa"])
     same = anchor_groups(take(batch, np.arange(4), position_N=[3, 2, 1, 0]), 0.75)  # its last row leads
     assert same[0] == same[2] == same[3] != same[1]

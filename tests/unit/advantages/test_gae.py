@@ -60,7 +60,7 @@ def test_one_valid_token_has_no_advantage():
 
 
 @given(seed=st.integers(0, 10_000))
-def test_whitened_over_valid_tokens_whatever_stands_outside(seed):
+def test_whitening_reads_valid_tokens_only(seed):
     rng = np.random.default_rng(seed)
     reward, value, mask = rng.random((4, 6)), rng.random((4, 6)), rng.random((4, 6)) > 0.3
     mask[:2, 0] = True
@@ -73,7 +73,7 @@ def test_whitened_over_valid_tokens_whatever_stands_outside(seed):
     assert all(np.array_equal(a, b) for a, b in zip((advantage, returns), again, strict=True))
 
 
-def test_the_rows_score_stands_on_its_last_valid_token():
+def test_the_rows_score_is_on_its_last_valid_token():
     mask = np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]], bool)
     assert outcome_rewards([10, -0.1, 5], mask).tolist() == [[0, 10, 0], [0, 0, np.float32(-0.1)], [0, 0, 0]]
     assert outcome_rewards([1.0], np.zeros((1, 0), bool)).shape == (1, 0)

@@ -44,7 +44,7 @@ def test_hand_worked_z_scores():
     assert advantages(BATCH) == pytest.approx(outcome + np.array([0.5**0.5, 0, -(0.5**0.5)]), abs=1e-5)
 
 
-def test_the_bonus_counts_beside_the_graph():
+def test_the_bonus_is_added_to_the_graphs_advantage():
     moved = advantages(BATCH, [0, 0, 3.75], normalisation="mean_norm") - advantages(BATCH, normalisation="mean_norm")
     assert moved == pytest.approx([-1.875, 0, 1.875])
 
@@ -57,7 +57,7 @@ def test_a_failed_step_towards_success_earns_more_than_one_away_from_it():
     assert step_N[1] > 0 > step_N[3]
 
 
-def test_without_a_success_only_the_penalty_tells_rows_apart():
+def test_without_a_success_rows_differ_by_the_penalty_only():
     batch = make_batch((0, 0, "a b", 0.0), (0, 1, "a c", 0.0))
     assert not advantages(batch).any()
     assert advantages(batch, [0, 0, -0.1, 0], normalisation="mean_norm") == pytest.approx([0.05, 0, -0.05, 0])

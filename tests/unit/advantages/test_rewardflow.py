@@ -83,7 +83,7 @@ def test_a_run_of_looks_is_bridged_as_one_and_one_at_the_end_to_nothing():
     assert rewards(batch)[-1] == 0
 
 
-def test_without_a_success_only_the_penalty_tells_rows_apart():
+def test_without_a_success_rows_differ_by_the_penalty_only():
     batch = make_batch((0, 0, "a b", 0.0), (0, 1, "a c", 0.0))
     assert not advantages(batch).any()
     assert advantages(batch, [0, 0, -0.1, 0]) == pytest.approx([0.05, 0, -0.05, 0])

@@ -51,7 +51,7 @@ def test_groups_share_neither_states_nor_success():
     assert graph.success_V.sum() == 2
 
 
-def test_states_are_told_apart_by_the_key():
+def test_states_differ_by_the_key():
     batch = make_batch((0, 0, "a b c a d", 1))
     assert far(batch)[0] == [2, 1, 3, 2, 1]
     assert far(stated(batch), "state")[0] == [5, 4, 3, 2, 1]  # the second "a" comes after an even number of steps
@@ -63,7 +63,7 @@ def test_an_empty_batch_is_an_empty_graph():
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000))
-def test_nodes_have_the_same_numbers_whatever_the_order_of_rows(seed):
+def test_nodes_have_the_same_numbers_for_every_order_of_rows(seed):
     batch = random_batch(seed, copies=4)
     rows = np.random.default_rng(seed).permutation(len(batch))
     graph, permuted = (

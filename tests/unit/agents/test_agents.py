@@ -33,7 +33,7 @@ def test_react_begins_with_the_situation():
     assert "so far" not in text
 
 
-def test_a_turn_without_a_thought_says_so():
+def test_a_turn_without_a_thought_is_shown_as_such():
     text = make_agent(ReactAgent(name="react", turns=1)).prompt("P", [Turn("P", "look", "look", "a\nroom")], ())
     assert "Thought 1: (none)\nAction 1: look\nObservation 1: a room" in text
 
@@ -62,5 +62,5 @@ def test_a_reflection_is_asked_about_the_whole_attempt():
         ("<THINK>a</THINK> then <think>b</think> plan", "a b", "then plan"),
     ],
 )
-def test_thoughts_are_told_from_the_rest(response, inside, outside):
+def test_thoughts_are_separated_from_the_rest(response, inside, outside):
     assert (thought(response), without_thoughts(response)) == (inside, outside)

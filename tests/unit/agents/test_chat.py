@@ -26,7 +26,7 @@ def ask(server, prompt="hello", model=None, **changes):
         client.close()
 
 
-def test_a_request_says_what_is_wanted_and_carries_the_key():
+def test_a_request_has_prompt_settings_and_key():
     with serving() as server:
         answer = ask(server, "what now?")
     assert server.requests == [
@@ -77,7 +77,7 @@ def test_a_fault_that_passes_is_tried_again(fault):
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_fault_that_stays_is_an_error_that_says_where_and_what_to_do(fault):
+def test_a_lasting_fault_is_an_error_with_the_endpoint_and_a_remedy(fault):
     with serving(lambda *_: fault) as server, pytest.raises(ChatError) as caught:
         ask(server, timeout_s=0.1, attempts=2)
     assert len(server.requests) == 2

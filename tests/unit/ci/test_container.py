@@ -54,7 +54,7 @@ def test_nobody_installs_the_gpu_environment_in_words_of_his_own(name):
     assert not re.search(r"pip install .*(verl-gpu|flash-attn)|dry-run .*verl", text)
 
 
-def test_both_containers_stand_on_one_base_and_hold_what_an_installation_reads():
+def test_both_containers_share_a_base_and_hold_what_an_installation_reads():
     docker, apptainer = ((ROOT / name).read_text() for name in FILES[:2])
     assert (
         re.search(r"^FROM (\S+)$", docker, re.MULTILINE)[1] == re.search(r"^From: (\S+)$", apptainer, re.MULTILINE)[1]

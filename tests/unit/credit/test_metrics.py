@@ -59,7 +59,7 @@ def test_every_diagnostic_of_a_hand_worked_batch():
 
 
 @pytest.mark.parametrize(("outcome", "shift"), [(10, 0.0), (0.1, np.sqrt(2))])
-def test_of_two_normalised_rows_only_the_order_reaches_the_advantage_whatever_counts_as_effective(outcome, shift):
+def test_of_two_normalised_rows_only_the_order_reaches_the_advantage(outcome, shift):
     batch = make_batch((0, 0, "a b", outcome), (0, 1, "a c", 0))  # anchor start: 0.95 * outcome against 0 + 0.5
     _, diagnostics = assign(batch, EqualityScorer(), SCPO)
     assert diagnostics.metrics["credit/effective"] == 1

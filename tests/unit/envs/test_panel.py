@@ -48,6 +48,6 @@ def test_a_larger_panel_of_the_same_seed_holds_the_smaller(count, seed):
     assert set(draw(CANDIDATES, count - 1 or 1, seed, everything)) <= set(draw(CANDIDATES, count, seed, everything))
 
 
-def test_asking_for_more_than_there_are_says_how_many_there_are():
+def test_asking_for_too_many_tasks_is_an_error_with_their_number():
     with pytest.raises(PanelError, match="panel of 12 games was asked for but there are only 11"):
         draw(CANDIDATES, 12, 0, everything)

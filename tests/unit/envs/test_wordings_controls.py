@@ -77,7 +77,7 @@ def test_no_ops_are_known_in_every_wording(batches):
     assert np.array_equal(after_no_op(reworded, NO_OPS), after_no_op(plain, NO_OPS))
 
 
-def test_what_is_told_to_credit_alone_leaves_prompts_as_they_are(tmp_path_factory):
+def test_rewording_for_credit_only_leaves_prompts_as_they_are(tmp_path_factory):
     cache = tmp_path_factory.mktemp("cache")
     commands = ["look", "inventory", "look", "look"]
 
@@ -99,7 +99,7 @@ def test_what_is_told_to_credit_alone_leaves_prompts_as_they_are(tmp_path_factor
     assert episode.rewording.told[-2] in to_policy[-1]  # the history is told in the same words
 
 
-def test_an_episode_that_starts_again_is_told_in_the_same_words(tmp_path_factory):
+def test_an_episode_that_starts_again_is_reworded_the_same(tmp_path_factory):
     environment = told(tmp_path_factory.mktemp("cache"), 1.0)
     task = environment.panel("train").tasks[0]
     first, again, sibling = (environment.start(task, slot) for slot in (0, 0, 1))

@@ -57,7 +57,7 @@ def test_what_killed_processes_left_is_removed(kept, tmp_path):
     assert not list(get().parent.glob("*.tmp-*"))
 
 
-def test_a_full_disk_is_one_line_that_says_what_to_do_and_leaves_nothing(tmp_path):
+def test_a_full_disk_is_one_line_with_a_remedy_and_leaves_nothing(tmp_path):
     def full(folder):
         (folder / "part").write_text("some")
         raise OSError(28, "No space left on device")

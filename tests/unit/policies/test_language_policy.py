@@ -61,7 +61,7 @@ def test_a_response_ends_at_the_end_token_which_its_text_keeps():
     assert all(answer.text.endswith("</action>") and answer.response_ids.count(1) == 1 for answer in ended)
 
 
-def test_a_long_prompt_loses_its_beginning_and_says_so():
+def test_a_long_prompt_loses_its_beginning_and_is_marked_as_truncated():
     policy = tiny_policy()
     answer = policy.generate(["desk " * 200 + "mug"], 1.0, uniforms(1))[0]
     assert len(answer.prompt_ids) == 64

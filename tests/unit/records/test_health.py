@@ -32,7 +32,7 @@ def log(metric, values):
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_each_rule_says_when_it_first_held(rule):
+def test_each_rule_reports_the_step_at_which_it_first_fired(rule):
     metric, values, step = BROKEN[rule]
     [remark] = examine(log(metric, values))
     assert (remark.rule, remark.level, remark.step) == (rule, "warn", step)

@@ -25,7 +25,7 @@ def seeds(recorded):
     return [[run["seed"] for run in row["runs"]] for row in recorded["rows"]]
 
 
-def test_the_manifest_says_which_run_is_which_row(tmp_path):
+def test_the_manifest_maps_rows_to_runs(tmp_path):
     recorded = update(tmp_path, "seeds=[0]")
     assert (recorded["experiment"], recorded["scale"]) == ("ablation_monotonicity", "mini")
     assert [row["name"] for row in recorded["rows"]] == ["scpo", "no_monotonicity"]
@@ -100,7 +100,7 @@ def test_no_runs_at_all_are_no_mistake(tmp_path):
     assert manifest.select(tmp_path, ["*"]) == []
 
 
-def test_a_folder_that_is_not_there_is_told_apart_from_one_without_runs(tmp_path, monkeypatch, capsys):
+def test_a_missing_folder_is_distinguished_from_one_without_runs(tmp_path, monkeypatch, capsys):
     checkout = tmp_path / "checkout"  # the real one may have runs: `make demo` leaves some
     monkeypatch.setattr(sweeps.__main__, "REPOSITORY", checkout)
     (tmp_path / "elsewhere").mkdir()

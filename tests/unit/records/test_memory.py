@@ -41,7 +41,7 @@ def test_only_the_runs_own_gpus_are_looked_at(visible, found):
     assert used_gib(visible, ask=lambda _: SMI.splitlines()) == found
 
 
-def test_without_a_driver_nothing_is_said_of_gpus():
+def test_without_a_driver_no_gpus_are_reported():
     assert used_gib(ask=lambda _: []) == {}
 
 

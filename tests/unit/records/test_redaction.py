@@ -86,7 +86,7 @@ def test_variables_whose_values_are_credentials_are_known(name):
     assert ENVIRONMENT[name] not in redact(f"-url = {ENVIRONMENT[name]}\n", ENVIRONMENT)
 
 
-def test_the_variable_that_a_configuration_names_is_secret_whatever_it_is_called():
+def test_the_variable_that_a_configuration_names_is_secret_under_any_name():
     text = f"key = {ENVIRONMENT['MY_LLM']}"
     assert redact(text, ENVIRONMENT) == text
     assert redact(text, ENVIRONMENT, names={"MY_LLM"}) == "key = [redacted]"

@@ -14,7 +14,7 @@ class Clock:
         return self.now
 
 
-def test_each_step_says_success_credit_seconds_and_the_time_left():
+def test_each_step_prints_success_credit_seconds_and_the_time_left():
     clock = Clock()
     lines = StepLines(4, clock)
     clock.now = 30.0
@@ -37,7 +37,7 @@ def test_a_resumed_run_counts_from_its_own_first_step():
     assert lines.line(6, {}).endswith("10.0 s, about 40 s left")
 
 
-def test_the_end_says_what_training_changed():
+def test_the_end_prints_what_training_changed():
     records = [
         {"step": 0, "val/b/success_rate": 0.033, "val/a/success_rate": 0.0},
         {"step": 1, "train/success_rate": 0.5},

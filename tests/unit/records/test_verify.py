@@ -53,7 +53,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize(("breaks", "message"), BREAKS.values(), ids=BREAKS)
-def test_damage_is_told_with_its_file(folder, breaks, message):
+def test_damage_is_reported_with_its_file(folder, breaks, message):
     breaks(folder)
     (problem,) = verify.problems(folder)
     assert re.search(message, problem), problem

@@ -122,7 +122,7 @@ def test_an_offline_run_is_not_asked_for_its_url_which_would_print_a_warning(tmp
     assert url_of(RunFolder(tmp_path)) is None
 
 
-def test_a_remark_of_health_is_logged_once_and_stops_where_the_rules_say_so(tmp_path, monkeypatch, caplog):
+def test_a_remark_of_health_is_logged_once_and_stops_the_run_where_the_rules_require_it(tmp_path, monkeypatch, caplog):
     rule = read_rules()["no_active_groups"].model_copy(update={"steps": 2, "level": "stop"})
     monkeypatch.setattr("scpo.records.health.read_rules", lambda: {"no_active_groups": rule})
     folder = fake.make_run(tmp_path)
@@ -249,7 +249,7 @@ def test_without_wandb_installed_there_is_one_note(folder, monkeypatch, caplog):
     assert "not installed" in caplog.text
 
 
-def test_the_offline_mirror_writes_a_wandb_folder_beside_the_logs_without_code_command_and_machine(folder, monkeypatch):
+def test_the_offline_mirror_writes_a_wandb_folder_without_code_command_and_machine(folder, monkeypatch):
     pytest.importorskip("wandb", reason="needs wandb: make setup")
     monkeypatch.setattr(socket, "gethostname", lambda: "planted-host")
     monkeypatch.setattr(sys, "argv", ["planted-script.py", "planted-argument"])

@@ -38,7 +38,7 @@ def test_a_prompting_method_needs_nothing_of_a_trainer():
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED["verl"]))
-def test_a_refusal_says_what_is_missing_and_who_has_it(name):
+def test_a_refusal_names_what_is_missing_and_who_has_it(name):
     with pytest.raises(ConfigError, match=rf"method={name} needs .*, which trainer=verl does not provide; .*: local"):
         compose_run([f"method={name}", "trainer=verl"])
 

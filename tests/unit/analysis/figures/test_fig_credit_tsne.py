@@ -72,7 +72,7 @@ def test_a_broken_file_is_named(tmp_path):
         read_step_texts([tmp_path / "step_texts_step_00001.npz"])
 
 
-def test_of_a_kind_that_is_many_some_are_measured_and_of_one_that_is_few_all_but_every_success_is_a_neighbour(flat):
+def test_large_kinds_are_sampled_small_ones_are_measured_whole_and_every_success_is_a_neighbour(flat):
     many = OF_A_KIND + 50
     kind_N = np.repeat(["success", "other", "credited"], [many, many, 3])
     steps = StepTexts(

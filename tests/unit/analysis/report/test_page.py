@@ -91,7 +91,7 @@ def test_tables_and_figures_are_those_of_the_build(made):
     assert base64.b64decode(figures["fig_learning_mini"].partition(",")[2]).startswith(b"\x89PNG")
 
 
-def test_figures_that_stand_from_an_earlier_build_are_shown_with_the_numbers_of_their_caption(tmp_path):
+def test_figures_of_an_earlier_build_are_shown_with_the_numbers_of_their_caption(tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,), steps=6, every=3)
     shown = []
     for _ in range(2):

@@ -227,7 +227,7 @@ def test_official_games_that_are_not_there_are_missed_at_once(cache):
         AlfworldEnvironment(alfworld_config(games="official"), cache_dir=cache)
 
 
-def test_a_replay_tells_what_the_episode_was_shown(environment):
+def test_a_replay_gives_the_observations_of_the_episode(environment):
     task = environment.panel("train").tasks[0]
     episode = environment.start(task, slot=0)
     first, commands = episode.state_text, ["look", "fly", *environment.source.read(task.id).walkthrough[:4]]

@@ -135,7 +135,7 @@ def test_the_prompt_with_a_memory_at_the_start():
     assert memory(after(), 2) == f"task: put a hot mug in safe.\nholding:  | \nat: \nlast: \nstep: 0\n{commands}"
 
 
-def test_the_prompt_with_a_memory_says_what_was_seen_where_and_how_long_ago():
+def test_the_prompt_with_a_memory_lists_what_was_seen_where_and_how_long_ago():
     heat = ("heat mug 1 with microwave 1", "You heat the mug 1 using the microwave 1.", ("help", "look"), True)
     expected = (
         "task: put a hot mug in safe.\nholding: mug 1 | hot\nat: desk 2\nlast: heat mug 1 with microwave 1\nstep: 3\n"
@@ -144,7 +144,7 @@ def test_the_prompt_with_a_memory_says_what_was_seen_where_and_how_long_ago():
     assert memory(after(GO, TAKE, heat), 0) == expected
 
 
-def test_the_prompt_with_a_memory_says_when_nothing_happened():
+def test_the_prompt_with_a_memory_shows_when_nothing_happened():
     lines = memory(after(GO, TAKE, FLY), 2).split("\n")
     assert lines[3] == "last: fly | nothing"
     assert lines[5] == "seen desk 2 | 2: "

@@ -70,7 +70,7 @@ def test_an_unknown_sentence_stays_as_it_is():
     assert reworded("You win. The end.", draw(arms=("paraphrase",))) == "You win. The end."
 
 
-def test_no_two_states_are_told_alike():
+def test_different_states_have_different_texts():
     states = [
         (observation, "shelf 2", held, moved)
         for observation in OBSERVATIONS

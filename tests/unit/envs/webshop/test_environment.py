@@ -86,7 +86,7 @@ def test_the_settings_are_those_of_the_method_document():
         assert run.method.shaper.step_filter.no_op_if_unchanged
 
 
-def test_no_step_text_tells_the_score(paper):
+def test_no_step_text_reveals_the_score(paper):
     task = with_options(paper)
     lost, result = play(paper, half_right, task)
     assert "score" not in result.observation.lower()

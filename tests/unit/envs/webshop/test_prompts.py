@@ -42,7 +42,7 @@ def test_later_prompts_show_the_last_two_pairs():
     assert "You are now at step 4 and your current observation is: 'Search'.\n" in text
 
 
-def test_a_prompt_that_is_too_long_is_told_without_history():
+def test_a_prompt_that_is_too_long_loses_its_history():
     assert verl_agent(transcript(3), 2, 500) == verl_agent(transcript(), 2, 13000)
 
 
@@ -143,7 +143,7 @@ def test_the_state_is_the_page_and_how_the_customer_came_to_it():
     ]
 
 
-def test_the_wish_keeps_what_says_something():
+def test_the_wish_keeps_content_words():
     assert wish("i am looking for a 6.5 oz mug, and price lower than 40.00 dollars") == "6 oz mug | under 40"
 
 
@@ -183,7 +183,7 @@ def test_other_pages_list_what_can_be_clicked_and_no_search():
     assert choices(course) == [f"click[{name}]" for name in course.actions["clickables"]]
 
 
-def test_a_page_of_results_tells_price_and_words_of_the_wish_of_each_product_and_nothing_of_its_own_page():
+def test_a_page_of_results_shows_price_and_matched_words_of_each_product_only():
     course = played("search[red leather shoe]")
     (red,) = lines(course, "seen b000000001")
     # The wish is "Find me men's sandals with rubber sole": the title, "Red Leather Shoe", has none of its words.
@@ -208,7 +208,7 @@ def test_pages_that_were_read_add_their_words():
         assert lines(course, "seen b000000001")[0].endswith(f" | {ending}")
 
 
-def test_an_item_page_tells_options_and_what_is_chosen():
+def test_an_item_page_shows_options_and_the_chosen_ones():
     course = played("search[red]", "click[b000000001]", "click[large]")
     assert lines(course, "option") == ["option size: small", "option size: large", "option color: red"]
     assert lines(course, "chosen") == ["chosen size: large"]

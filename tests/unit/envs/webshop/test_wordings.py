@@ -18,7 +18,7 @@ def test_every_label_has_as_many_paraphrases_as_can_be_drawn():
     assert all(len(set(forms)) == MOST_PARAPHRASES + 1 for _, forms in PATTERNS)
 
 
-def test_labels_change_and_what_products_say_stays():
+def test_labels_change_and_texts_of_products_stay():
     for step in range(30):
         pieces = reworded(PAGE, draw(step, arms=("paraphrase",))).split(" [SEP] ")
         assert pieces[3:] == PAGE.split(" [SEP] ")[3:]

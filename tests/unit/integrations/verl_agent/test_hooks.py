@@ -228,7 +228,7 @@ def test_matching_reads_the_forks_order_of_rows(hooked):
     assert sorted(batch.trajectory_N[batch.original_N].tolist()) == [0] * 3 + [1] * 3 + [2] + [3] * 3
 
 
-def test_by_length_the_longest_row_comes_first_whatever_the_forks_order_and_ties_are_in_time_order(hooked):
+def test_by_length_the_longest_row_comes_first_and_ties_are_in_time_order(hooked):
     columns = hooked("method=gigpo", copies=(), order=[9, 0, 1, 2, 3, 4, 5, 6, 7, 8]).data.non_tensor_batch
     batch = step_batch(columns, success_threshold=0.0, length_N=np.array([7, 1, 5, 9, 5, 5, 1, 1, 1, 1]))
     assert batch.position_N.tolist() == [1, 5, 2, 0, 3, 4, 6, 7, 8, 9]

@@ -60,7 +60,7 @@ def test_a_command_is_taken_apart(text, command):
     assert parse_command(text) == command
 
 
-def test_words_that_say_nothing_are_left_out_of_a_task():
+def test_stop_words_are_left_out_of_a_task():
     assert task_words("put two hot mugs in the coffeetable and look at it.") == ("two", "hot", "mugs", "coffeetable")
 
 

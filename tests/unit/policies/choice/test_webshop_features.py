@@ -41,7 +41,7 @@ def test_products_are_ordered_by_what_they_lack_then_by_price_then_by_place_and_
     }
 
 
-def test_an_item_page_tells_which_options_are_asked_for_and_which_are_chosen():
+def test_an_item_page_shows_which_options_are_asked_for_and_which_are_chosen():
     found = read_shop(ITEM)
     assert found.state == ShopState("item", 0, 1, Fit(0, 0), 1, Fit(1, 2), left=2, astray=1)
     assert actions(ITEM) == {

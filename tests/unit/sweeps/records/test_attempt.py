@@ -329,7 +329,7 @@ def left(program):
     return subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_process_leaves_without_freeing_its_memory_but_does_all_else_that_python_does_at_its_end():
+def test_a_process_exits_without_freeing_its_memory_but_runs_the_other_exit_handlers():
     freed = "class Object:\n    def __del__(self): print('freed')\nheld = Object()\n"
     ended = left(f"{freed}atexit.register(print, 'finished')\nprint('said', end='')\nleave(3)")
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "saidfinished\n", "")

@@ -104,7 +104,7 @@ def test_many_games_of_all_families_play_as_on_the_stock_engine(split):
         assert_same_rollouts(game, seeds=1, steps=80)
 
 
-def test_a_second_visit_comes_from_the_cache_and_says_the_same():
+def test_a_second_visit_comes_from_the_cache_with_the_same_text():
     game = generate("valid_seen", 0, 4)
     walk = wandering(game, 3, 15)
     engine = fresh(game)

@@ -56,7 +56,7 @@ def test_an_action_that_the_game_does_not_know_changes_nothing(environment, task
     assert environment.remaining_plan(tasks[0], ["dance"]) == environment.remaining_plan(tasks[0], [])
 
 
-def test_the_environment_says_that_it_can_plan(environment):
+def test_the_environment_is_a_planning_environment(environment):
     assert isinstance(environment, PlanningEnvironment)
 
 

@@ -50,7 +50,7 @@ def test_a_small_catalogue_has_as_many_products_as_asked_for():
     assert len(items) == len(attributes) == 20
 
 
-def test_the_data_helper_says_what_is_missing_and_never_downloads(tmp_path, capsys, monkeypatch):
+def test_the_data_check_lists_what_is_missing_and_never_downloads(tmp_path, capsys, monkeypatch):
     def refuse(*_):
         raise AssertionError("a download was tried")
 

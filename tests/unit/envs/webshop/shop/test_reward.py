@@ -46,7 +46,7 @@ def test_the_stop_list_leaves_alphabetic_words_that_may_be_nouns():
     assert rewards.noun_rule("stop_list")("The Best 12 Oz Mug with a Lid for Men") == ("oz", "mug", "lid", "men")
 
 
-def test_without_spacys_model_the_stop_list_stands_in_and_the_log_says_so(monkeypatch, caplog):
+def test_without_spacys_model_the_stop_list_is_used_and_the_log_warns(monkeypatch, caplog):
     monkeypatch.setattr(rewards, "SPACY_MODEL", "no_such_model")
     rewards._named.cache_clear()
     with caplog.at_level(logging.INFO):

@@ -96,7 +96,7 @@ def test_a_value_shared_by_two_options_belongs_to_the_last():
     assert shop.page.options == {"pack": "one"}
 
 
-def test_the_done_page_tells_the_options_as_json_that_is_safe_in_html():
+def test_the_done_page_has_the_options_as_json_that_is_safe_in_html():
     records = [record("B1", customization_options=options(size=["men's <5>"]))]
     mined = {"B1": {"attributes": ["x"], "instruction": "Find", "instruction_attributes": ["x"]}}
     shop = WebShop(small_catalogue(records, mined), 0, "all_tokens")
@@ -117,7 +117,7 @@ def test_random_products_are_the_same_in_the_same_episode():
     assert shop.step("search[<r>]") == other.step("search[<r>]")
 
 
-def test_a_shop_that_was_not_reset_says_so():
+def test_a_shop_that_was_not_reset_raises():
     with pytest.raises(ConfigError, match=r"call reset\(goal_index\) first"):
         WebShop(small_catalogue(), 0, "all_tokens").step("search[x]")
 
