@@ -90,7 +90,7 @@ def test_an_installation_is_complete_when_pip_has_ended_and_the_next_call_does_n
     assert len(calls(checkout)) == 1
 
 
-def test_another_build_of_torch_is_installed_first_from_its_index_alone(checkout):
+def test_another_build_of_torch_is_installed_first_and_only_from_its_index(checkout):
     setup(checkout, TORCH_INDEX="file:///builds")
     first, second = calls(checkout)
     assert first.endswith("--index-url file:///builds torch")

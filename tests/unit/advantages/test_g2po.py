@@ -40,7 +40,7 @@ def test_hand_worked_advantages_without_division():
     assert np.allclose(advantages(BATCH, normalisation="mean_norm", omega=0.0), [5, 5, -5, -5])
 
 
-def test_the_bonus_enters_the_node_term_alone():
+def test_the_bonus_enters_only_the_node_term():
     plain, shaped = (advantages(BATCH, bonus, normalisation="mean_norm") for bonus in (0.0, [0, 0, 0.5, 0]))
     assert np.allclose(shaped - plain, [-0.25, 0, 0.25, 0], atol=1e-6)
 

@@ -29,7 +29,7 @@ def test_hindsight_values_are_discounted_from_the_end_and_0_in_failures():
     assert np.allclose(hindsight_values(BATCH, settings_of("hcapo")), [*(rho * [9.025, 9.5, 10]), 0])
 
 
-def test_smoothing_mixes_in_the_next_step_and_leaves_the_last_alone():
+def test_smoothing_mixes_in_the_next_step_and_does_not_change_the_last():
     q = P / P.mean() * [9.025, 9.5, 10]
     expected = [(q[0] + q[1]) / 2, (q[1] + q[2]) / 2, q[2], 0]
     assert np.allclose(hindsight_values(BATCH, settings_of("hcapo", smoothing=0.5)), expected)

@@ -35,7 +35,7 @@ def test_any_two_methods_differ_in_colour_marker_and_dashes_for_every_colour_vis
     assert style.dashes != other.dashes
 
 
-def test_scpo_alone_has_a_solid_line():
+def test_only_scpo_has_a_solid_line():
     assert not SCPO.dashes
     assert all(other.dashes for name, other in STYLED if name != "scpo")
 

@@ -82,7 +82,7 @@ def test_credit_in_a_shared_anchor_group_changes_every_hosts_advantage(host, mod
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_credit_added_to_advantages_moves_the_credited_rows_alone_and_by_alpha(host):
+def test_credit_added_to_advantages_moves_only_credited_rows_and_by_alpha(host):
     batch = make_batch((0, 0, "a b c", 1), (0, 1, "a b", 0), (0, 2, "a x", 0))
     settings = settings_of(host, state_key="anchor")
     config = shaper_config(order="chronological", added_to="advantages", alpha=2.0)
@@ -201,7 +201,7 @@ def test_scpo_differs_from_its_host_only_in_anchor_groups_that_hold_credit(seed,
 
 
 @given(seed=st.integers(0, 10_000))
-def test_permuting_rows_permutes_answers_and_leaves_metrics_alone(seed):
+def test_permuting_rows_permutes_answers_and_does_not_change_metrics(seed):
     batch = random_batch(seed, copies=3)
     rows = np.random.default_rng(seed).permutation(len(batch))
     permuted = take(batch, rows, is_copy_N=batch.is_copy_N[rows])

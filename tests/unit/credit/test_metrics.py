@@ -112,7 +112,7 @@ def test_the_two_terms_of_an_advantage_and_what_credit_changes_in_it():
     assert diagnostics.metrics["advantage/outcome_std"] == 5
 
 
-def test_rows_that_stand_on_a_no_op_are_told():
+def test_rows_whose_anchor_is_a_no_op_are_counted():
     anchor_N = np.array(["start", "Nothing happens.", "b", "start", " Nothing happens.\n", "a", "start", "y"], object)
     batch = take(BATCH, [*range(8), 1], anchor_N=anchor_N[[*range(8), 1]])
     assert assign(batch, EqualityScorer(), SCPO)[1].metrics["credit/no_op_anchors"] == 2 / 8

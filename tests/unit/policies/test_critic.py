@@ -52,7 +52,7 @@ def test_first_values_are_zero_and_later_ones_depend_on_the_tokens_before():
                                atol=1e-5)  # fmt: skip
 
 
-def test_the_critic_learns_its_targets_and_leaves_the_policy_alone():
+def test_the_critic_learns_its_targets_and_does_not_change_the_policy():
     policy, generations = played()
     before = [parameter.clone() for parameter in policy.model.parameters()]
     critic, mask_NL = critic_of(policy), response_mask(generations)

@@ -40,7 +40,7 @@ def test_each_rule_reports_the_step_at_which_it_first_fired(rule):
 
 
 @pytest.mark.parametrize("rule", HEALTHY)
-def test_each_rule_leaves_what_is_near_alone(rule):
+def test_each_rule_ignores_values_near_its_bound(rule):
     assert examine(log(*HEALTHY[rule])) == []
 
 

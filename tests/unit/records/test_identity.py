@@ -67,7 +67,7 @@ def test_a_model_path_cannot_leave_the_runs_folder():
     assert run_id(config).startswith("alfworld-my_model_rm_rf-")
 
 
-def test_runs_that_differ_in_the_seed_alone_share_their_settings():
+def test_runs_that_differ_only_in_the_seed_share_their_settings():
     zero, one = compose_run([]), compose_run(["seed=1"])
     assert settings_digest(zero) == settings_digest(one) != settings_digest(compose_run(["trainer.steps=3"]))
 

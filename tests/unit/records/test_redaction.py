@@ -72,7 +72,7 @@ def test_keys_are_known_by_their_shape(text):
         "def key_variables(configs: Iterable[RunConfig]) -> set[str]:",
     ],
 )
-def test_what_is_no_secret_is_left_alone(text):
+def test_text_without_a_secret_does_not_change(text):
     assert not leaks(text, ENVIRONMENT)
     assert redact(text, ENVIRONMENT) == text
 

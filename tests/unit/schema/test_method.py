@@ -75,7 +75,7 @@ def test_a_method_needs_a_scorer_for_its_shaper_or_for_its_states():
     assert not compose_run(["method=gigpo", "method.estimator.states=entities"]).trained.needs_scorer
 
 
-def test_verl_agent_shows_states_on_alfworld_alone():
+def test_verl_agent_shows_states_on_alfworld_only():
     by_state = ["scale=paper", "trainer=verl_agent", "method=hgpo", "method.estimator.state_key=state"]
     assert compose_run(by_state).trained.reads_states
     with pytest.raises(ConfigError, match="trainer=verl_agent can read on env=alfworld only, got env=webshop"):

@@ -46,7 +46,7 @@ def test_a_score_of_zero_is_known_too():
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("abc")), max_size=8)), st.data())
-def test_within_a_step_an_answer_stands_and_a_repeated_step_gets_the_same_ones(calls, data):
+def test_within_a_step_an_answer_is_kept_and_a_repeated_step_gets_the_same_ones(calls, data):
     cache = PairCache(CompanyScorer(default=0.5))
     for _ in range(data.draw(st.integers(0, 3), label="steps before")):
         cache.score([("a", "a"), ("b", "b")][: data.draw(st.integers(0, 2))])

@@ -113,7 +113,7 @@ def test_pairs_that_share_passes_score_as_pairs_that_do_not_up_to_rounding(folde
     assert shared.score(PAIRS) == pytest.approx(scorer.score(PAIRS), abs=1e-6)
 
 
-def test_a_pass_has_as_many_tokens_whatever_the_length_of_its_pairs(folder):
+def test_a_pass_has_as_many_tokens_for_every_length_of_pairs(folder):
     fresh = as_on_a_gpu(folder, batch_tokens=256)
     passes = list(fresh.batches(fresh.encode([("x " * n, "x " * n) for n in (6, 14, 30, 60, 120, 250)] * 10)))
     shapes = {rows.width: rows.size for rows in passes}

@@ -34,7 +34,7 @@ def test_uniform_bonus_spreads_the_sum():
     assert allocate(CREDIT, "uniform_bonus", (0, 0), 0).tolist() == [0.375] * 4
 
 
-def test_the_draw_depends_on_run_step_and_trajectory_alone():
+def test_the_draw_depends_only_on_run_step_and_trajectory():
     many = np.arange(50, dtype=np.float32) / 50
     drawn = {
         (seed, step, trajectory): tuple(allocate(many, "random_match", (seed, step), trajectory))
@@ -69,7 +69,7 @@ def test_diagnostics_count_the_steps_that_are_credited_now():
 
 
 @pytest.mark.parametrize("allocation", CONTROLS)
-def test_a_failure_without_surviving_steps_is_left_alone(allocation):
+def test_a_failure_without_surviving_steps_gets_nothing(allocation):
     batch = make_batch((0, 0, "a", 1), (0, 1, "a", 0), valid_N=[True, False])
     assert not shape(batch, EqualityScorer(), shaper_config(allocation=allocation), (0, 0)).credit_N.any()
 

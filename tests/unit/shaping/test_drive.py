@@ -145,7 +145,7 @@ def test_lazy_equals_dense_and_the_full_matrix_bit_for_bit(problem, theta, match
 
 @settings(max_examples=200)
 @given(problem=text_problems(), first_dense=st.booleans(), speculate=st.booleans())
-def test_drivers_that_take_the_same_answers_give_the_same_credit_whatever_company_does(problem, first_dense, speculate):
+def test_drivers_with_the_same_answers_give_the_same_credit(problem, first_dense, speculate):
     tasks, table = problem
     cache = PairCache(CompanyScorer(table))
     first = credit_batch(tasks, cache, RULE, dense=first_dense, speculate=speculate)

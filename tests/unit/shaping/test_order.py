@@ -27,7 +27,7 @@ def test_longest_first_keeps_ties_in_row_order():
 
 
 @pytest.mark.parametrize("order", ["chronological", "random"])
-def test_orders_that_are_made_from_the_steps_leave_the_batch_alone(order):
+def test_orders_that_are_made_from_the_steps_do_not_change_the_batch(order):
     assert positions([3, 9, 3, 5], order, 4).tolist() == [0, 1, 2, 3]
 
 

@@ -43,7 +43,7 @@ def test_tfidf_ignores_the_order_of_words_but_not_the_words():
     assert states_of("tfidf", texts) == [0, 0, 2]
 
 
-def test_a_text_without_words_is_one_state_with_itself_alone():
+def test_a_text_without_words_is_one_state_only_with_itself():
     assert states_of("tfidf", ["!", "!", "?"]) == [0, 0, 2]
 
 

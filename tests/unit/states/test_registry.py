@@ -50,7 +50,7 @@ def test_a_step_leads_to_the_state_that_the_next_one_starts_from(name):
 
 @pytest.mark.parametrize("name", [name for name in TEXT_ONLY if name not in {"closure", *BATCH_WIDE}])
 @pytest.mark.parametrize("key", ["anchor", "state"])
-def test_equal_texts_are_one_state_whatever_compares_them(name, key):
+def test_equal_texts_are_one_state_under_every_identity(name, key):
     batch = given_all(random_batch(2))
     text_N = batch.anchor_N if key == "anchor" else batch.state_N
     equal = (text_N[:, None] == text_N) & (batch.group_N[:, None] == batch.group_N)

@@ -141,7 +141,7 @@ def test_all_together_share_the_slots(tmp_path):
     assert PastTimes(tmp_path, host="here").total([*configs, other], slots=2) == (240, 1)
 
 
-def test_training_counts_float32_whatever_the_weights_on_disk_are():
+def test_training_counts_float32_for_every_type_of_weights_on_disk():
     config = compose_run(["scale=paper", "trainer=local", "env.games=generated"])
     assert config.model.dtype == "bfloat16"
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)

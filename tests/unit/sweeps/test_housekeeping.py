@@ -29,7 +29,7 @@ def answering(monkeypatch, answer):
     return asked
 
 
-def test_clean_asks_and_deletes_failed_runs_alone(runs, monkeypatch, capsys):
+def test_clean_asks_and_deletes_only_failed_runs(runs, monkeypatch, capsys):
     asked = answering(monkeypatch, "y")
     assert command_line.main(["clean"]) == 0
     assert asked == ["Delete 2 run folders? [y/N] "]

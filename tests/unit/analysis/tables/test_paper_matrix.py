@@ -161,7 +161,7 @@ def test_every_method_and_setting_has_its_lines_once(matrix):
         )
 
 
-def test_what_an_estimator_tells_states_apart_by_stands_beside_its_numbers(matrix):
+def test_the_identity_of_states_of_an_estimator_is_next_to_its_numbers(matrix):
     _, data = matrix
     keys = {label: cells["key"] for _, _, _, _, label, what, _, cells in lines(data, "paper") if what == "re-run here"}
     assert (keys["GiGPO"], keys["GRPO"], keys["Plain prompt"]) == ("anchor", "–", "–")

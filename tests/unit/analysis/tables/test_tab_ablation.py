@@ -51,7 +51,7 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert rows(table(tmp_path))[-1]["All std"] == ""
 
 
-def test_published_stands_beside_measured_and_is_labelled(tmp_path):
+def test_published_numbers_are_next_to_measured_ones_and_labelled(tmp_path):
     write_ablation(tmp_path)
     published = [row for row in rows(table(tmp_path)) if row["block"].startswith("Published")]
     assert [(row["Variant"], row["All mean"]) for row in published] == [
@@ -82,7 +82,7 @@ def test_paper_and_mini_scale_are_never_in_one_table(tmp_path):
     assert "do not separate" not in large.caption
 
 
-def test_runs_of_other_settings_stand_in_blocks_of_their_own(tmp_path):
+def test_runs_of_other_settings_are_in_blocks_of_their_own(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="ablation_order")
     titles = [block.title for block in table(tmp_path).blocks[1:]]
@@ -130,7 +130,7 @@ def test_the_difference_to_the_default_is_paired_by_seed(tmp_path):
     assert (last["Δ All mean"], last["Δ All low"], last["Δ All high"]) == ("−20.0", "−147.1", "+107.1")
 
 
-def test_controls_stand_in_the_ablation_table(tmp_path):
+def test_controls_are_in_the_ablation_table(tmp_path):
     control = write_run(tmp_path, "random_match", overrides=("method.shaper.allocation=random_match",))
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "random_match": [control]}, name="controls")
     assert {row["Variant"] for row in rows(table(tmp_path))} == {"SCPO (default)", "random_match"}

@@ -43,7 +43,7 @@ def paper_runs(tmp_path):
     return tmp_path
 
 
-def test_published_measured_and_difference_stand_under_each_other(paper_runs):
+def test_published_measured_and_difference_are_below_each_other(paper_runs):
     table = [row for row in rows(paper_runs, "paper") if row["block"].startswith("Qwen2.5-1.5B")]
     at = next(i for i, row in enumerate(table) if row["Method"] == "GiGPO*")
     names = ("Numbers", "Seeds", "All mean", "All std", "All source", "All, best mean", "All, best source")
@@ -104,13 +104,13 @@ def test_paper_and_mini_scale_never_meet(paper_runs):
     assert "mini scale" not in build(collect(paper_runs).at_scale("paper")).csv()
 
 
-def test_an_ablation_alone_is_no_main_table(tmp_path):
+def test_an_ablation_without_other_runs_makes_no_main_table(tmp_path):
     write_ablation(tmp_path)
     with pytest.raises(MissingRunsError, match="experiment=main_table"):
         build(collect(tmp_path).at_scale("mini"))
 
 
-def test_a_run_of_train_py_stands_in_the_table(tmp_path):
+def test_a_run_of_train_py_is_in_the_table(tmp_path):
     logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO, panels=("valid_seen",))
     (row,) = rows(tmp_path, "mini")
     assert (row["Method"], row["Seeds"], row["All mean"], row["All, best mean"]) == ("SCPO", "1/1", "50.0", "50.0")

@@ -60,7 +60,7 @@ def test_a_seed_that_never_reaches_a_level_counts_with_its_last_step(tmp_path):
     assert made["GRPO"]["steps to 50 % mean"] == "35.6"  # 40, 33.33, 33.33
 
 
-def test_differences_stand_beside_each_row_with_their_interval(tmp_path):
+def test_differences_are_next_to_each_row_with_their_interval(tmp_path):
     made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
     assert made["GRPO"]["minus GiGPO mean"] == "−15.0"
     assert made["GiGPO"]["minus GiGPO mean"] == ""
@@ -97,7 +97,7 @@ def test_one_seed_compares_nothing(tmp_path):
         tab_study_effects.build(study(tmp_path, seeds=(0,)))
 
 
-def test_the_studys_outputs_are_of_its_scale_alone_and_called_by_their_names(tmp_path, monkeypatch):
+def test_the_studys_outputs_are_only_of_its_scale_and_called_by_their_names(tmp_path, monkeypatch):
     builds = {"tab_study": tab_study.build, "tab_study_effects": tab_study_effects.build}
     monkeypatch.setattr("analysis.build.builders", lambda: builds)
     write_ablation(tmp_path / "runs", seeds=(0, 1))

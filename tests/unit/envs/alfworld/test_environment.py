@@ -89,7 +89,7 @@ def test_the_verl_agent_interface(cache):
     assert "you have already taken 2 step(s)" in episode.prompt()
 
 
-def test_states_follow_one_another_and_come_from_what_was_shown_alone(environment):
+def test_states_follow_one_another_and_come_only_from_what_was_shown(environment):
     task = environment.panel("train").tasks[1]
     walkthrough = environment.source.read(task.id).walkthrough
     episode = environment.start(task, slot=0)

@@ -50,7 +50,7 @@ def test_sentences_are_drawn_each_for_itself():
     assert len(texts) == MOST_PARAPHRASES**2
 
 
-def test_the_order_of_listed_things_changes_alone():
+def test_only_the_order_of_listed_things_changes():
     texts = {reworded(OBSERVATIONS[1], draw(step, arms=("order",))) for step in range(60)}
     assert len(texts) == 6
     assert "You arrive at shelf 2. On the shelf 2, you see a pen 2, a book 3, and a mug 1." in texts

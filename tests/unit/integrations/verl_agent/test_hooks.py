@@ -212,7 +212,7 @@ def test_with_a_shaper_only_steps_of_failed_siblings_move_and_copies_move_with_t
     assert moved[places] == pytest.approx([0.5] * 4)
 
 
-def test_a_step_asks_for_all_its_pairs_whatever_was_asked_before(hooked):
+def test_a_step_asks_for_all_its_pairs_again(hooked):
     trainer = hooked("method=scpo")
     first = trainer.scorer.asked.copy()
     trainer.fit()

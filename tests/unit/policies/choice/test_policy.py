@@ -98,7 +98,7 @@ def test_memory_is_bounded_without_a_change_of_answers(monkeypatch):
     assert policy.generate(PROMPTS, 1.0, numbers) == expected
 
 
-def test_values_start_at_zero_and_depend_on_the_prompt_alone():
+def test_values_start_at_zero_and_depend_only_on_the_prompt():
     policy = choice_policy()
     critic = policy.value_model()
     ids = [text.encode() for text in PROMPTS]

@@ -124,7 +124,7 @@ def test_equal_pairs_are_found_once_and_in_an_order_of_their_contents():
     assert len(place_C) == sum(text.count("\n> ") for text in SHOP_PROMPTS) + 5
 
 
-def test_a_critic_reads_the_state_alone():
+def test_a_critic_reads_only_the_state():
     reader = ShopReader(512)
     fewer = ITEM.replace("\n> click[7]", "")
     found = reader.state_features([reader.read(text) for text in (ITEM, fewer, ITEM.replace("step: 5", "step: 9"))])

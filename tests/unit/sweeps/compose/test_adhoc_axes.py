@@ -59,7 +59,7 @@ def test_a_host_keeps_its_key_since_its_name_is_a_method_too():
     assert [cell.row.name for cell in matrix.cells] == ["host_gigpo", "host_hgpo"]
 
 
-def test_the_method_is_named_beside_an_axis_of_its_settings():
+def test_the_method_is_named_with_an_axis_of_its_settings():
     matrix = expand("one", ["method=scpo", "method.shaper.theta=0.4,0.5", ONE_SEED])
     assert [(cell.row.name, cell.config.method.shaper.theta) for cell in matrix.cells] == [
         ("theta_0_4", 0.4),

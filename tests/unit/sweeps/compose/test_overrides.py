@@ -50,7 +50,7 @@ def test_what_says_where_a_run_runs_is_of_the_machine():
     assert [parse(text).of_machine for text in texts] == [True, True, True, False, False]
 
 
-def test_a_host_stands_for_the_choice_of_its_settings():
+def test_a_host_selects_its_settings():
     assert parse("method.host=hgpo").for_hydra == "estimator@method.estimator=hgpo"
 
 

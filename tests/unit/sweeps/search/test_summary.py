@@ -97,7 +97,7 @@ def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     assert "The best is +0.100 above it." in text
 
 
-def test_the_winner_is_an_experiment_on_fresh_seeds_beside_what_the_search_started_from(tmp_path, trials):
+def test_the_winner_is_an_experiment_on_fresh_seeds_against_the_starting_setting(tmp_path, trials):
     own = ("env.horizon=7", "model.hidden_size=64", "trainer.steps=9")
     plan = plan_in(tmp_path, *own)
     results = ranked(trials)

@@ -231,7 +231,7 @@ def test_a_private_library_copy_is_small():
     assert sum(int(b, 16) - int(a, 16) for a, b in (c[0].split("-") for c in copies[:6])) < 8_000_000
 
 
-def test_importing_and_playing_leaves_the_user_and_the_stock_engine_alone(tmp_path):
+def test_importing_and_playing_changes_neither_the_users_files_nor_the_stock_engine(tmp_path):
     script = """
 import os, sys
 sys.argv = ["train.py", "scale=mini"]

@@ -14,7 +14,7 @@ def write(folder, items, mined=None, suffix="_1000"):
     return folder
 
 
-def test_the_small_file_is_preferred_and_the_full_one_taken_where_it_is_alone(tmp_path):
+def test_the_small_file_is_preferred_to_the_full_one(tmp_path):
     write(tmp_path, [record("B1"), record("B2")], suffix="")
     assert len(load_catalogue(tmp_path)) == 2
     write(tmp_path, [record("B1")])

@@ -34,7 +34,7 @@ def test_a_mistake_is_named_with_the_file(tmp_path, old, new, message):
     assert message in str(caught.value)
 
 
-def test_only_what_differs_needs_to_stand_in_it_and_a_preset_may_come_first(tmp_path):
+def test_the_file_needs_only_the_differences_and_may_begin_with_a_preset(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("preset: gpu_and_cpu\npartition: a100\n")
     site = read_site(path)

@@ -37,6 +37,6 @@ def test_the_queue_tells_how_a_job_stands(job, seen, state):
     assert job.state(seen) is state
 
 
-def test_a_job_that_was_submitted_alone_is_found_by_its_name():
+def test_a_job_that_was_submitted_by_itself_is_found_by_its_name():
     alone = JOB.model_copy(update={"job_id": None, "index": None})
     assert alone.found_in({"13": Seen("ablation-0a", JobState.QUEUED, "")}) == "13"

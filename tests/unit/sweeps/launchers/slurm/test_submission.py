@@ -144,7 +144,7 @@ def test_a_job_without_a_gpu_asks_for_none(tmp_path):
     assert flags(text)["cpus-per-task"] == "2"
 
 
-def test_a_run_of_two_nodes_is_a_job_of_two_and_its_process_stands_on_the_first(tmp_path):
+def test_a_run_of_two_nodes_is_a_job_of_two_and_its_process_runs_on_the_first(tmp_path):
     nodes = compose_run([SLURM, "scale=paper", "trainer.verl.nodes=2"])
     (request,) = submission.by_request({"a": nodes}, launcher(), SITE)
     text = submission.sbatch_text(made(tmp_path, needed=request.resources))
