@@ -170,6 +170,7 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
 
 def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     own = line_style(row.name, row.method)
+    # The style of a method never changes, so that figures can be read together.
     if row.name in STYLES or (own in RESERVE and own not in used):
         return own
     host = _host_style(row.method)
@@ -177,6 +178,7 @@ def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     candidates = [own]
     for k in range(len(SHADES) * len(VARIANT_DASHES)):
         candidates.append(_variant(host, number + k))
+    # First another shade, since readers tell colours apart faster than dashes.
     used_colors = {style.color for style in used}
     for candidate in candidates:
         if candidate.color not in used_colors:

@@ -44,4 +44,5 @@ def notify(text: str) -> None:
     except urllib.error.HTTPError as error:
         logger.warning("%s: the webhook answered %s", VARIABLE, error.code)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
+        # Only the kind of error: its text may hold the address, which is a secret.
         logger.warning("%s: no notice was sent (%s)", VARIABLE, type(error).__name__)

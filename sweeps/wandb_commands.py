@@ -59,8 +59,10 @@ def push(offline: Path) -> tuple[bool, str]:
     done = subprocess.run(
         command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
-    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return done.returncode == 0, said[-1] if said else f"exit status {done.returncode}"
+    output = (done.stdout + done.stderr).splitlines()
+    lines = [line.strip() for line in output if line.strip()]
+    message = lines[-1] if lines else f"exit status {done.returncode}"
+    return done.returncode == 0, message
 
 
 def check_key(command: str) -> None:
@@ -73,11 +75,10 @@ def check_key(command: str) -> None:
 
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
     """Push every offline folder that was not pushed yet; True if all went through."""
-    found = [
-        (folder, path)
-        for folder in folders
-        for path in sorted(folder.path.glob("wandb/offline-run-*"))
-    ]
+    found = []
+    for folder in folders:
+        for path in sorted(folder.path.glob("wandb/offline-run-*")):
+            found.append((folder, path))
     if not found:
         say(
             console,
@@ -89,12 +90,16 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
         check_key("sync")
     failed = 0
     for folder, path in found:
+        # `wandb sync` leaves this mark in a folder that it has pushed.
         if list(path.glob("*.synced")):
             say(console, f"{folder.run_id}: synced before")
             continue
-        worked, said = push_one(path)
-        failed += not worked
-        (say if worked else say_error)(console, f"{folder.run_id}: {said}")
+        worked, message = push_one(path)
+        if worked:
+            say(console, f"{folder.run_id}: {message}")
+        else:
+            failed += 1
+            say_error(console, f"{folder.run_id}: {message}")
 
     say(console, f"{counted(len(found), 'offline folder')}, {failed} could not be synced")
     return not failed
@@ -149,10 +154,17 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
     except ImportError as error:
         raise ConfigError(f"view: {error}; {install_command('track')} adds what it needs") from None
 
-    sections = [
-        views.Section(
-            name=title,
-            panels=[
+    metrics_by_title = {
+        "Success": SUCCESS,
+        "Credit": CREDIT,
+        "Health": health_metrics(),
+        "Speed": SPEED,
+    }
+    sections = []
+    for title, metrics in metrics_by_title.items():
+        plots = []
+        for metric in metrics:
+            plots.append(
                 panels.LinePlot(
                     title=metric,
                     y=[metric],
@@ -160,17 +172,8 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
                     groupby_rangefunc="stddev",
                     max_runs_to_show=MOST_GROUPS,
                 )
-                for metric in of
-            ],
-            is_open=True,
-        )
-        for title, of in (
-            ("Success", SUCCESS),
-            ("Credit", CREDIT),
-            ("Health", health_metrics()),
-            ("Speed", SPEED),
-        )
-    ]
+            )
+        sections.append(views.Section(name=title, panels=plots, is_open=True))
     return views.Workspace(
         entity=entity,
         project=project,

@@ -54,6 +54,7 @@ class Reflexion:
         )
 
     def _notes(self, reflections: Sequence[str]) -> str:
+        # Bounded as in the paper, so that the prompt does not grow with every attempt.
         latest = reflections[-self.memory :]
         if not latest:
             return ""

@@ -60,6 +60,7 @@ class NodeMemory:
         """The peaks since the last call, by metric name, this moment included."""
         self._sample()
         with self._lock:
+            # Each call begins a new peak, so that a step's peak is its own.
             taken = self._peaks
             self._peaks = {}
         return taken
@@ -104,6 +105,7 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
             continue
         process = int(folder.name)
         children[parent].append(process)
+        # Shared pages would count once for each process that maps them.
         pages[process] = resident - shared
 
     waiting = [root]

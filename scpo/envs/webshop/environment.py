@@ -46,7 +46,8 @@ class WebshopEnvironment:
             CatalogueError: The goal is not the one that the task was made from.
         """
         # Another catalogue or seed gives other goals under the same ids.
-        if (now := self.panels.task(task.id)).sha256 != task.sha256:
+        now = self.panels.task(task.id)
+        if now.sha256 != task.sha256:
             raise CatalogueError(
                 f"goal {task.id} changed: it hashes to {now.sha256}, the panel was drawn with "
                 f"{task.sha256}; restore the catalogue ({self.catalogue.origin}) or draw the panel "
@@ -54,6 +55,7 @@ class WebshopEnvironment:
             )
         seed, index = place(task.id)
         shop = WebShop(self.catalogue, seed, self.config.nouns, human=self.config.goals == "human")
+        # The goal is an index into the order of its seed, as the original's reset takes it.
         shop.reset(index)
         return WebshopEpisode(task, shop, config or self.config, slot)
 
