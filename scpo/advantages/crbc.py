@@ -153,5 +153,9 @@ def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
 
 
 CRBC = Estimator(
-    CrbcSettings, crbc, requires=frozenset(), labels={"crbc": "CRBC"}, step_term=step_term
+    CrbcSettings,
+    crbc,
+    requires=frozenset(),
+    labels={"crbc": "CRBC", "scpo_plus": "SCPO+"},
+    step_term=step_term,
 )
