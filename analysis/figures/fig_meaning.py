@@ -35,6 +35,8 @@ ENV = "alfworld"
 
 # GRPO compares no states, so that no identity changes it.
 BASELINE = "grpo"
+# It has seeds of its own, which no row of the other experiments can be paired with.
+FRESH = "meaning_fresh"
 
 # The default of env.wordings: other arms have no axis of doses.
 ARMS = ["paraphrase", "order"]
@@ -68,6 +70,10 @@ CAPTION = (
     "identity, the rule by which two texts count as one state. Mean ± standard deviation over "
     "seeds; in the figure, bars are 95 % Student intervals of the mean. GRPO compares no states. "
     "“Minus GRPO”: at the highest share, paired by seed, with its 95 % interval, not corrected."
+)
+FRESH_CAPTION = (
+    "The same on seeds that no run before these had (the experiment meaning_fresh), so that "
+    "differences are paired among these rows. 0 %: the usual texts."
 )
 
 
@@ -129,21 +135,27 @@ def build(data: Collected) -> Drawing:
         key_below(figure, [handles[name] for name in key if name in handles], key)
         remark(figure, STUDY_TITLE)
 
-    return Drawing(figure, _table(data, found))
+    return Drawing(figure, _table(data, found, CAPTION))
 
 
-def numbers(data: Collected) -> Table:
-    """The numbers as a table; MissingRunsError if no run has finished."""
-    return _table(data, lines(data))
+def numbers(data: Collected, *, fresh: bool = False) -> Table:
+    """The numbers as a table; MissingRunsError if no run has finished.
+
+    ``fresh``: of the experiment on seeds of its own instead of all others.
+    """
+    return _table(data, lines(data, fresh=fresh), FRESH_CAPTION if fresh else CAPTION)
 
 
 # Data
 
 
-def lines(data: Collected) -> list[Line]:
-    """Every method and identity with a finished run, under the default arms of rewording."""
+def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
+    """Every method and identity with a finished run, under the default arms of rewording.
+
+    ``fresh``: of the experiment on seeds of its own instead of all others.
+    """
     by_name: dict[tuple[str, str], dict[float, StudyRow]] = {}
-    for row in _rows(data):
+    for row in _rows(data, fresh=fresh):
         run = started(data, row.row)
         if run is None or not row.row.finished:
             continue
@@ -164,8 +176,10 @@ def _baseline(found: Sequence[Line]) -> Line | None:
     return next((line for line in found if line.method == BASELINE), None)
 
 
-def _rows(data: Collected) -> Iterator[StudyRow]:
+def _rows(data: Collected, *, fresh: bool) -> Iterator[StudyRow]:
     for record in reported(data, meaning=True):
+        if (record.experiment == FRESH) != fresh:
+            continue
         for row in rows_of(data, record):
             if row.env == ENV and selected(data, row):
                 yield row
@@ -215,7 +229,7 @@ def _draw(
 # Numbers
 
 
-def _table(data: Collected, found: Sequence[Line]) -> Table:
+def _table(data: Collected, found: Sequence[Line], caption: str) -> Table:
     baseline = _baseline(found)
     doses = sorted({dose for line in found for dose in line.rows})
     blocks = []
@@ -239,7 +253,7 @@ def _table(data: Collected, found: Sequence[Line]) -> Table:
         words=("Identity", "Seeds"),
         numbers=(*(f"Area at {100 * dose:g} % reworded (%)" for dose in doses), "Minus GRPO"),
         blocks=tuple(blocks),
-        caption=with_note(CAPTION, SCALE),
+        caption=with_note(caption, SCALE),
         label=f"tab:meaning-{SCALE}",
     )
 

@@ -5,6 +5,7 @@ text around its results is written by hand.
 """
 
 import argparse
+import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -102,6 +103,9 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
         yield fig_meaning.numbers(data).md().strip()
     except MissingRunsError as error:
         yield f"Not run yet: `{error.command}`."
+    # Until the experiment on fresh seeds has a run, there is no table of it.
+    with contextlib.suppress(MissingRunsError):
+        yield fig_meaning.numbers(data, fresh=True).md().strip()
     yield "\n".join(run_lines(data, meaning=True))
 
 

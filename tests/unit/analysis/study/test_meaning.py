@@ -94,6 +94,23 @@ def test_other_rewordings_have_no_axis_of_doses(runs):
     assert "suffix" not in [line.identity for line in found]
 
 
+def test_rows_on_fresh_seeds_are_paired_among_themselves(runs):
+    words = ("env.wordings.dose=1",)
+    made = {
+        name: [write_study_run(runs, name, seed, rising(end), overrides=words) for seed in (40, 41)]
+        for name, end in (("grpo", 0.5), ("crbc", 0.9))
+    }
+    rows = [{"name": name, "label": f"{name.upper()}, reworded", "runs": ids} for name, ids in made.items()]
+    record = {"experiment": fig_meaning.FRESH, "title": "Fresh", "scale": "study", "rows": rows}
+    write_json(runs / "experiments" / f"{fig_meaning.FRESH}-study.json", record)
+    data = collect(runs).at_scale("study")
+    baseline = next(line for line in fig_meaning.lines(data) if line.method == "grpo")
+    assert len(baseline.highest.row.finished) == len(SEEDS)
+    grpo, crbc = (block.rows[0] for block in fig_meaning.numbers(data, fresh=True).blocks)
+    assert (grpo[1], crbc[1]) == ("2", "2")
+    assert crbc[-1].text.startswith("+20.0")
+
+
 def test_without_such_runs_the_figure_names_the_command(tmp_path):
     write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, dict.fromkeys(("scpo", "gigpo"), lambda _: rising(0.9)))
     with pytest.raises(MissingRunsError, match="reworded"):
