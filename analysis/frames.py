@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.run_records import SINGLE
 from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import Settings
 from analysis.stats.seed_statistics import difference, holm, p_value
@@ -110,7 +111,9 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     """One reason for each run or file that is not among ``runs``."""
     reasons: dict[str, str] = {}
     for problem in data.problems:
-        reasons.setdefault(problem.path, problem.reason)
+        # Runs in no experiment are in no table, but they are among these runs.
+        if problem.path != SINGLE:
+            reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
         # A damaged run is among the problems, with the details.
         if run.state != State.DAMAGED:

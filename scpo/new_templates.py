@@ -188,8 +188,7 @@ from analysis import names
 from analysis.line_styles import line_style
 from analysis.rendering.style import COLUMN_WIDTH, Drawing, canvas_width, house_style, new_figure
 from analysis.rendering.table import Block, Table, percent
-from analysis.sources.collect import Collected
-from analysis.sources.rows import missing_runs
+from analysis.sources.collected import Collected, missing_runs
 
 CAPTION = "TODO: success (%) at the last checkpoint, mean ± standard deviation over seeds."
 
@@ -231,7 +230,7 @@ FIGURE_TEST = """import pytest
 
 from analysis.figures.fig_{name} import build
 from analysis.sources.collect import collect
-from analysis.sources.rows import MissingRunsError
+from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_only, write_experiment, write_run
 
 SUCCESS = "val/train_games/success_rate"
