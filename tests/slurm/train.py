@@ -12,6 +12,15 @@ from scpo.records.tracker import Tracker
 from sweeps.records import attempt as entry
 
 
+def metrics(config, step):
+    """What a reader expects of every run: the training success, and that of each panel where a validation is due."""
+    rate = (step / 7 + config.seed) / 100
+    logged = {"train/success_rate": rate}
+    if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
+        logged |= {f"val/{panel}/success_rate": rate for panel in config.env.validation_panels}
+    return logged
+
+
 def train(config, folder, should_stop):
     with (folder.path / "starts").open("a") as file:
         file.write((os.environ.get("CUDA_VISIBLE_DEVICES") or "none") + "\n")
@@ -22,7 +31,7 @@ def train(config, folder, should_stop):
         tracker.resume_at(done[-1] if done else -1)
         for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
             time.sleep(pace)
-            tracker.log(step, {"train/success_rate": (step / 7 + config.seed) / 100}, {"step_s": pace})
+            tracker.log(step, metrics(config, step), {"step_s": pace})
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:
                 folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
