@@ -71,7 +71,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     console.print(f"{runs} in {escape(str(options.archive))}; page: {escape(str(target))}")
     for comparison in named_comparisons(data, meaning=True):
         if comparison.finished:
-            console.print(f"{comparison.name} {effect_text(comparison.effect)}", markup=False)
+            place = comparison.experiments[0]
+            effect = effect_text(comparison.effect)
+            console.print(f"{place}: {comparison.name} {effect}", markup=False)
     return 0
 
 
@@ -93,7 +95,15 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
         yield f"![Area under validation over the share of reworded observations]({_picture()})"
     if finished:
         yield READING.format(tests=finished[0].effect.tests)
-        yield "\n".join(f"- {sentence(comparison)}" for comparison in finished)
+        # One pair of methods is compared in several experiments, which differ in the rewording.
+        titles = {record.experiment: record.title for record in data.experiments}
+        for experiment in dict.fromkeys(comparison.experiments[0] for comparison in finished):
+            yield f"**{titles[experiment]}** (`{experiment}`)"
+            yield "\n".join(
+                f"- {sentence(comparison)}"
+                for comparison in finished
+                if comparison.experiments[0] == experiment
+            )
         resolved = [comparison for comparison in finished if comparison.effect.resolved]
         yield _count(finished, resolved)
     missing = len(comparisons) - len(finished)
@@ -119,5 +129,6 @@ def _count(finished: list[Comparison], resolved: list[Comparison]) -> str:
     shown = []
     for comparison in resolved:
         effect = comparison.effect
-        shown.append(f"{comparison.name} {effect_text(effect)} ({p_text(effect)})")
+        place = comparison.experiments[0]
+        shown.append(f"{comparison.name} (`{place}`) {effect_text(effect)} ({p_text(effect)})")
     return f"Resolved in area, {len(resolved)} of {len(finished)}: {'; '.join(shown)}."
