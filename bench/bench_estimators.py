@@ -16,8 +16,8 @@ from bench.random_walks import best_of, walks
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.library import load_method
-from scpo.states.identity import names_in
 from scpo.states.registry import IDENTITIES, identify
+from scpo.states.words import names_in
 from scpo.steps import StepBatch
 
 GROUPS, SIBLINGS, STEPS = 16, 8, 32

@@ -235,7 +235,7 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
 
 
 def _parse_at_once(data: bytes) -> list[dict[str, Any]] | None:
-    """The lines of a log that has its checksum; None if one of them is none that a run logs."""
+    """Parse the lines of a log together; None if one is no JSON or lacks the form of a log line."""
     joined = b"[" + data[:-1].replace(b"\n", b",") + b"]"
     try:
         lines: list[dict[str, Any]] = json.loads(joined, parse_constant=_refuse)

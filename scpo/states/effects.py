@@ -5,7 +5,7 @@ Reads texts and the episodes' own actions only: neither admissible commands nor 
 An act is an action's verb, done to the first thing that the action names. What wording hides, the
 acts done to a thing tell: "mug 1 (washed)" and "mug 1 (rinsed)" are one mug that ``clean`` was used
 on. Only acts whose effect lasts may count, for others would split equal states; an act lasts if
-later texts betray that it was done, whatever their wording.
+later texts show that it was done, however they are worded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from scpo.states.identity import (
     Visits,
     acted_names,
     centred,
-    first_name,
     key_ids,
-    names_in,
-    verb_of,
     word_counts,
 )
+from scpo.states.words import first_name, names_in, verb_of
 from scpo.steps import BoolArray, IntArray
 
 # An act lasts if the words of texts predict in episodes that were left out whether it was done: a

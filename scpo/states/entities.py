@@ -1,6 +1,7 @@
 """States are equal if their texts name the same things equally often."""
 
-from scpo.states.identity import Comparison, Identity, Visits, key_ids, names_in
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
+from scpo.states.words import names_in
 from scpo.steps import IntArray
 
 

@@ -1,6 +1,7 @@
 """Identity by the environment's structured facts and the things named in the observation."""
 
-from scpo.states.identity import Comparison, Identity, Visits, key_ids, names_in
+from scpo.states.identity import Comparison, Identity, Visits, key_ids
+from scpo.states.words import names_in
 from scpo.steps import IntArray
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ConfigError, StepBatchError
+from scpo.states.words import Names, names_in, verb_of
 from scpo.steps import BoolArray, IntArray, StepBatch, StrArray
 
 StateKey = Literal["anchor", "state"]
@@ -32,12 +33,6 @@ MOST_WORDS = 512
 # Threshold for the strongest of some thousand correlations, of which chance gives 4.5.
 LEAST_Z = 6.0
 _WORD = re.compile(r"[a-z]+(?! \d)")
-Names = tuple[tuple[str, int], ...]
-
-# "cabinet 1", "B07XYZ1234", "$12.99": a word that holds a digit; a bare number goes with the word
-# before it. Possessive quantifiers: words without a digit, nearly all, are passed without
-# backtracking.
-_NAME = re.compile(r"\b[a-z]++ \d++\b|(?<![\w$.])[a-z_$.]*+\d[\w.]*\b")
 
 START = "<start>"
 """The action before the first step of an episode."""
@@ -300,33 +295,7 @@ class Identity:
     memory: Callable[[], Memory] | None = None
 
 
-# Names, words and verbs: what the texts and actions of visits tell of a state
-
-
-@functools.lru_cache(maxsize=131072)
-def names_in(text: str) -> Names:
-    """The names with a number that a text has, and how often each, sorted."""
-    # Texts of a batch share most of their sentences, so that these are searched once.
-    counts: Counter[str] = Counter()
-    for sentence in text.lower().split(". "):
-        counts.update(_names_of(sentence))
-    return tuple(sorted(counts.items()))
-
-
-@functools.lru_cache(maxsize=131072)
-def _names_of(sentence: str) -> tuple[str, ...]:
-    return tuple(_NAME.findall(sentence))
-
-
-def first_name(action: str) -> str | None:
-    """The first name with a number in an action, None if there is none."""
-    found = _NAME.search(action.lower())
-    return found.group(0) if found else None
-
-
-def verb_of(action: str) -> str:
-    """The first word of an action, empty if it has none."""
-    return action.split(maxsplit=1)[0] if action.strip() else ""
+# Names, verbs and words of visits: features that identities share
 
 
 def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:

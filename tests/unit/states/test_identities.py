@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from scpo.states.congruence import closed
-from scpo.states.identity import Visits, acted_names, key_ids, lasting_verbs, names_in, verbs_used
+from scpo.states.identity import Visits, acted_names, key_ids, lasting_verbs, verbs_used
 from scpo.states.learned import kept_by_equals
 from scpo.states.registry import IDENTITIES, find_identity, identify
+from scpo.states.words import names_in
 from tests.support.step_batches import TableScorer, make_batch, take
 
 

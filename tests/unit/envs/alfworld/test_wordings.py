@@ -6,7 +6,7 @@ from scpo.envs.alfworld.sentences import AT, EMPTY, HOLDING, MOVED, NOWHERE, SEN
 from scpo.envs.alfworld.wordings import reworded, reworded_state
 from scpo.envs.rewording import Rewording
 from scpo.schema.env import MOST_PARAPHRASES
-from scpo.states.identity import names_in
+from scpo.states.words import names_in
 from tests.unit.envs.test_rewording import config
 
 OBSERVATIONS = [

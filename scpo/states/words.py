@@ -1,0 +1,41 @@
+"""Names and verbs in single texts and actions."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+
+Names = tuple[tuple[str, int], ...]
+"""Names with a number in a text, and how often each, sorted."""
+
+# "cabinet 1", "B07XYZ1234", "$12.99": a word that holds a digit; a bare number goes with the word
+# before it. Possessive quantifiers: words without a digit, nearly all, are passed without
+# backtracking.
+_NAME = re.compile(r"\b[a-z]++ \d++\b|(?<![\w$.])[a-z_$.]*+\d[\w.]*\b")
+
+
+@functools.lru_cache(maxsize=131072)
+def names_in(text: str) -> Names:
+    """The names with a number that a text has, and how often each, sorted."""
+    # Texts of a batch share most of their sentences, so that these are searched once.
+    counts: Counter[str] = Counter()
+    for sentence in text.lower().split(". "):
+        counts.update(_names_of(sentence))
+    return tuple(sorted(counts.items()))
+
+
+@functools.lru_cache(maxsize=131072)
+def _names_of(sentence: str) -> tuple[str, ...]:
+    return tuple(_NAME.findall(sentence))
+
+
+def first_name(action: str) -> str | None:
+    """First name with a number in an action, or None."""
+    found = _NAME.search(action.lower())
+    return found.group(0) if found else None
+
+
+def verb_of(action: str) -> str:
+    """First word of an action, or an empty string."""
+    return action.split(maxsplit=1)[0] if action.strip() else ""
