@@ -117,11 +117,10 @@ def test_a_stopped_run_goes_on_where_it_stopped_and_ends_done(stopped_and_resume
 def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_resumed):
     from safetensors.torch import load_file
 
-    folder, _, middle, _ = stopped_and_resumed
+    folder, stopped, middle, _ = stopped_and_resumed
     first, last = load_file(folder / "policy" / "model.safetensors"), load_weights(folder, STEPS)
-    for name, value in first.items():
-        assert not torch.equal(value, middle[name])
-        assert not torch.equal(middle[name], last[name])
+    assert all(changed_as_logged(first, middle, lines(folder)[1 : stopped.count(b"\n")]))
+    assert all(changed_as_logged(middle, last, lines(folder)[stopped.count(b"\n") :]))
     states = torch.load(
         folder / f"checkpoints/step_{STEPS:05d}/global_step_{STEPS}/actor/optim_world_size_1_rank_0.pt",
         weights_only=False,
@@ -131,6 +130,16 @@ def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_r
     for line in lines(folder)[1:]:
         assert line["actor/updates"] + line["update/skipped"] == mini_batches(line)
         assert line["update/without_advantage"] == 0
+
+
+def changed_as_logged(before, after, steps):
+    """Whether each parameter stands as ``steps`` say: changed by their updates, or untouched without any.
+
+    A step in which no game is won has no advantage, and therefore no update. Which games are won
+    differs between processors, so that a step of few episodes may well be such a step.
+    """
+    updated = sum(line["actor/updates"] for line in steps) > 0
+    return [updated != torch.equal(before[name], after[name]) for name in before]
 
 
 def mini_batches(line):
@@ -156,8 +165,8 @@ def test_four_ranks_train_stop_and_resume(four_ranks):
     folder, stopped, middle, kept = four_ranks
     assert [line["step"] for line in lines(folder)] == list(range(STEPS + 1))
     assert (folder / "metrics.jsonl").read_bytes().startswith(stopped)
-    last = load_weights(folder, STEPS)
-    assert sum(not torch.equal(middle[name], last[name]) for name in middle) > len(middle) / 2
+    right = changed_as_logged(middle, load_weights(folder, STEPS), lines(folder)[stopped.count(b"\n") :])
+    assert sum(right) > len(right) / 2  # a small parameter may have no part on the first rank
     assert [path.name for path in shards(folder, STEPS)] == [
         f"model_world_size_{RANKS}_rank_{rank}.pt" for rank in range(RANKS)
     ]
