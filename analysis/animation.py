@@ -16,13 +16,13 @@ from rich.console import Console
 
 from analysis.line_styles import line_style
 from analysis.show import experiment_table
-from analysis.sources.log_lines import read_lines
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import (
     LOGS,
     ExperimentRecord,
     Run,
     read_experiments,
+    read_lines,
     read_runs,
 )
 from scpo.errors import RecordError

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
-from analysis.sources.log_lines import read_lines
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import (
     LOGS,
@@ -26,6 +25,7 @@ from analysis.sources.run_records import (
     noted,
     one_processor_type,
     read_experiments,
+    read_lines,
     read_runs,
 )
 from analysis.sources.series import Series, make_series

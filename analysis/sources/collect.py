@@ -12,8 +12,6 @@ import pandas as pd
 
 from analysis.sources.archive import read_archive
 from analysis.sources.collected import Collected
-from analysis.sources.log_lines import read_lines
-from analysis.sources.mirrored import implied_records, mirrored_run, without_record
 from analysis.sources.rows import Section, sections
 from analysis.sources.run_records import (
     MOVE_AWAY,
@@ -22,10 +20,12 @@ from analysis.sources.run_records import (
     Run,
     noted,
     read_experiments,
+    read_lines,
     read_runs,
 )
 from analysis.sources.series import Series, make_series
-from analysis.sources.wandb_project import HISTORY, Settings, read_project
+from analysis.sources.unrecorded import implied_records, without_record
+from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
 from scpo.records.ranges import complaint
@@ -175,15 +175,7 @@ def _read_project(name: str, settings: Settings) -> Found:
     for download in downloads:
         path = f"{name}/{download.id}"
         with noted(problems, path):
-            run = mirrored_run(
-                download.id,
-                download.config,
-                folder=download.folder,
-                logs=(HISTORY,),
-                state=State.DONE if download.state == "finished" else download.state.upper(),
-                step=download.last_step,
-                project=name,
-            )
+            run = run_of(download, name)
             if run.id in runs:
                 reason = f"is {run.id} again; the one that got further stands"
                 problems.append(Problem(path, reason))

@@ -1,6 +1,7 @@
 """Read run folders: configuration, status, panels and logs of a run, and records of experiments.
 
-No pandas here, so that ``sweep.py`` can print its table without loading it.
+Logs of downloaded W&B runs are read here too, so that callers need not know where a run lies. No
+pandas here, so that ``sweep.py`` can print its table without loading it.
 
 Of a configuration only the keys that analysis needs are validated, because every version of the
 schema adds keys. Everything else is checked strictly: a run with a damaged record enters no number,
@@ -9,7 +10,7 @@ and a ``Problem`` names it.
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,20 +18,23 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from analysis.sources import verl_agent_logs
 from analysis.sources.settings import setting_of
 from scpo.errors import RecordError
+from scpo.records import log_gaps
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
     change,
     first_complaint,
+    read_bytes,
     read_json,
     read_record,
     read_yaml,
     text_sum,
 )
 from scpo.records.identity import is_id_of
-from scpo.records.logs import check_end, check_provenance
+from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
@@ -205,7 +209,7 @@ def noted(problems: list[Problem], path: str) -> Iterator[None]:
         problems.append(Problem(path, str(error)))
 
 
-# Runs and experiments
+# Runs
 
 
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
@@ -297,6 +301,15 @@ def read_run(folder: Path) -> Run:
     )
 
 
+def _read_config(records: RunFolder) -> Any:
+    try:
+        return read_yaml(records.config)
+    except RecordError as error:
+        raise RecordError(
+            f"{records.run_id} is no run folder: {error}, or move the folder elsewhere"
+        ) from error
+
+
 def _attempts(records: RunFolder, status: Status) -> list[_Attempt]:
     recorded = records.read_attempts()
     check_provenance(records, status, recorded)
@@ -339,6 +352,66 @@ def _code_sum(folder: Path) -> str:
     return text_sum(json.dumps(files, sort_keys=True).encode())
 
 
+# Logs
+
+
+def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield ``{"step": n, metric: value, ...}`` under our metric names, file by file.
+
+    Args:
+        run: The run; one with ``damage`` yields nothing.
+        logs: Some of its ``logs``; None: all.
+
+    Raises:
+        RecordError: A log is damaged, or not the one that the run wrote.
+    """
+    if run.damage:
+        return
+    for name in run.logs if logs is None else logs:
+        path = run.folder / name
+        if run.project is None:
+            lines = read_whole(RunFolder(run.folder), path)
+            if name == LOGS[0]:
+                log_gaps.check(path, run.config, lines)
+        else:
+            lines = list(_downloaded(path))
+            if run.foreign:
+                lines = [verl_agent_logs.translate(line, run.config) for line in lines]
+            else:
+                _check_downloaded(path, run.config, lines)
+        yield from lines
+
+
+def _check_downloaded(
+    path: Path, config: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse a history without a validation: W&B drops what a resumed run logs twice."""
+    numbers = log_gaps.numbers_by_metric(lines)
+    steps = [line["step"] for line in lines]
+    if found := log_gaps.gap(config, steps, numbers, every_line=False):
+        raise RecordError(
+            f"{path} {found}. Read the run's folder instead, or send it again (`python -m sweeps "
+            "sync`) and --refresh"
+        )
+
+
+def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines of the local copy of a W&B run, whose values may be any JSON."""
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line)
+            if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+                raise TypeError("not a JSON object with an integer `step`")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RecordError(
+                f"{path}, line {number} is damaged: {error}. Delete its folder and --refresh"
+            ) from error
+        yield entry
+
+
+# Experiments
+
+
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
     """Read every experiment record, sorted by name and scale."""
     records = []
@@ -366,12 +439,3 @@ def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> st
             reason = f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
             return f"{reason}; left out"
     return None
-
-
-def _read_config(records: RunFolder) -> Any:
-    try:
-        return read_yaml(records.config)
-    except RecordError as error:
-        raise RecordError(
-            f"{records.run_id} is no run folder: {error}, or move the folder elsewhere"
-        ) from error

@@ -13,15 +13,16 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.sources.run_records import Problem, noted
-from analysis.sources.settings import leaves
+from analysis.sources import verl_agent_logs
+from analysis.sources.run_records import Problem, Run, RunHead, noted
+from analysis.sources.settings import leaves, setting_of
 from scpo.errors import RecordError, ScpoError, first_line
 from scpo.installed import install_command
 from scpo.records.files import (
@@ -33,6 +34,9 @@ from scpo.records.files import (
     write_bytes,
     write_json,
 )
+from scpo.records.identity import read_configuration
+from scpo.records.status import State
+from scpo.records.wandb_config import misnamed, with_floats
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +163,85 @@ def _copy(folder: Path) -> Download:
 
 def _again(folder: Path) -> str:
     return f"Delete {folder} and give the command again with --refresh"
+
+
+def run_of(download: Download, project: str) -> Run:
+    """Make a run from a local copy, of this project's trainers or of verl-agent.
+
+    Raises:
+        RecordError: The configuration is neither ours nor verl-agent's, or another run's.
+    """
+    if verl_agent_logs.is_verl_agent(download.config):
+        run = _verl_agent_run(download, project)
+        planned = verl_agent_logs.steps_of(run.config)
+    else:
+        run = _own_run(download, project)
+        planned = run.config.get("trainer", {}).get("steps")
+
+    # verl's processes often die on their way out, after all the work: W&B calls that a crash.
+    if planned and download.last_step >= planned:
+        return replace(run, state=State.DONE)
+    return run
+
+
+def _own_run(download: Download, project: str) -> Run:
+    run_id, stored, commit = read_configuration(download.config, download.id)
+    config = with_floats(stored)
+    try:
+        head = RunHead.model_validate(config)
+    except ValidationError as error:
+        raise _unknown_configuration(run_id, first_complaint(error)) from error
+    if reason := misnamed(download.config, download.id):
+        raise RecordError(f"W&B run {download.id} is not the run that it says: {reason}; left out")
+    return Run(
+        id=run_id,
+        folder=download.folder,
+        head=head,
+        config=config,
+        # A run's panels.json stays in its folder.
+        setting=setting_of(config, {}),
+        state=_state_of(download),
+        step=download.last_step,
+        commit=commit,
+        logs=(HISTORY,),
+        project=project,
+    )
+
+
+def _verl_agent_run(download: Download, project: str) -> Run:
+    try:
+        head = RunHead.model_validate(verl_agent_logs.head_of(download.config))
+    except ValidationError as error:
+        raise _unknown_configuration(download.id, first_complaint(error)) from error
+    except KeyError as error:
+        raise _unknown_configuration(download.id, f"no {error.args[0]}") from error
+    return Run(
+        id=download.id,
+        folder=download.folder,
+        head=head,
+        config=download.config,
+        setting=verl_agent_logs.setting_of(download.config),
+        state=_state_of(download),
+        step=download.last_step,
+        commit=None,
+        logs=(HISTORY,),
+        foreign=True,
+        project=project,
+    )
+
+
+def _unknown_configuration(run_id: str, what: str) -> RecordError:
+    return RecordError(
+        f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({what}); "
+        "left out"
+    )
+
+
+def _state_of(download: Download) -> str:
+    return State.DONE if download.state == "finished" else download.state.upper()
+
+
+# Downloading
 
 
 def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:

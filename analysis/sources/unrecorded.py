@@ -1,97 +1,26 @@
-"""Runs without the record of an experiment: runs of W&B projects, and of train.py.
+"""Records for runs that no experiment lists: runs of W&B projects, and of train.py.
 
-Their row is taken from the run id (ours) or from the method (verl-agent).
+A table needs rows. For these runs they are taken from the run id (ours) or from the method
+(verl-agent).
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from analysis.sources import verl_agent_logs
-from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, RunHead
-from analysis.sources.settings import setting_of
-from scpo.errors import RecordError
+from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run
 from scpo.progress import counted
-from scpo.records.files import first_complaint
-from scpo.records.identity import read_configuration
 from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
-from scpo.records.status import State
-from scpo.records.wandb_config import misnamed, with_floats
 from scpo.schema.env import TUNING
 from scpo.schema.method import method_label
 
-MOST_NAMED = 6  # runs in no experiment
+# Up to this number, runs in no experiment are named.
+MOST_NAMED = 6
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
     "shortest_reference": "shortest reference",
 }
-
-
-def mirrored_run(
-    run_id: str,
-    config: Mapping[str, Any],
-    *,
-    folder: Path,
-    logs: tuple[str, ...],
-    state: str,
-    step: int | None,
-    project: str,
-) -> Run:
-    """Make a run from its W&B configuration.
-
-    Args:
-        run_id: Id in W&B.
-        config: Configuration in W&B, of this project or of verl-agent.
-        folder: Local copy.
-        logs: Log files in ``folder``.
-        state: State in W&B's or our words.
-        step: Last logged step.
-        project: W&B project.
-
-    Raises:
-        RecordError: The configuration is neither ours nor verl-agent's, or another run's.
-    """
-    foreign = verl_agent_logs.is_verl_agent(config)
-    commit, logged, wandb_id = None, config, run_id
-    if not foreign:
-        run_id, stored, commit = read_configuration(logged, wandb_id)
-        config = with_floats(stored)
-    try:
-        head = RunHead.model_validate(verl_agent_logs.head_of(config) if foreign else config)
-    except (ValidationError, KeyError) as error:
-        what = f"no {error.args[0]}" if isinstance(error, KeyError) else first_complaint(error)
-        raise RecordError(
-            f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's "
-            f"({what}); left out"
-        ) from error
-    if not foreign and (reason := misnamed(logged, wandb_id)):
-        raise RecordError(f"W&B run {wandb_id} is not the run that it says: {reason}; left out")
-    if foreign:
-        planned = verl_agent_logs.steps_of(config)
-        setting = verl_agent_logs.setting_of(config)
-    else:
-        planned = config.get("trainer", {}).get("steps")
-        setting = setting_of(dict(config), {})
-
-    # verl's processes often die on their way out, after all the work: W&B calls that a crash.
-    finished = bool(planned and (step or 0) >= planned)
-    return Run(
-        id=run_id,
-        folder=folder,
-        head=head,
-        config=dict(config),
-        setting=setting,
-        state=State.DONE if finished else state,
-        step=step,
-        commit=commit,
-        logs=logs,
-        foreign=foreign,
-        project=project,
-    )
 
 
 def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
