@@ -36,7 +36,7 @@ from scpo.records.files import (
 )
 from scpo.records.identity import read_configuration
 from scpo.records.status import State
-from scpo.records.wandb_config import misnamed, with_floats
+from scpo.records.wandb_mirror import misnamed, with_floats
 
 logger = logging.getLogger(__name__)
 

@@ -104,6 +104,7 @@ def assign(
     given = estimator.function(batch, return_N, terms.bonus_N, host)
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
+
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
     metrics |= _metrics_of_terms(batch, config, terms, advantage_N)
@@ -111,15 +112,22 @@ def assign(
     metrics |= _remembered(batch, shaped, config, seed, buffer)
     unshaped_N, effect = _without_credit(batch, config, terms, shaped, advantage_N)
     metrics |= effect
-    timings = stage_timings(
-        (shaped.seconds if shaped else {}) | {"metrics": time.perf_counter() - started}
-    )
-    if batch.state_id_N is not None:
-        timings["timing_s/scpo/states"] = states_s
+    timings = _timings(batch, shaped, states_s, time.perf_counter() - started)
     anchor_N = host_anchor_groups(batch, host)
     return advantage_N, CreditDiagnostics(
         metrics, timings, return_N, terms.bonus_N, shaped, advantage_N, unshaped_N, anchor_N
     )
+
+
+def _timings(
+    batch: StepBatch, shaped: Shaped | None, states_s: float, metrics_s: float
+) -> dict[str, float]:
+    stages = dict(shaped.seconds) if shaped else {}
+    timings = stage_timings(stages | {"metrics": metrics_s})
+    # Methods that compare equal texts number no states.
+    if batch.state_id_N is not None:
+        timings["timing_s/scpo/states"] = states_s
+    return timings
 
 
 def _metrics_of_terms(

@@ -1,7 +1,7 @@
 """SCPO's shaper: credit for steps of failures that follow a success (paper, algorithm 1)."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -9,16 +9,18 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
 from scpo.errors import ConfigError, StepBatchError
-from scpo.shaping.controls import Allocation, allocate
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
 from scpo.shaping.matcher import AfterFullMatch, Matcher, MatchRule, MatchTrace
-from scpo.shaping.order import Order, Seed, processing_key
+from scpo.shaping.order import Order, Seed, generator, processing_key
 from scpo.shaping.reference import Selection, active_groups, failed_groups, outcomes, select
 from scpo.shaping.reference_buffer import ReferenceBuffer, Remembering
 from scpo.shaping.step_text import StepFilter, StepText, step_texts, surviving
 from scpo.states.registry import find_identity
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, StrArray
 from scpo.strict import Strict
+
+Allocation = Literal["matched", "random_match", "uniform_bonus", "graph"]
+"""Steps that the matcher's credit goes to: see :func:`allocate`."""
 
 Amount = Literal["similarity", "distance"]
 CreditedStates = Literal["all", "anchor_without_success", "state_without_success"]
@@ -204,19 +206,7 @@ def shape(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
     )
     driven = time.perf_counter()
-    made = []
-    for plan, trace in zip(plans, matched.traces, strict=True):
-        made.append(
-            FailedMatch(
-                plan.task,
-                plan.reference_row_m,
-                plan.failed_row_l,
-                trace,
-                _credit(batch, plan, trace, config, seed),
-                plan.age,
-            )
-        )
-    matches = tuple(made)
+    matches = _matches(batch, plans, matched.traces, config, seed)
     credit_N = _accumulate(batch, matches)
     seconds = {
         "text": planned - started,
@@ -340,6 +330,22 @@ def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
     return rows[surviving_N[rows]]
 
 
+def _matches(
+    batch: StepBatch,
+    plans: Sequence[_Plan],
+    traces: Sequence[MatchTrace],
+    config: ShaperConfig,
+    seed: Seed,
+) -> tuple[FailedMatch, ...]:
+    """The plans with what their walks found, and the credit of it."""
+    matches = []
+    for plan, trace in zip(plans, traces, strict=True):
+        credit_l = _credit(batch, plan, trace, config, seed)
+        rows = (plan.reference_row_m, plan.failed_row_l)
+        matches.append(FailedMatch(plan.task, *rows, trace, credit_l, plan.age))
+    return tuple(matches)
+
+
 def _credit(
     batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed
 ) -> FloatArray:
@@ -353,6 +359,29 @@ def _credit(
         return matched_l
     trajectory = int(batch.trajectory_N[plan.failed_row_l[0]])
     return allocate(matched_l, config.allocation, seed, trajectory)
+
+
+def allocate(
+    matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int
+) -> FloatArray:
+    """Credit of one failed trajectory's surviving steps, whose sum is that of the matcher's.
+
+    ``matched``: as the matcher gave it. The others are controls: does it matter *which* steps of a
+    failure are credited, or would any bonus of that size do? ``random_match``: the same values,
+    each on a step of its own drawn at random. ``uniform_bonus``: c_v = Σ c / l on each of the l
+    steps. ``graph``: not moved here, but within the group (``scpo.credit.other_steps``).
+
+    Args:
+        matched_l: The matcher's credit in [0, 1], of at least one step.
+        allocation: The rule.
+        seed: Run seed and training step.
+        trajectory: Trajectory id: with ``seed``, all that the draw depends on.
+    """
+    if allocation == "random_match":
+        return generator(seed, "control", trajectory).permutation(matched_l)
+    if allocation == "uniform_bonus":
+        return np.full_like(matched_l, matched_l.mean(dtype=np.float64))
+    return matched_l
 
 
 def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArray:

@@ -31,6 +31,7 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
     # The final states follow the rows, as in `Visits`.
     target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
     for _ in range(MOST_ROUNDS):
+        # A round carries equality one step further: the keys are those before its joins.
         keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
         if not parent.join_equal(keys, target_N):
             break

@@ -80,7 +80,7 @@ def free_port():
 
 WAITING = """
 from scpo.errors import ConfigError
-from scpo.trainers.verl.nodes import wait_for_nodes
+from scpo.trainers.verl.launch import wait_for_nodes
 
 def told(*asked, **how):
     try:
@@ -108,18 +108,20 @@ def test_a_run_of_several_nodes_names_what_is_missing_before_verl_starts(nodes):
 
 
 def test_without_a_ray_to_join_a_run_of_several_nodes_explains_how_to_start_one(monkeypatch):
+    import ray
+
     from scpo.errors import ConfigError
-    from scpo.trainers.verl import nodes
+    from scpo.trainers.verl.launch import wait_for_nodes
 
     def refuse(**_):
         raise ConnectionError("Could not find any running Ray instance.\nMore words.")
 
-    monkeypatch.setattr(nodes.ray, "init", refuse)
+    monkeypatch.setattr(ray, "init", refuse)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(
         ConfigError, match=r"nodes=2: no Ray to join here \(Could not .*instance\.\)\. Start it: ray"
     ) as no:
-        nodes.wait_for_nodes(2, 1)
+        wait_for_nodes(2, 1)
     assert "\n" not in str(no.value)
     assert signal.getsignal(signal.SIGTERM) is before
 

@@ -6,8 +6,10 @@ import logging
 import os
 import shlex
 import shutil
+import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from scpo.policies.kept import made_once
 from scpo.records import RunFolder
 from scpo.records.files import write_bytes, write_yaml
 from scpo.schema.model import TinyModel
+from scpo.stop_signals import STOP_SIGNALS
 from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
@@ -48,6 +51,14 @@ logger = logging.getLogger(__name__)
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """Chat template that passes text through; verl requires a template of every policy."""
 
+# Ours: nodes of a job start their Ray within seconds of each other.
+NODES_DEADLINE_S = 300.0
+NODES_POLL_S = 1.0
+START_RAY = (
+    "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 "
+    "on the others"
+)
+
 
 def check_before_network(config: RunConfig) -> None:
     """Check packages, GPUs, memory and cores; called before any network access."""
@@ -62,9 +73,6 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
     # The first import of verl: by now its environment variables are set.
     check_signatures()
-
-    # The module imports Ray, so that it waits for the checks of the versions.
-    from scpo.trainers.verl.nodes import wait_for_nodes
 
     verl_config = compose_verl(words)
     write_yaml(folder.path / "verl_config.yaml", OmegaConf.to_container(verl_config, resolve=True))
@@ -197,6 +205,73 @@ def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[st
     words = [*(setting.override for setting in chosen), *extra]
     command = " \\\n    ".join(["python -m scpo.trainers.verl", *map(shlex.quote, words)])
     write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
+
+
+def wait_for_nodes(
+    nodes: int,
+    gpus: int,
+    should_stop: Callable[[], bool] = lambda: False,
+    deadline_s: float = NODES_DEADLINE_S,
+) -> bool:
+    """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined Ray (here or RAY_ADDRESS).
+
+    Returns:
+        True once they have joined; False if the run was asked to stop.
+
+    Raises:
+        ConfigError: No Ray runs here, or too few nodes have joined it in time.
+    """
+    # Imported late: the versions of verl and Ray are checked first.
+    import ray
+
+    asked = f"trainer.verl.nodes={nodes}"
+    _join_ray(asked)
+    end = time.monotonic() + deadline_s
+    try:
+        while len(there := _with_gpus(ray.nodes(), gpus)) < nodes:
+            if should_stop():
+                return False
+            if time.monotonic() > end:
+                raise ConfigError(
+                    f"{asked}: {len(there)} with {gpus} GPUs joined Ray within {deadline_s:g} s "
+                    f"({', '.join(sorted(there)) or 'none'}). {START_RAY}"
+                )
+            logger.info("waiting for %d nodes with %d GPUs, %d are there", nodes, gpus, len(there))
+            time.sleep(NODES_POLL_S)
+    finally:
+        # verl joins again, with the settings of `ray_settings`.
+        ray.shutdown()
+    return True
+
+
+def _with_gpus(nodes: Sequence[Mapping[str, Any]], gpus: int) -> list[str]:
+    """Addresses of the nodes that are alive and have that many GPUs."""
+    return [
+        node["NodeManagerAddress"]
+        for node in nodes
+        if node["Alive"] and node["Resources"].get("GPU", 0) >= gpus
+    ]
+
+
+def _join_ray(asked: str) -> None:
+    """Join the running Ray, and keep this process's handlers of the stop signals.
+
+    ``ray.init`` replaces the handler of SIGTERM, so that a waiting run could not be stopped.
+    """
+    import ray
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        ray.init(address="auto", log_to_driver=False, logging_level="error")
+    except ConnectionError as error:
+        reason = first_line(error)
+        raise ConfigError(
+            f"{asked}: no Ray to join here ({reason}). {START_RAY}, with the same RAY_AUTH_MODE "
+            "everywhere (docs/verl.md); or trainer.verl.nodes=1"
+        ) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

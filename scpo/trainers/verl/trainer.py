@@ -37,7 +37,6 @@ from scpo.trainers.verl.data import PROBE
 from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
 from scpo.trainers.verl.hindsight_pass import hindsight_logprob
-from scpo.trainers.verl.padding import real_rows, spread
 from scpo.trainers.verl.replay import rollout_actors
 from scpo.trainers.verl.step_times import CHECKSUMS_WAIT, compared
 from scpo.trainers.verl.verl_metrics import (
@@ -48,7 +47,7 @@ from scpo.trainers.verl.verl_metrics import (
     split_metrics,
     without_samples,
 )
-from scpo.trainers.verl.verl_rows import Rows, read_rows
+from scpo.trainers.verl.verl_rows import Rows, read_rows, real_rows, spread_padding
 from scpo.trainers.verl.verl_settings import MODE
 from scpo.trainers.verl.versions import check_signatures
 from scpo.trainers.verl.workplace import workplace_of
@@ -145,7 +144,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
         # verl leaves all padding at the end of each rank's part, which the last mini-batch would
         # get.
-        batch.reorder(spread(_padding_of(batch), **shape))
+        batch.reorder(spread_padding(_padding_of(batch), **shape))
         self._mini_batches = len(batch) // self._mini_batch * self.place.config.trainer.epochs
         metrics["train/smallest_mini_batch"] = float(min(real_rows(_padding_of(batch), **shape)))
         return batch

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scpo.credit.assign import assign
-from scpo.shaping.controls import allocate
-from scpo.shaping.shaper import shape
+from scpo.shaping.shaper import allocate, shape
 from tests.support.step_batches import (
     EqualityScorer,
     make_batch,

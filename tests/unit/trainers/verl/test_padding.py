@@ -2,7 +2,7 @@
 
 import pytest
 
-from scpo.trainers.verl.padding import real_rows, spread
+from scpo.trainers.verl.verl_rows import real_rows, spread_padding
 
 MINI = 256
 
@@ -19,7 +19,7 @@ def as_verl_leaves_it(rows, ranks):
 def test_the_last_update_is_as_large_as_the_others(rest, ranks):
     is_padding = as_verl_leaves_it(16 * MINI + rest, ranks)
     assert rest == 0 or min(real_rows(is_padding, ranks=ranks, mini_batch=MINI)) == rest  # the fault
-    order = spread(is_padding, ranks=ranks, mini_batch=MINI)
+    order = spread_padding(is_padding, ranks=ranks, mini_batch=MINI)
     assert sorted(order) == list(range(len(is_padding)))
     found = real_rows([is_padding[row] for row in order], ranks=ranks, mini_batch=MINI)
     assert sum(found) == 16 * MINI + rest
@@ -34,4 +34,4 @@ def test_the_last_update_is_as_large_as_the_others(rest, ranks):
 
 def test_a_batch_of_one_mini_batch_stays_as_it_is():
     is_padding = as_verl_leaves_it(250, 2)
-    assert spread(is_padding, ranks=2, mini_batch=MINI) == list(range(MINI))
+    assert spread_padding(is_padding, ranks=2, mini_batch=MINI) == list(range(MINI))
