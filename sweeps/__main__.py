@@ -1,14 +1,14 @@
 """Inspect and control runs from any shell.
 
-    python -m sweeps status ['ablation*' ...]   one line a run: state, step, attempt, what to know
-    python -m sweeps top                        the same, live ones first, again every two seconds
+    python -m sweeps status ['ablation*' ...]   one line a run: state, step, attempt, remarks
+    python -m sweeps top                        the same, live runs first, updated every two seconds
     python -m sweeps logs [-f] <pattern>        the end of each run's newest log; -f: follow it
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps rm <pattern>               delete run folders, after asking (also --finished)
     python -m sweeps clean                      delete those of failed and lost runs, after asking
     python -m sweeps export <run> [-o FILE]     a run's configuration as an experiment for sweep.py
-    python -m sweeps verify ['*']               are the records whole, do they agree
+    python -m sweeps verify ['*']               check that records are undamaged and agree
     python -m sweeps health ['*']               find collapse, spikes, stalls (conf/health.yaml)
     python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
     python -m sweeps view ENTITY/PROJECT        save an overview of a W&B project
@@ -23,7 +23,7 @@ Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -182,7 +182,7 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     for problem in found:
         say_error(console, problem)
 
-    # Not a problem of single runs, but of a sweep's: then its manifest was deleted.
+    # No problem of a run of train.py; of a sweep's run: its manifest was deleted.
     alone = verify.without_experiment(arguments.runs_dir, folders)
     if alone:
         console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
         ("sync", push, True),
     ):
         command = commands.add_parser(name, help=run.__doc__)
-        # Commands that change runs need a pattern; those that look take all runs.
+        # Commands that change runs need a pattern; those that only read default to all runs.
         patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
         command.add_argument(
             "patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns
@@ -265,25 +265,25 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--runs-dir", "--runs", type=Path, default=RUNS)
         command.set_defaults(run=run)
 
+    _add_options(commands.choices)
     search_command.add_arguments(
         commands.add_parser("search", help=search_command.summarise.__doc__)
     )
     examination.add_arguments(commands.add_parser("doctor", help=examination.doctor.__doc__))
     saved = str(wandb_commands.save_view.__doc__).partition("\n")[0]
     wandb_commands.add_view_arguments(commands.add_parser("view", help=saved))
-    add_health_arguments(commands.choices["health"])
-    housekeeping.add_arguments(commands.choices["rm"])
-    housekeeping.add_arguments(commands.choices["clean"])
-    commands.choices["export"].add_argument(
-        "-o", "--output", type=Path, help="file, ending in .yaml (default: print)"
-    )
     completion = commands.add_parser("completion", help=complete.__doc__)
     completion.add_argument(
         "--word", help="what was typed so far; without it, the script for the shell"
     )
     completion.set_defaults(run=complete)
-    commands.choices["status"].add_argument("--json", action="store_true", help="for programs")
-    commands.choices["status"].add_argument(
+    return parser
+
+
+def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Add the options of the commands that take patterns."""
+    commands["status"].add_argument("--json", action="store_true", help="for programs")
+    commands["status"].add_argument(
         "--watch",
         type=float,
         nargs="?",
@@ -291,12 +291,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="look again every S seconds until all has ended",
     )
-    commands.choices["logs"].add_argument("-n", "--lines", type=int, default=40)
-    commands.choices["logs"].add_argument(
+    commands["logs"].add_argument("-n", "--lines", type=int, default=40)
+    commands["logs"].add_argument(
         "-f", "--follow", action="store_true", help="go on till the runs have ended"
     )
-    commands.choices["cancel"].add_argument("--reason", default="cancelled")
-    return parser
+    commands["cancel"].add_argument("--reason", default="cancelled")
+    commands["export"].add_argument(
+        "-o", "--output", type=Path, help="file, ending in .yaml (default: print)"
+    )
+    add_health_arguments(commands["health"])
+    housekeeping.add_arguments(commands["rm"])
+    housekeeping.add_arguments(commands["clean"])
 
 
 if __name__ == "__main__":

@@ -142,16 +142,14 @@ def run(
 
     # The nodes of a cluster may have what this machine lacks.
     if not launcher.detached:
-        refuse_what_cannot_start(
-            config for run_id, config in matrix.runs.items() if run_id not in archived
-        )
+        missing = [config for run_id, config in matrix.runs.items() if run_id not in archived]
+        refuse_what_cannot_start(missing)
 
     # Of two sweeps at once, the second finds what the first has started. A detached launcher keeps
     # the lock until its jobs are recorded; runs of this machine lock their own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer, archived)
-        # Jobs whose submission was recorded as an intent only: the driver died before it knew the
-        # id.
+        # Jobs with a recorded intent and no id: the driver died before sbatch had answered.
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
         starts = {}
@@ -189,8 +187,9 @@ def run(
 
 def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool) -> None:
     counts = Counter(outcome.state for outcome in outcomes)
-    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    notify(f"scpo: {matrix.experiment.name} {'ended' if completed else 'was stopped'}: {told}")
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    what = "ended" if completed else "was stopped"
+    notify(f"scpo: {matrix.experiment.name} {what}: {states}")
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
@@ -245,7 +244,7 @@ def _elsewhere(folder: Path) -> list[str]:
 
 
 def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
-    """Note of finished runs whose code has changed since: an edited estimator runs nothing anew."""
+    """Name finished runs whose code has changed since: they are not run again by themselves."""
     # Read once: hashing the code for every run would take long.
     present = provenance.code_files()
     stale = []
@@ -291,9 +290,8 @@ def _open(
 
     # Before the first run starts, so that tables show what is planned.
     manifest.update(runs_dir(matrix), matrix.manifest)
-    found.plan = reconcile(found.folders, found.seen, launcher_of(matrix).max_failures) | dict(
-        archived
-    )
+    max_failures = launcher_of(matrix).max_failures
+    found.plan = reconcile(found.folders, found.seen, max_failures) | dict(archived)
     _announce(console, found.plan)
     return found
 

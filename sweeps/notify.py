@@ -2,8 +2,8 @@
 
 SCPO_NOTIFY, an environment variable, is a webhook (``https://...``, which gets ``{"text": ...}`` as
 Slack and Mattermost read it, with ``content`` for Discord) or a command, which gets the text as its
-last argument. It is a variable and no key of the configuration, since the address of a webhook is a
-secret and configurations are recorded.
+last argument. It is not a configuration key, because the address of a webhook is a secret
+and configurations are recorded.
 """
 
 import json
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def notify(text: str) -> None:
-    """Send a notice; what goes wrong is a warning without the address, and stops nothing."""
+    """Send a notice. A failure is logged without the address, and never stops the caller."""
     target = os.environ.get(VARIABLE, "").strip()
     if not target:
         return

@@ -47,7 +47,7 @@ class RunStatus:
 
 
 def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus]:
-    """One for each run."""
+    """State of each run, as a line of the table."""
     return [_status(folder, observer) for folder in folders]
 
 
@@ -86,9 +86,10 @@ def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
         rate = next(iter(panels(record).values()), record.get(f"train/{SUCCESS}"))
         if rate is not None:
             known.append(rate)
+    spent = []
     # Without step 0, which only validates.
-    times = read_whole(folder, folder.timing)[1:]
-    spent = [sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS) for line in times]
+    for line in read_whole(folder, folder.timing)[1:]:
+        spent.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
     return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
 
 
@@ -155,31 +156,31 @@ def show_health(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
         )
 
-    told: dict[str, list[Remark]] = {}
+    by_run: dict[str, list[Remark]] = {}
     for folder in folders:
         try:
             # A run that has ended cannot stall.
             live = folder.read_status().state is State.RUNNING
-            told[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
+            by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:
             say_error(console, str(error))
 
     if arguments.json:
         records = {}
-        for name, remarks in told.items():
+        for name, remarks in by_run.items():
             records[name] = [vars(remark) for remark in remarks]
         console.print_json(json.dumps(records))
     else:
-        for name, remarks in told.items():
+        for name, remarks in by_run.items():
             for remark in remarks:
                 say(console, f"{name}: {remark.level}: {remark}")
-        marked = sum(map(bool, told.values()))
+        marked = sum(map(bool, by_run.values()))
         say(
             console,
-            f"{counted(len(told), 'run')} looked at, {marked} with remarks "
+            f"{counted(len(by_run), 'run')} looked at, {marked} with remarks "
             f"({arguments.rules.name})",
         )
-    return not any(told.values())
+    return not any(by_run.values())
 
 
 def add_health_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,13 +16,13 @@ from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise
 
-# Number of lines whose bands can be distinguished.
+# Up to this number of lines, their bands can be distinguished.
 FEW = 6
 
 # Number of markers on a line.
 MARKS = 6
 
-# Seeds or pairs for an interval: that of two is as wide as the panel.
+# With fewer seeds or pairs no interval is drawn: that of two is as wide as the panel.
 FEWEST = 3
 Styles: TypeAlias = dict[str, dict[str, Any]]
 
@@ -124,8 +124,9 @@ def draw(
         crowd: Number of lines in the panel; bands are fainter among many.
     """
     mean = factor * np.array([summary.mean for summary in points.summaries])
-    # One seed has no band.
-    spread = factor * np.array([s.std if s.n > 1 else 0.0 for s in points.summaries])
+    # The deviation of one seed is undefined: it gets a band without height.
+    deviations = [summary.std if summary.n > 1 else 0.0 for summary in points.summaries]
+    spread = factor * np.array(deviations)
     draw_band(axis, points.steps, mean - spread, mean + spread, style, crowd=crowd)
     draw_line(axis, points.steps, mean, style)
 

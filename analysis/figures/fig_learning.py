@@ -1,5 +1,6 @@
 """Learning curves of training rollouts and every validation panel: mean and ± std over seeds."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -99,11 +100,11 @@ class Strip:
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
         # With several strips a key counts no seeds, so that the label names the range.
         count = self.usual_count if len(drawn) == 1 else self.counts
-        mark = notes.mark(self.part.differs) if self.is_beside_another(drawn) else ""
+        mark = notes.mark(self.part.differs) if self.has_other_setting(drawn) else ""
         return f"{place}{mark}, {count} seeds"
 
-    def is_beside_another(self, strips: Sequence["Strip"]) -> bool:
-        """Return True if these have another setting of its benchmark and model."""
+    def has_other_setting(self, strips: Sequence["Strip"]) -> bool:
+        """Return True if the strips have its benchmark and model under another setting too."""
         here = (self.part.env, self.part.model)
         return sum((strip.part.env, strip.part.model) == here for strip in strips) > 1
 
@@ -214,7 +215,7 @@ def _draw(
     columns = 1 if narrow else max(len(strip.panels) for strip in strips)
 
     # Number of lines of panels that each strip takes.
-    lines = [-(-len(strip.panels) // columns) for strip in strips]
+    lines = [math.ceil(len(strip.panels) / columns) for strip in strips]
     key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
     height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
     figure = new_figure(width, height)
@@ -248,9 +249,9 @@ def _draw_strip(
         axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
         over_training(axis)
 
-    beside = fill(setting, LABEL_CHARACTERS)
+    label = fill(setting, LABEL_CHARACTERS)
     for line in axes:
-        line[0].set_ylabel(f"{beside}\n{strip.panels[0].label}", fontsize=SMALL)
+        line[0].set_ylabel(f"{label}\n{strip.panels[0].label}", fontsize=SMALL)
 
 
 # Numbers
@@ -267,7 +268,7 @@ def _numbers(
     rows: list[Row] = []
     for strip in strips:
         # Differences are named only where there is another strip to differ from.
-        part = strip.part if strip.is_beside_another(strips) else replace(strip.part, differs="")
+        part = strip.part if strip.has_other_setting(strips) else replace(strip.part, differs="")
         title = f"{names.setting(part)}, {scale} scale"
         blocks.append(Block(title, tuple(_values(data, strip, notes))))
         rows += [row for row in strip.part.rows if row.finished and _has_curves(data, row)]

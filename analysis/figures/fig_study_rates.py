@@ -26,7 +26,7 @@ from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
 
-# Panels in a line.
+# Number of panels in a line.
 COLUMNS = 4
 
 # Heights in inches.
@@ -75,7 +75,7 @@ def build(data: Collected) -> Drawing:
     """One panel per method; MissingRunsError if no run of the sweep has finished."""
     methods = sweeps(data)
     rates = _rates(methods)
-    lines = -(-len(methods) // COLUMNS)
+    lines = math.ceil(len(methods) / COLUMNS)
     with house_style():
         figure = new_figure(canvas_width(PAGE_WIDTH), PANEL_HEIGHT * lines + MARGIN)
         axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True)

@@ -28,20 +28,21 @@ class Printed:
 
 def main_table() -> dict[tuple[str, str, str, str], Printed]:
     """The main table: (size, method, environment, column) -> number."""
-    return {
-        (line["size"], line["method"], line["env"], line["column"]): Printed(
-            Number(line["mean"], line["std"]), line["quoted"] == "yes"
-        )
-        for line in _lines("main.csv")
-    }
+    numbers = {}
+    for line in _lines("main.csv"):
+        key = (line["size"], line["method"], line["env"], line["column"])
+        number = Number(line["mean"], line["std"])
+        numbers[key] = Printed(number, quoted=line["quoted"] == "yes")
+    return numbers
 
 
 def cost() -> dict[tuple[str, str, str], str]:
     """Cost of the shaper on ALFWorld at 1.5B: (method, quantity, statistic) -> number."""
-    lines = (
-        line for line in _lines("cost.csv") if (line["size"], line["env"]) == ("1.5B", "ALFWorld")
-    )
-    return {(line["method"], line["column"], line["statistic"]): line["mean"] for line in lines}
+    numbers = {}
+    for line in _lines("cost.csv"):
+        if line["size"] == "1.5B" and line["env"] == "ALFWorld":
+            numbers[line["method"], line["column"], line["statistic"]] = line["mean"]
+    return numbers
 
 
 def credit() -> dict[tuple[str, str, str], float]:

@@ -1,7 +1,7 @@
 """Samples that the page shows: rollout groups of training, and episodes of validations.
 
-A page has room for a few megabytes, so samples are chosen. Runs take turns (``taking_turns``): a
-page too small for everything has something of every run.
+A page has room for a few megabytes, so samples are chosen in turns (``round_robin``): a page too
+small for everything has something of every run.
 """
 
 import json
@@ -55,7 +55,7 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
     files = {run: data.diagnostics(run, GROUPS) for run in data.runs["id"]}
     steps: dict[str, list[dict[str, Any]]] = {}
     problems: list[Problem] = []
-    for run, path in taking_turns(files):
+    for run, path in round_robin(files):
         with noted(problems, f"{run}/{path.name}"):
             record = read_groups(path)
             for group in record["groups"]:
@@ -185,7 +185,7 @@ def sample_episodes(
     """
     files = {run: data.diagnostics(run, VALIDATIONS) for run in data.runs["id"]}
     sample = EpisodeSample(recorded=sum(map(len, files.values())), room=transcript_bytes)
-    for run, path in taking_turns(files):
+    for run, path in round_robin(files):
         with noted(sample.problems, f"{run}/{path.name}"):
             record = read_validation(path)
             for panel in record["panels"].values():
@@ -265,7 +265,7 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
 # Order of files
 
 
-def taking_turns(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
+def round_robin(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
     """Yield every run's first file, every run's last one, then those between.
 
     Runs take turns in the same order: first, last, then those between.

@@ -69,11 +69,14 @@ def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iter
     """
     first = _compared_leaves(config)
     second = _compared_leaves(other)
+    # Sections of another kind, such as ``trainer.``.
     renamed = set()
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
             renamed.add(key.removesuffix("name"))
-    for key in sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key)):
+    # Names come first: only ``MOST_DIFFERENCES`` differences are printed in full.
+    keys = sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key))
+    for key in keys:
         if first.get(key) == second.get(key):
             continue
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second

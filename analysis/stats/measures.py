@@ -57,7 +57,7 @@ def held_out(data: Collected, run: str) -> Series:
 def judged(data: Collected, run: str) -> Series:
     """Held-out success; at mini scale success on the games trained on.
 
-    A tiny language model moves on the games that it trains on only.
+    A tiny language model improves only on the games that it trains on.
     """
     if data.by_id[run].head.scale == "mini":
         return _over(data, run, [TRAINED_ON])
@@ -73,7 +73,7 @@ def _over(data: Collected, run: str, panels: list[str]) -> Series:
 
 
 def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
-    """Weighted by games; where their numbers are not logged, every panel counts the same."""
+    """Mean over panels, weighted by their games; unweighted where those are not logged."""
     weights: list[Any] = [played.at(step) for played in games]
     values = [rate.values[rate.steps.index(step)] for rate in rates]
     pooled = float(np.average(values, weights=None if None in weights else weights))
@@ -111,7 +111,7 @@ def reaches(data: Collected, run: str, level: float) -> bool:
 
 
 def how_many_reach(data: Collected, row: Row, level: float) -> str:
-    """Finished runs that reach the level, of all finished runs, e.g. ``18/20``."""
+    """Number of finished runs that reach the level, of all finished runs, e.g. ``18/20``."""
     count = sum(reaches(data, run, level) for run in row.finished)
     return f"{count}/{len(row.finished)}"
 

@@ -1,5 +1,6 @@
 """The study's questions, the named comparisons that answer them, and their sentences."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ QUESTIONS = {
     "official_games": "And on the games that ALFWorld released, instead of generated ones?",
     "webshop_study": "And on WebShop?",
 }
-"""By experiment, in the order of the page. One without a question here is headed by its title."""
+"""By experiment, in the order of the page; other experiments are headed by their title."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def effect_text(effect: Effect) -> str:
 
 def p_text(effect: Effect) -> str:
     """The corrected p-value, with the correction where interval and verdict differ."""
-    # NaN: all pairs differ by the same, or one pair.
-    if effect.corrected != effect.corrected:
+    # There was one pair, or all pairs differ by the same.
+    if math.isnan(effect.corrected):
         return "not tested"
     # With two digits, 0.052 would read as 0.05.
     digits = 2 if effect.corrected >= 0.1 else 3
@@ -120,9 +121,9 @@ def p_text(effect: Effect) -> str:
 
 
 def _limits(effect: Effect) -> str:
-    """The smallest difference that the pairs find; nothing where it cannot be computed."""
+    """The smallest difference that the pairs would find; empty if it cannot be computed."""
     smallest = effect.smallest
-    if not smallest < float("inf"):
+    if not math.isfinite(smallest):
         return ""
     shown = f"{_number(effect, smallest)} {effect.measure.difference_unit}"
     return f"; one such test finds {shown} or more with 80 % power"

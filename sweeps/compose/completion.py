@@ -20,9 +20,9 @@ _scpo_complete() {
     local IFS=$'\n' prefix=""
     case "$word" in *=*) prefix="${word%"${word##*=}"}" ;; esac
     COMPREPLY=()
-    local one
-    for one in $(python -m sweeps completion --word "$word" 2>/dev/null); do
-        COMPREPLY+=("${one#"$prefix"}")
+    local match
+    for match in $(python -m sweeps completion --word "$word" 2>/dev/null); do
+        COMPREPLY+=("${match#"$prefix"}")
     done
 }
 complete -o default -o nospace -F _scpo_complete python python3
@@ -30,26 +30,20 @@ complete -o default -o nospace -F _scpo_complete python python3
 
 
 def candidates(word: str) -> list[str]:
-    """The overrides, whole, that begin as ``word`` does; up to the = where a value comes next."""
+    """Completions of ``word``: whole overrides, or keys with their = if a value comes next."""
     key, equals, _ = word.partition("=")
     if equals:
-        return [
-            f"{key}={value}"
-            for value in values_of(key.lstrip("+~"))
-            if f"{key}={value}".startswith(word)
-        ]
+        words = [f"{key}={value}" for value in values_of(key.lstrip("+~"))]
+        return [candidate for candidate in words if candidate.startswith(word)]
 
-    known = [
-        f"{name}=" for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig))
-    ]
-
-    # One level at a time, as with folders.
+    keys = {"+experiment=", "+search="}
+    # One level at a time, as with folders: ``trainer.`` stands for all keys that begin so.
     depth = word.count(".") + 1
-    shown = {
-        ".".join(name.split(".")[:depth]) + ("." if name.count(".") >= depth else "")
-        for name in known
-    }
-    return sorted({name for name in (*shown, "+experiment=", "+search=") if name.startswith(word)})
+    for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig)):
+        parts = name.split(".")
+        ending = "." if len(parts) > depth else "="
+        keys.add(".".join(parts[:depth]) + ending)
+    return sorted(candidate for candidate in keys if candidate.startswith(word))
 
 
 def values_of(key: str) -> list[str]:
@@ -64,14 +58,14 @@ def values_of(key: str) -> list[str]:
 
 
 def _groups() -> list[str]:
-    return [
-        path.name
-        for path in CONF.iterdir()
-        if path.is_dir() and path.name not in ("experiment", "search", "estimator")
-    ]
+    """Config groups that a run's overrides may choose from."""
+    folders = [path.name for path in CONF.iterdir() if path.is_dir()]
+    # Experiments and searches are added with a +; an estimator is chosen by the method's file.
+    return [name for name in folders if name not in ("experiment", "search", "estimator")]
 
 
 def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
+    """Types of the field at a dotted key: several where a section is a union of models."""
     members: list[type[BaseModel]] = [model]
     found: list[Any] = []
     for part in parts:

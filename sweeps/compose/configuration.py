@@ -50,7 +50,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
     if path.suffix != ".yaml":
         parse(f"+experiment={name}").check()
         path = CONF / "experiment" / f"{name}.yaml"
-    section = _section(path)
+    section = _experiment_section(path)
     # Composed rather than read from the overrides: the default of `scale` is in conf/config.yaml.
     scale: Scale = resolve(compose_raw(overrides))["scale"]
     try:
@@ -60,7 +60,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error
 
 
-def _section(path: Path) -> Any:
+def _experiment_section(path: Path) -> Any:
     """The experiment in a file.
 
     A shipped one, or one of the user's own, such as the winner of a search.
@@ -100,31 +100,29 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     return raw
 
 
-# Hydra's own way to name further folders of configuration files: those that installed estimators
-# bring.
-_SEARCHED = (
-    [f"hydra.searchpath={json.dumps([folder.as_uri() for folder in FOLDERS[1:]])}"]
-    if FOLDERS[1:]
-    else []
-)
+# Installed estimators bring folders of configuration files, which Hydra searches after conf/.
+_SEARCH_PATH: list[str] = []
+if FOLDERS[1:]:
+    folders = json.dumps([folder.as_uri() for folder in FOLDERS[1:]])
+    _SEARCH_PATH = [f"hydra.searchpath={folders}"]
 
 
 @functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     """Compose the files that these overrides choose. Cached: do not modify the result."""
-    asked = [*_SEARCHED, *(override.for_hydra for override in overrides)]
+    asked = [*_SEARCH_PATH, *(override.for_hydra for override in overrides)]
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             return hydra.compose("config", overrides=asked)
     except MarkedYAMLError as error:
-        raise ConfigError(_no_yaml(error)) from None
+        raise ConfigError(_yaml_message(error)) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)
         ) from None
 
 
-def _no_yaml(error: MarkedYAMLError) -> str:
+def _yaml_message(error: MarkedYAMLError) -> str:
     """Message with the file and line of a YAML file that cannot be parsed."""
     mark = error.problem_mark or error.context_mark
     path = Path(mark.name) if mark else CONF
@@ -160,13 +158,15 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
 
 
 def refers_to(raw: DictConfig, key: str) -> bool:
-    """Return True if an interpolation contains the key or computes its key from the first part on.
+    """Return True if an interpolation may refer to the key.
 
-    Either may refer to it. ``${env.settings.${env.setting}.reward}``, for instance, stays inside
-    ``env``.
+    It may if it contains the key, or computes the first part of its own key from another value.
+    ``${env.settings.${env.setting}.reward}``, for instance, stays inside ``env``.
     """
-    texts = [text for text in _texts(OmegaConf.to_container(raw, resolve=False)) if "${" in text]
-    return any(key in text or COMPUTED_KEY.search(text) for text in texts)
+    for text in _texts(OmegaConf.to_container(raw, resolve=False)):
+        if "${" in text and (key in text or COMPUTED_KEY.search(text)):
+            return True
+    return False
 
 
 def _texts(data: Any) -> Iterator[str]:
@@ -182,10 +182,9 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
 
     An experiment's own section is ignored.
     """
+    settings = {key: value for key, value in data.items() if key != "experiment"}
     try:
-        return RunConfig.model_validate(
-            {key: value for key, value in data.items() if key != "experiment"}
-        )
+        return RunConfig.model_validate(settings)
     except ValidationError as error:
         lines = [explain_validation(error, RunConfig), *_files_with_unknown_names(error)]
         raise ConfigError("\n".join(lines)) from None
@@ -214,12 +213,14 @@ def seeded_runs(
     """
     raw = _with(values or {}, compose_raw(overrides))
     data = resolve(raw)
-    alike = not refers_to(raw, "seed")
+    depends_on_seed = refers_to(raw, "seed")
     for seed in seeds:
-        if seed is None or alike:
-            yield validate_run(data if seed is None else {**data, "seed": seed})
-        else:
+        if seed is None:
+            yield validate_run(data)
+        elif depends_on_seed:
             yield validate_run(resolve(_with({"seed": seed}, raw)))
+        else:
+            yield validate_run({**data, "seed": seed})
 
 
 def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:

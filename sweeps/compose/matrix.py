@@ -72,17 +72,18 @@ class Matrix:
         )
 
     def _planned(self, row: ExperimentRow) -> PlannedRow:
-        runs = [
-            PlannedRun(
+        runs = []
+        for cell in self.cells:
+            if cell.row.name != row.name:
+                continue
+            planned = PlannedRun(
                 id=cell.run_id,
                 env=cell.config.env.benchmark,
                 model=cell.config.model.name,
                 seed=cell.config.seed,
                 settings=settings_digest(cell.config),
             )
-            for cell in self.cells
-            if cell.row.name == row.name
-        ]
+            runs.append(planned)
         return PlannedRow(name=row.name, label=row.label, runs=tuple(runs))
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
@@ -108,23 +109,22 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     values (``key=a,b``) it adds an axis.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
-    experiment, scale = compose_experiment(
-        name, [override for override in common if override.key == "scale"]
-    )
+    of_scale = [override for override in common if override.key == "scale"]
+    experiment, scale = compose_experiment(name, of_scale)
     added, common = split_axes(experiment, common, scale)
 
     # Against the rows as the file has them: method=scpo with method.shaper.theta=0.4,0.6 is not a
     # contradiction, though each row then sets a key of the chosen method.
-    _refuse_contradictions(experiment.rows, [*(axis[0] for axis in added), *common])
+    first_values = [axis[0] for axis in added]
+    _refuse_contradictions(experiment.rows, [*first_values, *common])
     experiment = with_axes(experiment, added)
     # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(common))
+    shared = parse_all(experiment.shared_overrides(scale))
     for row in experiment.rows:
         if scale in row.scales:
-            for config in _row_runs(
-                row, axes, parse_all(experiment.shared_overrides(scale)), common
-            ):
+            for config in _row_runs(row, axes, shared, common):
                 matrix.add(row, config)
 
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
@@ -140,24 +140,24 @@ def _row_runs(
     own = parse_all(row.overrides)
     # An axis that a row sets itself does not vary that row.
     fixed = {override.key for override in own}
-    groups = {
-        axis: values for axis, values in axes.items() if axis != "seeds" and axis not in fixed
-    }
+    groups = dict(axes)
+    # Seeds are not composed anew: ``seeded_runs`` sets them in one composition.
+    del groups["seeds"]
+    for axis in fixed & groups.keys():
+        del groups[axis]
+    seeds = [None] if "seed" in fixed else axes["seeds"]
 
     # The command line replaces overrides of the experiment, but not of its rows.
     given = {override.key for override in common}
     kept = [override for override in shared if override.key not in given]
     for choice in itertools.product(*groups.values()):
-        chosen = [
-            word
-            for axis, value in zip(groups, choice, strict=True)
-            for word in f"{axis}={value}".split()
-        ]
+        chosen: list[str] = []
+        for axis, value in zip(groups, choice, strict=True):
+            # A value may bring an override of its own: `webshop env.setting=paper`.
+            chosen += f"{axis}={value}".split()
         try:
-            yield from seeded_runs(
-                [*parse_all(chosen), *kept, *own, *common],
-                [None] if "seed" in fixed else axes["seeds"],
-            )
+            # In Hydra the last override wins: the command line, then the row, then the experiment.
+            yield from seeded_runs([*parse_all(chosen), *kept, *own, *common], seeds)
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
 
@@ -212,7 +212,7 @@ def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Ov
                     )
 
 
-# Axes that the command line adds: ``key=a,b`` or ``'key=[a,b]'`` makes of each row one a value.
+# Axes of the command line: with ``key=a,b`` or ``'key=[a,b]'`` each row becomes one for each value.
 
 
 def split_axes(
@@ -229,12 +229,9 @@ def split_axes(
             _axis_texts(override) if _is_axis(experiment, override, scale) else ()
         )
         if texts:
-            axes.append(
-                tuple(
-                    parse(f"{override.text.partition('=')[0]}={text}")
-                    for text in dict.fromkeys(texts)
-                )
-            )
+            key = override.text.partition("=")[0]
+            # A value that is given twice counts once.
+            axes.append(tuple(parse(f"{key}={text}") for text in dict.fromkeys(texts)))
         else:
             rest.append(override)
     return tuple(axes), tuple(rest)
@@ -308,7 +305,7 @@ def _axis_texts(override: Override) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    """In Hydra's grammar."""
+    """The value as an override in Hydra's grammar."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict | list):

@@ -34,8 +34,12 @@ def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Findin
 
 def needed_extras(subject: Subject) -> list[str]:
     """The extras of pyproject.toml that this configuration runs with."""
-    needed = {extra for config in subject.configs for extra in _of_run(config)}
-    return sorted(needed | ({"search"} if subject.search else set()))
+    needed: set[str] = set()
+    for config in subject.configs:
+        needed.update(_extras_of_run(config))
+    if subject.search:
+        needed.add("search")
+    return sorted(needed)
 
 
 def of_trainer(config: RunConfig) -> str:
@@ -48,7 +52,7 @@ def of_trainer(config: RunConfig) -> str:
     return config.trainer.name
 
 
-def _of_run(config: RunConfig) -> Iterator[str]:
+def _extras_of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
     yield of_trainer(config)
     if config.scorer.kind in ("bi_encoder", "cross_encoder"):
@@ -84,7 +88,7 @@ def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
 
 
 def _against_constraints(path: Path) -> Iterator[Finding]:
-    """Other versions than the tested ones may work, and may not reproduce."""
+    """Warn about versions other than the tested ones: they may work, but may not reproduce."""
     if not path.exists():
         yield warning(
             "constraints", f"there is no {path.name}", "run from a checkout of the project"
@@ -109,8 +113,5 @@ def _against_constraints(path: Path) -> Iterator[Finding]:
             "pip install -c constraints.txt <package>, or make setup",
         )
     else:
-        yield ok(
-            "constraints",
-            "tested versions: "
-            + ", ".join(str(pin) for pin in pins if installed_version(pin.name)),
-        )
+        installed = [str(pin) for pin in pins if installed_version(pin.name)]
+        yield ok("constraints", f"tested versions: {', '.join(installed)}")

@@ -18,7 +18,9 @@ def file_system(path: Path) -> str:
         return kind
     for line in MOUNTS.read_text().splitlines():
         _, point, name, *_ = line.split(" ")
+        # The kernel writes a blank in a path as \040.
         mounted = point.replace("\\040", " ")
+        # The innermost mount point counts; of two mounts at one point the later hides the other.
         if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
             kind = name
             longest = len(mounted)

@@ -63,12 +63,12 @@ class Plan:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Each trial runs on these."""
+        """Seeds that each trial runs on."""
         return at_scale(self.search.seeds, self.scale)
 
     @property
     def trials(self) -> int:
-        """Number of settings to try."""
+        """Number of different settings to try; retries are not counted."""
         return at_scale(self.search.trials, self.scale)
 
     @property
@@ -170,7 +170,7 @@ class Plan:
 
 
 def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
-    """The value for a scale, where it depends on that; ConfigError without one."""
+    """The value at ``scale``; ConfigError if it depends on the scale and has none for this one."""
     if not isinstance(value, dict):
         return value
     if scale not in value:
@@ -198,10 +198,10 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     ]
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
+    # An axis that the command line does not replace stays as in the file.
+    replaced = {key: value for key, value in axes.items() if value is not None}
     try:
-        search = Search.model_validate(
-            raw["search"] | {key: value for key, value in axes.items() if value is not None}
-        )
+        search = Search.model_validate(raw["search"] | replaced)
     except ValidationError as error:
         raise ConfigError(
             f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}"
@@ -210,10 +210,10 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     scale: Scale = raw["scale"]
     # Choices come first: later overrides may change keys of the files that they choose.
     chosen = [f"scale={scale}", f"env={search.env}", f"model={at_scale(search.model, scale)}"]
-    rest = [
-        *parse_all(search.overrides),
-        *(override for override in given if override not in of_search and override.key not in axes),
-    ]
+    rest = [*parse_all(search.overrides)]
+    for override in given:
+        if override not in of_search and override.key not in axes:
+            rest.append(override)
     plan = Plan(search, scale, (*parse_all(chosen), *rest))
     _refuse_contradictions(search, rest)
     plan.base.check_started_here()

@@ -83,10 +83,10 @@ def _quoted(word: str) -> str:
 
 
 def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
+    seeds = ", ".join(map(str, plan.seeds))
     head = (
         f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean "
-        f"{best.summary.mean:.4f} of "
-        f"{plan.metric} over seeds {', '.join(map(str, plan.seeds))}.\n"
+        f"{best.summary.mean:.4f} of {plan.metric} over seeds {seeds}.\n"
         "# Chosen on those seeds, it is reported on others, beside the setting that the search "
         "started from.\n"
     )
@@ -124,8 +124,7 @@ def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dic
 
 
 def _value(plan: Plan, key: str) -> str:
-    """The last choice of a config group's file."""
-    # The last one counts, as in Hydra.
+    """The choice of a config group; the last one counts, as in Hydra."""
     values = [str(override.value) for override in plan.overrides if override.key == key]
     return values[-1]
 
@@ -139,7 +138,7 @@ def write_summary(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[P
 
 def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[Path]) -> list[str]:
     results = ranked(trials)
-    lines = [f"# {plan.search.title}: search `{plan.study_id}`", "", _what(plan, trials), ""]
+    lines = [f"# {plan.search.title}: search `{plan.study_id}`", "", _objective(plan, trials), ""]
     if results:
         lines += [*_best(plan, results), "", *_table(results, list(plan.search.space)), ""]
     else:
@@ -150,7 +149,7 @@ def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[
     return lines
 
 
-def _what(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
+def _objective(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
     seeds = ", ".join(map(str, plan.seeds))
     return (
         f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale "
@@ -164,9 +163,9 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     best = results[0]
     default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
+    setting = ", ".join(f"{name} = {value}" for name, value in best.params.items())
     lines = [
-        f"**Best: trial {best.number}, {_mean(best)}.** "
-        + ", ".join(f"{name} = {value}" for name, value in best.params.items()),
+        f"**Best: trial {best.number}, {_mean(best)}.** {setting}",
         "",
         f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these "
         "very seeds. A search's winner is never reported on the seeds it was chosen on "
@@ -179,10 +178,10 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     ]
     if default is None:
         return lines
-    return [*lines, "", _against(best, default)]
+    return [*lines, "", _gain_over(best, default)]
 
 
-def _against(best: Result, default: Result) -> str:
+def _gain_over(best: Result, default: Result) -> str:
     if best.number == default.number:
         return "No setting was better than the one the search started from."
     # Paired: both settings ran on the same seeds.
@@ -204,17 +203,12 @@ def _against(best: Result, default: Result) -> str:
 def _table(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     seeds = list(results[0].by_seed)
     head = ["rank", "trial", "mean", "95% interval", *(f"seed {seed}" for seed in seeds), *names]
-    rows = [
-        [
-            str(rank),
-            str(result.number),
-            f"{result.summary.mean:.3f}",
-            _interval(result),
-            *(f"{value:.3f}" for value in result.by_seed.values()),
-            *(str(result.params[name]) for name in names),
-        ]
-        for rank, result in enumerate(results[:SHOWN], start=1)
-    ]
+    rows = []
+    for rank, result in enumerate(results[:SHOWN], start=1):
+        mean = f"{result.summary.mean:.3f}"
+        by_seed = [f"{value:.3f}" for value in result.by_seed.values()]
+        setting = [str(result.params[name]) for name in names]
+        rows.append([str(rank), str(result.number), mean, _interval(result), *by_seed, *setting])
     title = (
         f"The best {len(rows)} of {len(results)} complete trials (Student-t intervals over the "
         "seeds):"

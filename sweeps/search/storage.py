@@ -29,10 +29,10 @@ FILES = {"journal": "journal.log", "sqlite": "study.db"}
 LOCK_GRACE_S = 10
 SQLITE_TIMEOUT_S = 60
 
-# The key of a journal's line that holds the checksum of the line before.
+# Key in a journal's line: the checksum of the line before.
 BEFORE = "before"
 
-# Bytes; a trial's parameters and curve take a few hundred.
+# Bytes at the end of a journal that hold its last line: one takes a few hundred.
 LONGEST_LINE = 1 << 20
 
 

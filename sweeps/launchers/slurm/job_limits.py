@@ -44,9 +44,9 @@ def split(names: Sequence[str], array_size: int | None) -> list[list[str]]:
 
 
 def shares(sizes: Sequence[int], running: int) -> list[int]:
-    """Distribute ``running`` concurrent jobs over the arrays.
+    """Distribute ``running`` concurrent jobs over arrays in proportion to their sizes.
 
-    In proportion to the arrays' sizes, at least one each.
+    Each array gets at least one.
 
     Raises:
         ConfigError: There are more arrays than jobs that may run.
@@ -60,6 +60,7 @@ def shares(sizes: Sequence[int], running: int) -> list[int]:
             "fewer rows in a call"
         )
 
+    # One slot at a time, to the array with the most runs for each slot that it has.
     given = [1] * len(sizes)
     for _ in range(running - len(sizes)):
         pairs = zip(sizes, given, strict=True)

@@ -147,21 +147,21 @@ class Cluster(CountsSignals):
     def _arrays(
         self, configs: Mapping[str, RunConfig], limits: JobLimits
     ) -> list[tuple[Request, list[str], int]]:
-        """Arrays of runs that ask for the same, and how many of each may run at a time."""
-        arrays = [
-            (request, part)
-            for request, names in by_request(configs, self.launcher, self.site).items()
-            for part in split(names, limits.array_size)
-        ]
+        """Arrays of runs with equal requests, and how many jobs of each may run at a time."""
+        arrays = []
+        for request, names in by_request(configs, self.launcher, self.site).items():
+            for part in split(names, limits.array_size):
+                arrays.append((request, part))
         most = self.launcher.parallelism
         if limits.running is not None:
             # Each array runs at least one job; what the account may not run yet, Slurm queues.
             most = min(most, max(limits.running, len(arrays)))
         # Slurm limits each array by itself, so that the limit of all is divided among them.
         given = shares([len(part) for _, part in arrays], most)
-        return [
-            (request, part, share) for (request, part), share in zip(arrays, given, strict=True)
-        ]
+        limited = []
+        for (request, part), share in zip(arrays, given, strict=True):
+            limited.append((request, part, share))
+        return limited
 
     def _room(self, limits: JobLimits) -> int | None:
         """Number of further jobs that the account may have; None: no limit."""

@@ -1,6 +1,6 @@
-"""States of runs and their jobs: one query for all, and a second before a run is called lost.
+"""States of runs and their jobs, with one query of Slurm for all; cancelling a run with its job.
 
-And the end of a run together with its job.
+Before a run is reported as lost, Slurm is asked a second time.
 """
 
 import time
@@ -39,19 +39,17 @@ class Observer:
         job = read_job(folder)
         if job is None or observed.job is None:
             return ""
-        counted = {"timed out": job.timeouts, "preempted": job.preemptions}
-        parts = [
-            f"job {job.job_id or job.name}",
-            *(f"{n}x {what}" for what, n in counted.items() if n),
-        ]
-        found = job.found_in(self._seen or {})
-        if (
-            found
-            and self._seen
-            and observed.job is JobState.QUEUED
-            and self._seen[found].why != "None"
-        ):
-            parts.append(f"waits: {self._seen[found].why}")
+        parts = [f"job {job.job_id or job.name}"]
+        for what, count in (("timed out", job.timeouts), ("preempted", job.preemptions)):
+            if count:
+                parts.append(f"{count}x {what}")
+        seen = self._seen or {}
+        found = job.found_in(seen)
+        if found and observed.job is JobState.QUEUED:
+            # squeue prints None for a job that has no reason yet.
+            reason = seen[found].why
+            if reason != "None":
+                parts.append(f"waits: {reason}")
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
             parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")

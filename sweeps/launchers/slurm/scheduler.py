@@ -18,6 +18,8 @@ from sweeps.launchers.slurm.job_limits import (
 
 # slurmctld may be slow to answer on a busy cluster.
 COMMAND_TIMEOUT_S = 60
+
+# States of jobs that wait. squeue lists live jobs only, so that all others count as running.
 QUEUED = (
     "PENDING",
     "CONFIGURING",
@@ -35,7 +37,7 @@ class SchedulerError(ScpoError, RuntimeError):
 
 @dataclass(frozen=True)
 class Seen:
-    """A job that the scheduler has: one that waits or runs."""
+    """A waiting or running job, as squeue lists it; ``why`` it waits."""
 
     name: str
     state: JobState

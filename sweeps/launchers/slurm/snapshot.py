@@ -77,8 +77,14 @@ def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
 
 
 def _walk() -> list[Path]:
-    tops = [REPOSITORY / part for part in PARTS]
-    return [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
+    paths: list[Path] = []
+    for part in PARTS:
+        top = REPOSITORY / part
+        if top.is_file():
+            paths.append(top)
+        else:
+            paths += top.rglob("*")
+    return paths
 
 
 def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> None:
@@ -101,6 +107,8 @@ def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str])
             (draft / path).write_bytes(data)
             (draft / path).chmod(0o400)
         write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state(secret_names))
+        # Renamed when complete: another sweep never finds half of a snapshot. It may have made the
+        # same one meanwhile.
         if not target.exists():
             draft.rename(target)
     finally:
