@@ -8,6 +8,7 @@ animation of a finished experiment.
 
 import argparse
 import logging
+import shlex
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from analysis import animation, precision
-from analysis.build import Failure, Output, Report, build_from, builders
+from analysis.build import Failure, Output, Report, build_from, builders, nothing_built
 from analysis.rendering.style import FORMATS, Look, read_size, read_style
 from analysis.report.page import MEGABYTE, contents, page
 from analysis.selection import Selection
@@ -30,7 +31,9 @@ from analysis.study import command as study
 from analysis.study import meaning
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import counted
+from scpo.records.archive_index import is_archive
 from scpo.records.files import write_bytes
+from scpo.suggestions import SuggestingParser, did_you_mean
 
 RUNS = Path("runs")
 OUT = Path("paper_figures")
@@ -94,11 +97,24 @@ def figures(options: argparse.Namespace, console: Console) -> int:
     unknown = [name for name in options.names if name not in known]
     if unknown:
         raise ConfigError(
-            f"there is no table or figure {', '.join(unknown)}; there are {', '.join(known)}"
+            f"there is no table or figure {', '.join(unknown)}{did_you_mean(unknown[0], known)}\n"
+            f"there are {', '.join(known)}"
         )
 
     appearance = look(options)
-    data = selection(options).of(collected(options, console))
+    data = collected(options, console)
+    if not data.runs["finished"].any():
+        runs = counted(len(data.runs), "run")
+        places = ", ".join(map(str, [*(options.runs_dir or [RUNS]), *options.wandb]))
+        console.print(
+            f"[bold red]error:[/] no finished run in {escape(places)} ({runs} read): "
+            "tables and figures are made of finished runs only"
+        )
+        _print_left_out(console, nothing_built(data), _place(options))
+        return 1
+
+    data = selection(options).of(data)
+    console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     # Each result is printed as soon as it is built, since all together take minutes.
     report = build_from(
         data,
@@ -108,7 +124,7 @@ def figures(options: argparse.Namespace, console: Console) -> int:
         look=appearance,
         debug=options.debug,
     )
-    _print_left_out(console, report)
+    _print_left_out(console, report, _place(options))
     return 0 if report.outputs else 1
 
 
@@ -127,6 +143,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 def write_report(options: argparse.Namespace, console: Console) -> int:
     """Build all outputs and write the page that shows them."""
     data = collected(options, console)
+    console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     built = build_from(data, options.out, lambda result: print_result(console, result))
     shown = contents(data, built, group_bytes=int(options.megabytes * MEGABYTE))
     path = options.out / REPORT
@@ -180,10 +197,12 @@ COMMANDS = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = SuggestingParser(
         prog="python -m analysis",
         description="From run records to tables and figures.",
     )
+    # Tables have no command of their own.
+    parser.meant = {"tables": "figures"}
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (add_options, run, description) in COMMANDS.items():
         command = commands.add_parser(name, help=description)
@@ -334,7 +353,7 @@ def _names(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def collected(options: argparse.Namespace, console: Console) -> Collected:
-    """Read every run of the sources that the user asked for, and print their number.
+    """Read every run of the sources that the user asked for.
 
     Raises:
         RecordError: A folder does not exist, a W&B project cannot be read at all, or there is no
@@ -361,8 +380,6 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         problems = counted(len(data.problems), "problem")
         first = data.problems[0].reason
         raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}")
-    runs = counted(len(data.runs), "run")
-    console.print(f"{runs} read; tables and figures, each in seconds:")
     return data
 
 
@@ -379,7 +396,15 @@ def print_result(console: Console, result: Output | Failure) -> None:
     console.print(f"{verb} {result.name} from {runs}: {escape(files)}")
 
 
-def _print_left_out(console: Console, report: Report) -> None:
+def _place(options: argparse.Namespace) -> str:
+    """The override that puts runs where the unfinished ones are; empty for the default folder."""
+    folders = [path for path in options.runs_dir or [RUNS] if not is_archive(path)]
+    if len(folders) != 1 or folders[0] == RUNS or options.wandb:
+        return ""
+    return " " + shlex.quote(f"machine.runs_dir={folders[0]}")
+
+
+def _print_left_out(console: Console, report: Report, place: str) -> None:
     """Print damaged records and unfinished runs, with the commands that finish these."""
     for problem in report.problems:
         # Single runs are shown, as rows of their own.
@@ -396,7 +421,7 @@ def _print_left_out(console: Console, report: Report) -> None:
         unfinished = [f"  {line}" for line in report.unfinished]
         console.print(*unfinished, sep="\n", markup=False)
     if report.unfinished:
-        commands = [f"  {command}" for command in report.commands]
+        commands = [f"  {command}{place}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
 
 

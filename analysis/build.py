@@ -184,6 +184,15 @@ def build_from(
 
     write_parquet(data, out)
     sources.write({output.name: output.sources for output in outputs}, keep=bool(only))
+    return _report(data, outputs, failures)
+
+
+def nothing_built(data: Collected) -> Report:
+    """Report of runs of which none is finished: what was left out, and what finishes it."""
+    return _report(data, (), ())
+
+
+def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failure]) -> Report:
     unfinished, commands = _unfinished(data)
     return Report(
         outputs=tuple(outputs),

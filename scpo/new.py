@@ -23,6 +23,7 @@ from scpo.records.files import replace_file
 from scpo.scoring import SCORERS
 from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
+from scpo.suggestions import SuggestingParser
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -268,7 +269,7 @@ def _format(paths: Sequence[Path], root: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer the command line."""
-    parser = argparse.ArgumentParser(
+    parser = SuggestingParser(
         prog="python -m scpo.new",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -36,6 +36,7 @@ from scpo.progress import counted
 from scpo.records import RunFolder, run_config, run_folders, verify
 from scpo.records.files import replace_file
 from scpo.records.manifest import experiment_members, select
+from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
 from sweeps.export import experiment_yaml
@@ -237,7 +238,7 @@ def _statuses(arguments: argparse.Namespace) -> list[RunStatus]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = SuggestingParser(
         prog="python -m sweeps",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

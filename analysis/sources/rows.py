@@ -319,7 +319,7 @@ class _Draft:
                     if run_id != best.run.id:
                         reason = (
                             f"{state}; row {name}, seed {seed} is run {best.run.id} "
-                            f"({states[best.run.id]}) of {best.experiment}; left out"
+                            f"({states[best.run.id]}) of {best.experiment}"
                         )
                         problems.append(Problem(run_id, reason))
         return chosen, problems
@@ -364,8 +364,7 @@ class _Draft:
                 asked = self.asked[name][seed]
                 if seed not in shown and all(is_implied(entry.experiment) for entry in asked):
                     reason = (
-                        f"row {name} shows the seeds of {owner}, and seed {seed} is none of them; "
-                        "left out"
+                        f"row {name} shows the seeds of {owner}, and seed {seed} is none of them"
                     )
                     yield Problem(run.id, reason)
 

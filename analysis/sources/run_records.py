@@ -436,6 +436,5 @@ def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> st
         ("seed", run.head.seed, planned.seed),
     ):
         if own != asked:
-            reason = f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
-            return f"{reason}; left out"
+            return f"its {what} is {own}, and the record of {record.experiment} has it as {asked}"
     return None

@@ -192,7 +192,7 @@ def _own_run(download: Download, project: str) -> Run:
     except ValidationError as error:
         raise _unknown_configuration(run_id, first_complaint(error)) from error
     if reason := misnamed(download.config, download.id):
-        raise RecordError(f"W&B run {download.id} is not the run that it says: {reason}; left out")
+        raise RecordError(f"W&B run {download.id} is not the run that it says: {reason}")
     return Run(
         id=run_id,
         folder=download.folder,
@@ -232,8 +232,7 @@ def _verl_agent_run(download: Download, project: str) -> Run:
 
 def _unknown_configuration(run_id: str, what: str) -> RecordError:
     return RecordError(
-        f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({what}); "
-        "left out"
+        f"W&B run {run_id} has a configuration that is neither scpo's nor verl-agent's ({what})"
     )
 
 
@@ -266,7 +265,7 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
             )
         except (ValidationError, TypeError, ValueError, AttributeError) as error:
             what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
-            problems.append(Problem(name, f"W&B lists a run that can be none ({what}); left out"))
+            problems.append(Problem(name, f"W&B lists a run that can be none ({what})"))
             continue
         _attempt(
             f"download run {listed.id} of {name}",

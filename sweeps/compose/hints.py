@@ -8,7 +8,7 @@ lists flags and keys of other tools.
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from scpo.suggestions import did_you_mean
 from sweeps.compose.schema_keys import dotted_keys, fields_at, has_tag, models_at, schema_keys
 
 SHORT_NAMES = {
@@ -369,26 +370,6 @@ def _without_types(location: Sequence[int | str]) -> Iterator[int | str]:
     for part in location:
         if not (isinstance(part, str) and _TYPE.fullmatch(part)):
             yield part
-
-
-def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
-    """`; did you mean x?` for the nearest known name, or an empty string.
-
-    Args:
-        name: The unknown name.
-        known: Names to compare it with: equal but for case, then similar, then by prefix.
-        first: Names to suggest in place of any of those.
-    """
-    names = list(known)
-    small = name.lower()
-    nearest = list(first)
-    nearest = nearest or [other for other in names if other.lower() == small]
-    nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if not nearest and len(small) > 2:
-        nearest = [other for other in names if other.lower().startswith(small)]
-    if not nearest:
-        return ""
-    return f"; did you mean {' or '.join(nearest[:3])}?"
 
 
 def _within(name: str, parent: str) -> bool:

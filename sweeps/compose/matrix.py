@@ -166,6 +166,7 @@ def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[O
     axes: dict[str, list[Any]] = {}
     rest = []
     for override in overrides:
+        _refuse_ambiguous_seeds(override)
         if override.key in AXIS_KEYS and (override.axis or override.value is not None):
             axes[override.key] = _values(override)
         elif override.key in AXIS_KEYS.values():
@@ -177,6 +178,20 @@ def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[O
         else:
             rest.append(override)
     return axes, tuple(rest)
+
+
+def _refuse_ambiguous_seeds(override: Override) -> None:
+    """Refuse ``seeds=3``: the seed 3 or, as in the file of an experiment, three seeds?"""
+    number = override.value
+    if override.key != "seeds" or not isinstance(number, int | float | str):
+        return
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ConfigError(f"{override}: seeds are whole numbers from 0: 'seeds=[0,1,2]'")
+    message = f"{override}: the seed {number} is 'seeds=[{number}]'"
+    if number > 1:
+        several = range(number) if number <= 10 else (0, 1, "...", number - 1)
+        message += f", {number} seeds are 'seeds=[{','.join(map(str, several))}]'"
+    raise ConfigError(message)
 
 
 def _values(override: Override) -> list[Any]:

@@ -42,6 +42,11 @@ def contents(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
 
 
+def test_a_misspelt_table_gets_a_suggestion(capsys):
+    assert main(["figures", "tab_mian"]) == 1
+    assert "no table or figure tab_mian; did you mean tab_main?" in capsys.readouterr().out
+
+
 def test_every_module_of_tables_and_figures_is_a_builder():
     modules = {
         path.stem
@@ -117,6 +122,19 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "is FAILED" in said
     assert "(mini scale): not started: seeds 2, 3\n" in said
     assert "(mini scale): not started: seeds 4 to 6\n" in said
+
+
+def test_without_a_finished_run_there_is_one_answer_and_not_one_for_each_figure(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    started = write_run(runs, state="INTERRUPTED")
+    write_experiment(runs, {"scpo": [started, write_run(runs, seed=1, state="PENDING")]})
+    assert main(["figures", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().out
+    assert said.count("error:") == said.count("no finished run") == 1
+    assert f"{started['id']} is INTERRUPTED" in said
+    assert f"machine.runs_dir={runs}\n" in said.partition("Finish them with:\n  python sweep.py ")[2]
+    assert len(said.splitlines()) < 8
+    assert not (tmp_path / "out").exists()
 
 
 def test_many_unfinished_rows_are_one_line_with_the_first_and_the_number(few, tmp_path, capsys):

@@ -381,6 +381,7 @@ def test_runs_that_no_experiment_asked_for_make_rows_of_their_own(tmp_path):
     assert (noted.path, "2 runs in no experiment" in noted.reason) == ("single runs", True)
     assert left_out.path == single[0]["id"]
     assert "row scpo shows the seeds of ablation_monotonicity, and seed 1 is none of them" in left_out.reason
+    assert "left out" not in left_out.reason  # in front of it, where it is printed
     assert section.sweeps == ("ablation_monotonicity",)
 
 

@@ -44,6 +44,7 @@ def test_a_failed_run_never_hides_a_finished_one_of_its_row_and_seed(tmp_path, f
     assert section.row("scpo").finished == (done["id"],)
     (left_out,) = data.problems
     assert left_out.path == failed["id"]
+    assert "left out" not in left_out.reason  # in front of it, where it is printed
     assert f"FAILED; row scpo, seed 0 is run {done['id']} (DONE)" in left_out.reason
 
 

@@ -32,9 +32,23 @@ def test_overriding_an_axis_replaces_it():
         ("scpo", 5),
         ("no_monotonicity", 5),
     ]
-    assert names(expand("ablation_monotonicity", ["seeds=4"])) == [("scpo", 4), ("no_monotonicity", 4)]
+    assert names(expand("ablation_monotonicity", ["seeds=4,5"]))[:2] == [("scpo", 4), ("scpo", 5)]
     models = expand("ablation_monotonicity", ["model=[tiny,qwen2_5_1_5b]", "seeds=[0]"])
     assert [cell.config.model.name for cell in models.cells] == ["tiny", "1.5B", "tiny", "1.5B"]
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("seeds=3", r"seeds=3: the seed 3 is 'seeds=\[3\]', 3 seeds are 'seeds=\[0,1,2\]'"),
+        ("seeds=20", r"20 seeds are 'seeds=\[0,1,...,19\]'"),
+        ("seeds=1", r"seeds=1: the seed 1 is 'seeds=\[1\]'$"),
+        ("seeds=true", "seeds are whole numbers"),
+    ],
+)
+def test_a_number_of_seeds_is_not_taken_for_a_seed(word, answer):
+    with pytest.raises(ConfigError, match=answer):
+        expand("one", [word])
 
 
 def test_the_scale_chooses_the_axes():

@@ -1,0 +1,48 @@
+"""The nearest known name for a misspelt one, in messages and on command lines."""
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NoReturn
+
+
+def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
+    """`; did you mean x?` for the nearest known name, or an empty string.
+
+    Args:
+        name: The unknown name.
+        known: Names to compare it with: equal but for case, then similar, then by prefix.
+        first: Names to suggest in place of any of those.
+    """
+    names = list(known)
+    small = name.lower()
+    nearest = list(first)
+    nearest = nearest or [other for other in names if other.lower() == small]
+    nearest = nearest or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not nearest and len(small) > 2:
+        nearest = [other for other in names if other.lower().startswith(small)]
+    if not nearest:
+        return ""
+    return f"; did you mean {' or '.join(nearest[:3])}?"
+
+
+class SuggestingParser(argparse.ArgumentParser):
+    """A parser that names the nearest command or choice for a misspelt one.
+
+    Attributes:
+        meant: Words that are no choices -> the choice that has what they name.
+    """
+
+    meant: Mapping[str, str] = MappingProxyType({})
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message of argparse and, for an invalid choice, a suggestion."""
+        # The quotes around the choices differ between versions of Python.
+        found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if found:
+            known = re.findall(r"[\w.-]+", found[2])
+            near = difflib.get_close_matches(found[1], self.meant, n=1)
+            message += did_you_mean(found[1], known, [self.meant[name] for name in near])
+        super().error(message)

@@ -1,0 +1,32 @@
+import pytest
+
+import analysis.__main__
+import scpo.new
+import sweeps.__main__
+from scpo.suggestions import SuggestingParser
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "answer"),
+    [
+        (sweeps.__main__.main, ["stauts"], "; did you mean status?"),
+        (analysis.__main__.main, ["figure"], "; did you mean figures?"),
+        (analysis.__main__.main, ["tabels"], "; did you mean figures?"),
+        (analysis.__main__.main, ["figures", "--seeds", "comon"], "; did you mean common?"),
+        (scpo.new.main, ["estmator", "x"], "; did you mean estimator?"),
+    ],
+)
+def test_a_misspelt_command_gets_a_suggestion(main, words, answer, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{answer}\n")
+
+
+def test_other_errors_and_words_that_resemble_nothing_get_none(capsys):
+    parser = SuggestingParser()
+    parser.add_argument("kind", choices=["status", "top"])
+    for words in (["zzzz"], []):
+        with pytest.raises(SystemExit):
+            parser.parse_args(words)
+    assert "did you mean" not in capsys.readouterr().err
