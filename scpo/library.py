@@ -172,4 +172,7 @@ def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{what}: {key} is {first['input']!r}; {first['msg']}") from None
+        # Settings that contradict each other have their whole section as input.
+        got = "" if isinstance(first["input"], Mapping) else f" is {first['input']!r}"
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{what}: {key}{got}; {message}") from None

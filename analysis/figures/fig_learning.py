@@ -115,7 +115,9 @@ def _as_numbers(count: str) -> tuple[int, ...]:
 
 def build(data: Collected) -> Drawing:
     """Panels for each benchmark and model of one scale; MissingRunsError if no run was trained."""
-    strips = sorted(_strips(data), key=lambda strip: bool(strip.part.differs))
+    strips = _without_repeats(
+        sorted(_strips(data), key=lambda strip: bool(strip.part.differs)),
+    )
     if not strips:
         raise missing_runs("finished training runs", data.sections)
     drawn, others = _drawn(data, strips)
@@ -140,6 +142,21 @@ def _strips(data: Collected) -> Iterator[Strip]:
         rows = compared(with_curves, data.chosen)
         if rows:
             yield Strip(part, rows, tuple(_panels(data, part, rows)))
+
+
+def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
+    """Strips without those whose runs are all in an earlier one.
+
+    With ``--rows``, what is left of an ablation is often what is left of the main table.
+    """
+    kept: list[Strip] = []
+    seen: set[str] = set()
+    for strip in strips:
+        runs = {run for row in strip.rows for run in row.finished}
+        if not runs <= seen:
+            kept.append(strip)
+        seen |= runs
+    return kept
 
 
 def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[Strip]]:
@@ -198,9 +215,13 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
     labels: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
-            label = labels.setdefault(row.name, f"{row.label}{notes.mark(row.differs)}")
+            # A mark is made only where it is shown: each becomes a footnote.
+            if row.name in labels:
+                continue
+            label = f"{row.label}{notes.mark(row.differs)}"
             if len(strips) == 1 and row.count != strip.usual_count:
-                labels[row.name] = f"{label}, {row.count}"
+                label += f", {row.count}"
+            labels[row.name] = label
     return labels
 
 

@@ -32,6 +32,10 @@ def test_scorers_are_made_by_name():
         (lambda: scpo.load_method("scop"), "no method is called 'scop', did you mean 'scpo'.*allowed: "),
         (lambda: scpo.load_method("react"), "prompts a model and assigns no credit"),
         (lambda: scpo.load_method("scpo", thta=0.5), "no setting 'thta', did you mean 'theta'.* it has "),
+        (
+            lambda: scpo.load_method("crbc", states="exakt"),
+            "method 'crbc': estimator.crbc; states='exakt' is no identity of states; did you mean exact",
+        ),
         (lambda: scpo.load_method("scpo", theta=2), "shaper.theta is 2; Input should be less"),
         (lambda: scpo.load_method("scpo", name="x"), "no setting 'name'"),
         (lambda: scpo.load_method("scpo", host="grpo"), "host='grpo' is no host.*allowed: gigpo, hgpo"),

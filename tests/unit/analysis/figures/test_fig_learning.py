@@ -124,6 +124,26 @@ def test_what_sets_a_line_of_panels_apart_is_a_footnote_and_its_seeds_are_counte
     assert sorted(legend(drawing.figure)) == ["GiGPO", "SCPO"]
 
 
+def test_runs_that_two_experiments_share_are_drawn_once_and_no_footnote_lacks_its_mark(tmp_path):
+    own = "trainer.optimizer.learning_rate=0.004"  # SCPO's rate, which is the usual one of its ablation
+    shared = {
+        "gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))],
+        "scpo": [write_run(tmp_path, overrides=(own,))],
+    }
+    grpo = [write_run(tmp_path, "grpo", overrides=("method=grpo",))]
+    write_experiment(tmp_path, {**shared, "grpo": grpo}, name="main_table")
+    variant = [write_run(tmp_path, "chronological", overrides=(own, "method.shaper.order=chronological"))]
+    write_experiment(tmp_path, {**shared, "chronological": variant})
+    data = collect(tmp_path).at_scale("mini")
+    chosen = Selection(rows=("scpo", "gigpo")).of(data)
+    assert len(chosen.sections) == 2
+    drawing = build(chosen)
+    assert len(drawing.numbers.blocks) == 1
+    assert len(drawing.figure.axes) == 4
+    marks = {mark for mark in "†‡§" if mark in drawing.figure.get_suptitle()}
+    assert marks == {mark for mark in "†‡§" if mark in "".join(legend(drawing.figure))}
+
+
 def test_a_line_of_panels_that_is_drawn_alone_is_not_set_apart_from_one_that_is_not(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, name="main_table")
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
