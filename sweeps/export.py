@@ -36,7 +36,7 @@ def experiment_yaml(folder: RunFolder) -> str:
     differing = []
     for key, value in _differences(identity(compose_run(words)), identity(config)):
         differing.append(f"{key}={_value(value)}")
-    # The proof that the experiment is this run: the id hashes all that affects the result.
+    # Checked by the id, which is a hash of all settings that affect the result.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
         raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
     own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
@@ -52,6 +52,7 @@ def experiment_yaml(folder: RunFolder) -> str:
         },
         "rows": [row],
     }
+    # Hydra needs the first line to read the file at the top level of a configuration.
     head = (
         f"# @package _global_\n# The configuration of {folder.run_id}, for scale={config.scale}.\n"
     )

@@ -86,7 +86,7 @@ def _choose(data: Collected) -> tuple[Section, Points]:
             best = (part, points)
             most = count
     if best is None:
-        needed = "finished runs beside the default that differ in θ or λ alone"
+        needed = "finished runs that differ from the default only in θ or λ"
         raise missing_runs(needed, data.sections, *EXPERIMENTS)
     return best
 

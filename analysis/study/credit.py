@@ -54,11 +54,10 @@ def credit_lines(data: Collected) -> Iterator[str]:
 def update_lines(data: Collected) -> Iterator[str]:
     """Section of the page: groups without a win, skipped updates, both terms of the advantage."""
     metrics = [metric for metric in UPDATES if metric != "update/skipped"]
-    rows = [
-        row
-        for row in study_rows(data)
-        if any(data.summary(row.row, metric, "mean").n for metric in metrics)
-    ]
+    rows = []
+    for row in study_rows(data):
+        if any(data.summary(row.row, metric, "mean").n for metric in metrics):
+            rows.append(row)
     if not rows:
         return
     yield "## What are the updates made of?\n"
@@ -77,7 +76,7 @@ def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[
 
 
 def _title(row: StudyRow, rows: list[StudyRow]) -> str:
-    """With its experiment where another row of the table has the same title, in another setting."""
+    """Title of a row, with its experiment where a row of another setting has the same title."""
     same = [other for other in rows if (other.env, other.title) == (row.env, row.title)]
     if len(same) > 1:
         return f"{row.title} ({row.names[0][0]})"
@@ -116,10 +115,8 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
     found = spearmanr(*zip(*points, strict=True))
     if math.isfinite(found.statistic):
         yield (
-            f"Over the {len(points)} rows with credit on {place}, the rank correlation of "
-            f"credit's "
+            f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
             "precision (credited minus uncredited) with the gain over GiGPO is "
             f"{found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds and GiGPO's runs, "
-            f"so this "
-            "is a description, not a test)."
+            "so this is a description, not a test)."
         )

@@ -39,7 +39,7 @@ CAPTION = (
     "of tasks (%) of whose k episodes at least one was won, where a panel repeats its tasks. "
     "Errored episodes were broken by the environment and played again; they count once. The last "
     "column is SCPO minus the method in points of avg@k at the last checkpoint, paired by seed, "
-    "with its 95 % Student-t interval. State key: what an estimator tells states apart by."
+    "with its 95 % Student-t interval. State key: what an estimator compares states by."
 )
 
 

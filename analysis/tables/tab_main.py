@@ -44,7 +44,7 @@ from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
 
-# As the published numbers call them.
+# Benchmarks as the published numbers name them, and as our configurations do.
 ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"
 HOME, SHOP = "alfworld", "webshop"
 
@@ -64,7 +64,7 @@ STATE_KEY = WORDS.index("State key")
 OVERALL = (names.ALL, "Score", "Succ")
 EXPERIMENTS = {"main_table", "prompting"}
 
-# Pairs of ALFWorld's and WebShop's panels; the paper's are the first.
+# Pairs of ALFWorld's and WebShop's panels, the paper's first; None: WebShop has no such panel.
 PANELS = (
     ("valid_seen", "test"),
     ("valid_unseen", None),
@@ -240,7 +240,7 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
         if name in measured:
             rows.append(own[name])
         if name in measured and name in published:
-            rows.append(_against(data, measured[name], name, published[name]))
+            rows.append(_rerun_minus_copied(data, measured[name], name, published[name]))
 
     sources = "copied and re-run here" if parts else "copied"
     differing = "".join(dict.fromkeys(map(_differing, parts)))
@@ -286,7 +286,7 @@ def _line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells:
     return (kind, label, RERUN, part.count(name), key, *cells)
 
 
-def _against(data: Collected, part: Measured, name: str, published: Cells) -> Cells:
+def _rerun_minus_copied(data: Collected, part: Measured, name: str, published: Cells) -> Cells:
     """The re-run row minus the published one."""
     measured = _cells(data, part, name, PANELS[0])
     numbers = [cell for cell in published if isinstance(cell, Number)]
@@ -430,7 +430,7 @@ def _variants(measured: Iterable[Measured]) -> str:
     if not variants:
         return ""
     return (
-        f" Variants of a method ({len(variants)} rows) stand in the tables and figures of their "
+        f" Variants of a method ({len(variants)} rows) are in the tables and figures of their "
         "experiments."
     )
 

@@ -33,7 +33,7 @@ def build(data: Collected) -> Table:
         needed = "two finished seeds of both rows of a named comparison"
         raise missing_runs(needed, data.sections, MAIN)
 
-    # A dict keeps the order of appearance, which a set would lose.
+    # A dict keeps the order of appearance; a set would not.
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
     caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
     envs = dict.fromkeys(comparison.first.env for comparison in found)

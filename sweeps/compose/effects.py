@@ -1,4 +1,4 @@
-"""Settings that a comparison varies although nothing reads them: the same run, paid for twice."""
+"""Settings that a comparison varies although its runs do not read them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

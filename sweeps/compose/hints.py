@@ -342,10 +342,9 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     others = [full for full in dict.fromkeys(known) if full != key]
     meant = SHORT_NAMES.get(name)
     same_name = [full for full in others if full.rpartition(".")[2] == name]
-    near = [
-        key.removesuffix(name) + sibling
-        for sibling in difflib.get_close_matches(name, siblings, n=1)
-    ]
+    similar = difflib.get_close_matches(name, siblings, n=1)
+    near = [key.removesuffix(name) + sibling for sibling in similar]
+    # The name in other code bases, then the same name elsewhere, then a misspelling.
     first = [meant] if meant in others else same_name or near
     hint = did_you_mean(key, [] if siblings else others, first)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""

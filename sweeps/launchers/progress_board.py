@@ -19,7 +19,8 @@ from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 
-SIGN_OF_LIFE_S = 300.0  # a log without news shows that the sweep still runs
+# Without news, a log gets a line at this interval, which shows that the sweep still runs.
+HEARTBEAT_S = 300.0
 
 
 @dataclass
@@ -27,7 +28,7 @@ class _Run(RunPace):
     """A run that was started here, and what is shown of it."""
 
     doing: str = "starting"
-    said: str = ""
+    printed: str = ""
     success: float | None = None
     task: TaskID | None = None
 
@@ -57,8 +58,8 @@ class ProgressBoard:
         self._planned = planned
         self._runs: dict[str, _Run] = {}
         self._pace = Pace(clock)
-        self._said = ""
-        self._said_at = clock()
+        self._printed = ""
+        self._printed_at = clock()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -84,13 +85,13 @@ class ProgressBoard:
         self._progress.stop()
 
     def note(self, line: str) -> None:
-        """Something about all runs."""
+        """Print a line about all runs."""
         self._say(escape(line))
 
     def started(self, folder: RunFolder, config: RunConfig) -> None:
         """A run's process was started."""
         before = None
-        # A damaged log is the run's own to report.
+        # A damaged log is reported by the run itself.
         with contextlib.suppress(ScpoError):
             before = JsonLines(folder.metrics).last()
         run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
@@ -126,15 +127,16 @@ class ProgressBoard:
         """A line for each run with news, and one for all."""
         for run_id, run in self._runs.items():
             line = f"{run_id}: step {max(0, run.step)} of {run.steps}; {escape(run.note)}"
-            if not run.ended and line != run.said:
+            if not run.ended and line != run.printed:
                 self._say(line)
-                run.said = line
+                run.printed = line
         if not self._planned:
             return
         line = f"{self._done} of {counted(len(self._planned), 'run')} done{self._left(', ')}"
-        if line != self._said or self._clock() - self._said_at >= SIGN_OF_LIFE_S:
+        if line != self._printed or self._clock() - self._printed_at >= HEARTBEAT_S:
             self._say(line)
-            self._said, self._said_at = line, self._clock()
+            self._printed = line
+            self._printed_at = self._clock()
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
         """A run's process has ended."""
@@ -148,8 +150,11 @@ class ProgressBoard:
 
     def stopping(self, runs: int, seconds: float) -> None:
         """Show that a signal arrived and was passed to the runs."""
-        told = f"{counted(runs, 'run')} {'has' if runs == 1 else 'have'} {seconds:g} s"
-        self._say(f"stopping: {told} to checkpoint; Ctrl-C again stops at once")
+        have = "has" if runs == 1 else "have"
+        self._say(
+            f"stopping: {counted(runs, 'run')} {have} {seconds:g} s to checkpoint; Ctrl-C again "
+            "stops at once"
+        )
 
     @property
     def _done(self) -> int:

@@ -1,4 +1,4 @@
-"""A report in a real headless Chromium; without one, or without Playwright, these tests are skipped and say so."""
+"""A report in a real headless Chromium; without one, or without Playwright, these tests are skipped with the reason."""
 
 import os
 import shutil

@@ -48,7 +48,7 @@ def test_reference_and_failed_steps_are_side_by_side_with_their_pairs_linked(gro
     assert abs(first["x"] + first["width"] - right["x"]) < 12
 
 
-def test_the_chosen_step_tells_its_match_its_returns_and_whether_the_credit_had_an_effect(group):
+def test_the_chosen_step_shows_its_match_its_returns_and_the_effect_of_its_credit(group):
     details = group.locator(".details")
     assert "Matched reference step 0: M = 1.00 ≥ θ = 0.6, which earns credit 1.00." in details.inner_text()
     returns, advantage = (row.split("\t") for row in details.locator(".changes tbody tr").all_inner_texts())
@@ -81,7 +81,7 @@ def test_credit_without_effect_is_distinguished_from_credit_that_moved_the_advan
         assert page.locator(".step.chosen .dead").inner_text() == "no effect"
 
 
-def test_the_matrix_has_its_credited_cells_boxed_and_says_its_numbers_on_hover(group):
+def test_the_matrix_boxes_credited_cells_and_shows_numbers_on_hover(group):
     assert group.locator(".cells rect").count() == 16
     assert group.locator(".boxes rect").count() == 2
     cell = group.locator(".cells rect").nth(4 + 1)  # reference step 1, failed step 1
@@ -110,7 +110,7 @@ def test_the_walk_can_be_followed_step_by_step(group):
         assert turn.inner_text().endswith(told)
 
 
-def test_every_key_does_what_the_help_says(group):
+def test_every_key_does_what_the_help_describes(group):
     assert press(group, "ArrowDown") == "f1"
     assert press(group, "ArrowLeft") == "r1"
     assert press(group, "ArrowUp") == "r0"
@@ -251,7 +251,7 @@ def test_a_page_too_small_for_all_groups_shows_how_many_are_left_out(open_page):
     )
 
 
-def test_without_groups_the_overview_names_no_step_and_the_inspector_says_where_groups_come_from(open_page):
+def test_without_groups_the_overview_names_no_step_and_the_inspector_explains_where_groups_come_from(open_page):
     page = open_page(name="bare")
     assert page.locator("[aria-current=page]").inner_text() == "Overview"
     assert page.get_by_role("link", name="The most telling step here").count() == 0

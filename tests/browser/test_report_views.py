@@ -110,7 +110,7 @@ def test_tables_and_figures_are_on_the_page(open_page):
         assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 500
 
 
-def test_what_could_not_be_built_or_read_is_said(open_page):
+def test_what_could_not_be_built_or_read_is_listed(open_page):
     page = open_page("view=tables", name="bare")
     assert "is missing" in page.inner_text("main")
     assert "python sweep.py" in page.inner_text("main")
@@ -190,7 +190,7 @@ def test_the_policy_keeps_requests_and_foreign_scripts_in(chromium, reports, ser
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_screenshots(view, open_page, tmp_path):
-    """Kept where ``SCPO_SCREENSHOTS`` says, to be looked at."""
+    """Saved in the folder ``SCPO_SCREENSHOTS``, for a look by eye."""
     folder = Path(os.environ.get("SCPO_SCREENSHOTS", tmp_path))
     for name, (width, height) in SIZES.items():
         for scheme in ("light", "dark"):

@@ -1,4 +1,4 @@
-"""Every YAML under conf/ composes, validates, and says where its values come from."""
+"""Every YAML under conf/ composes, validates, and names the source of its values."""
 
 import itertools
 import re
@@ -38,7 +38,7 @@ REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for
         f"trainer={name}": "model=choice trains on trainer=local only" for name in options("trainer") if name != "local"
     },
 }
-DEFAULT = "scale=mini"  # said as the other tests say it: what was composed for them is not composed again
+DEFAULT = "scale=mini"  # written as in the other tests, so that their cached composition is used
 LEAF = re.compile(r"\s*[a-z_0-9]+: +[^#\s&{]")
 SELF_EXPLAINING = re.compile(r"\s*(name|label|title|kind|scale):|\s*- ")
 SOURCE = re.compile(r"\b(ours|[Pp]aper|Table|section|arXiv|appendix|A (control|pool))\b")

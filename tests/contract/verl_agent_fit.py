@@ -67,7 +67,7 @@ class CharacterTokenizer:
 
 
 class Corridor:
-    """What the manager holds: every slot stands somewhere; "take" at the task's place wins."""
+    """What the manager holds: each slot has a place; "take" at the task's place wins."""
 
     def reset(self):
         self.turn, self.at, self.over = 0, [None] * (TASKS * SIBLINGS), np.zeros(TASKS * SIBLINGS, dtype=bool)

@@ -61,7 +61,7 @@ def validations(folder):
     return {path.name: path.read_bytes() for path in sorted((folder / "diagnostics").glob(PATTERN))}
 
 
-def test_the_episodes_of_every_validation_say_what_its_metrics_say(finished):
+def test_the_episodes_of_every_validation_agree_with_its_metrics(finished):
     assert list(validations(finished)) == [f"validation_step_{step:05d}.json.gz" for step in (0, 3, 6)]
     lines = {line["step"]: line for line in metrics(finished)}
     for path in (finished / "diagnostics").glob(PATTERN):

@@ -45,7 +45,7 @@ class Sociable(CompanyScorer):
 
 
 class Shelves:
-    """Wraps an environment: whatever the policy says takes it to one of 30 shelves, and every second sibling wins."""
+    """Wraps an environment: any answer of the policy leads to one of 30 shelves, and every second sibling wins."""
 
     def __init__(self, environment):
         self._environment = environment

@@ -106,7 +106,7 @@ def test_the_summary_has_the_maximum_beside_the_last_value(swept):
     assert summary["val/valid_seen/success_rate"]["last"] == STEPS / 1000
 
 
-def test_what_a_rule_of_health_says_is_an_alert_once(swept):
+def test_a_remark_of_a_health_rule_is_sent_as_one_alert(swept):
     server, *_ = swept
     (alert,) = (alert for alert in server.alerts if "no_active_groups" in json.dumps(alert))
     assert alert["runName"] == "given1"

@@ -250,7 +250,7 @@ def test_a_bare_sigterm_leaves_the_decision_to_slurm(matrix, slurm):
     assert (read_job(folder).timeouts, read_job(folder).preemptions) == (0, 0)
 
 
-def test_on_a_full_disk_a_preempted_run_is_told_by_a_signal_and_goes_on_once_there_is_room(matrix, slurm, monkeypatch):
+def test_on_a_full_disk_a_preempted_run_stops_on_a_signal_and_goes_on_once_there_is_room(matrix, slurm, monkeypatch):
     sweep(matrix, slurm)
     job_id = next(iter(slurm.queue))
     folder = slurm.queue[job_id].folder

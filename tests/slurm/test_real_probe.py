@@ -87,7 +87,7 @@ def test_what_the_node_cannot_use_is_in_its_answer(tmp_path):
     assert answer.lacking == needs[:1]
 
 
-def test_a_full_node_is_waited_for_as_long_as_told_and_the_probe_leaves_the_queue(full_node, tmp_path):
+def test_the_probe_waits_for_a_full_node_until_its_time_limit_and_leaves_the_queue(full_node, tmp_path):
     begun = time.monotonic()
     answer = ask_node(GPU, (Need("runs", tmp_path, "w"),), 3)
     assert time.monotonic() - begun < 10

@@ -39,7 +39,7 @@ class Cluster:
         self.site()
 
     def site(self, **settings: str) -> None:
-        """What the cluster's own file says, the shipped one's lines aside."""
+        """Settings of the cluster's own file, without the lines of the shipped one."""
         shipped = yaml.safe_load((ROOT / "slurm" / "site.yaml").read_text())
         (self.home / "site.yaml").write_text(yaml.safe_dump(shipped | settings))
 

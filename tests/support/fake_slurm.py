@@ -186,7 +186,7 @@ _code = functools.cache(provenance.code_files)
 
 @contextlib.contextmanager
 def quick_records() -> Iterator[None]:
-    """Without what takes long and says nothing here: git, sums and a copy of the code, waiting for the disk."""
+    """Without slow parts that are not under test: git, sums and a copy of the code, waiting for the disk."""
     code = _code()
     with (
         patch.object(os, "fsync", lambda _: None),

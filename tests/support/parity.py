@@ -36,6 +36,6 @@ class Distance:
         self.largest = max(self.largest, float(np.abs(ours_N - theirs_N)[kept_N].max(initial=0)))
 
     def report(self):
-        """Print it for the record, and return it; of too few rows it would say nothing."""
+        """Print it for the record, and return it; too few rows would prove nothing."""
         print(f"{self.name:50} {self.precision} {self.rows:7} rows {self.largest:.1e}")  # noqa: T201 - the record
         return self.largest if self.rows > 1000 else np.inf

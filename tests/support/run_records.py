@@ -58,7 +58,7 @@ def write_run(
     runs_dir, row="scpo", seed=0, *, scale="mini", state="DONE", steps=40, every=10, probes=(), overrides=(),
     sums=False, panels=None, **trainer,
 ):  # fmt: skip
-    """One run folder; returns what the experiment record says of it.
+    """One run folder; returns its entry in the experiment record.
 
     ``sums``: with its files' checksums. ``panels``: the only ones that it validates on.
     """

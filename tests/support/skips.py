@@ -1,4 +1,4 @@
-"""One line that says how many tests were skipped, why, and what to do to run them."""
+"""One line: how many tests were skipped, why, and what to do to run them."""
 
 import re
 from collections import Counter

@@ -30,7 +30,7 @@ PRIMARY = {
 
 
 def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, env="alfworld", overrides=()):
-    """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and what a record says of it."""
+    """A run whose held-out success follows ``curve`` (step -> rate, on all panels), and its entry in the record."""
     words = [word for word in OVERRIDES[row] if not word.startswith("method.host=")]
     made = config("study", "", seed, (*words, *overrides, *([] if env == "alfworld" else [f"env={env}"])))
     run = {"id": recorded_id(made), "env": env, "model": "choice", "seed": seed}

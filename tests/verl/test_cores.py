@@ -1,4 +1,4 @@
-"""As many of Ray's CPUs as we say a run on one GPU needs: TransferQueue and verl's workers take all of them."""
+"""As many of Ray's CPUs as we reserve for a run on one GPU: TransferQueue and verl's workers take all of them."""
 
 import json
 import os

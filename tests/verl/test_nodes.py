@@ -50,7 +50,7 @@ def nodes():
 
 
 def start(*words):
-    """``ray start`` in the foreground, once it has started: it ends with its children when it is told to.
+    """``ray start`` in the foreground, once it has started: it ends with its children on a stop signal.
 
     Its agents get ports of ours, and it more than one try: a raylet that has to learn the ports from them gives up
     after 15 s (ray-project/ray 65983), and an agent takes longer to start where other work keeps the cores busy.
@@ -63,13 +63,13 @@ def start(*words):
         one = subprocess.Popen(
             [*command, *ports], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        told = []
+        lines = []
         for line in one.stdout:
             if "Ray runtime started" in line:
                 return one
-            told.append(line)
+            lines.append(line)
         one.wait(timeout=60)
-    raise AssertionError(f"{TRIES} times: {''.join(told)[-3000:]}")
+    raise AssertionError(f"{TRIES} times: {''.join(lines)[-3000:]}")
 
 
 def free_port():
@@ -82,15 +82,15 @@ WAITING = """
 from scpo.errors import ConfigError
 from scpo.trainers.verl.launch import wait_for_nodes
 
-def told(*asked, **how):
+def result_or_error(*asked, **how):
     try:
         return wait_for_nodes(*asked, **how)
     except ConfigError as error:
         return error
 
-print("=", told(2, 1))
-print("=", told(2, 4, deadline_s=1))
-print("=", told(3, 1, should_stop=lambda: True))
+print("=", result_or_error(2, 1))
+print("=", result_or_error(2, 4, deadline_s=1))
+print("=", result_or_error(3, 1, should_stop=lambda: True))
 """
 
 

@@ -44,7 +44,7 @@ def start(run_folder, how, **variables):
     )  # fmt: skip
 
 
-def told(done):
+def printed_result(done):
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -89,8 +89,8 @@ def recorded(process, node):
     """Wait until the cluster runs and is recorded; False: it ended, or took too long."""
     end = time.monotonic() + UP_S
     while process.poll() is None and time.monotonic() < end:
-        told = (Path(node) / "ray_start.log").read_text()
-        if "Ray runtime started" in told and (Path(node) / "ray" / "ray_current_cluster").is_file():
+        log = (Path(node) / "ray_start.log").read_text()
+        if "Ray runtime started" in log and (Path(node) / "ray" / "ray_current_cluster").is_file():
             return True
         time.sleep(0.2)
     return False
@@ -100,7 +100,7 @@ def recorded(process, node):
 def test_a_run_starts_its_own_ray_where_a_foreign_one_is_recorded(foreign_ray, tmp_path):
     joined = start(tmp_path, "as before", TMPDIR=foreign_ray)
     assert "When connecting to an existing cluster, num_cpus" in joined.stderr
-    cpus, folder = told(start(tmp_path, "own", TMPDIR=foreign_ray))
+    cpus, folder = printed_result(start(tmp_path, "own", TMPDIR=foreign_ray))
     assert cpus > CPUS_OF_THE_FOREIGN_ONE
     assert Path(folder).name == ray_temp_folder(tmp_path).name
 
@@ -112,6 +112,6 @@ def test_a_run_starts_where_tmpdir_has_80_characters(node, tmp_path):
     Path(long).mkdir()
     refused = start(tmp_path, "as before", TMPDIR=long)
     assert "AF_UNIX path length cannot exceed 107 bytes" in refused.stderr
-    _, folder = told(start(tmp_path, "own", TMPDIR=long))
+    _, folder = printed_result(start(tmp_path, "own", TMPDIR=long))
     assert folder == f"/tmp/{ray_temp_folder(tmp_path).name}"  # noqa: S108
     shutil.rmtree(folder)  # a run deletes its own (scpo.trainers.verl.launch.train)

@@ -59,7 +59,7 @@ def test_verls_own_checks_accept_what_the_launcher_writes(word, tmp_path):
 
 
 @pytest.mark.parametrize(("words", "rows"), [([], 256), (["env=webshop"], 64), (["method=ppo"], 256)])
-def test_the_engine_is_told_a_global_batch_of_as_many_rows_as_the_paper_says(words, rows):
+def test_the_engine_gets_a_global_batch_of_as_many_rows_as_in_the_paper(words, rows):
     from transfer_queue import KVBatchMeta
 
     from scpo.trainers.verl.trainer import ScpoTrainer

@@ -37,10 +37,10 @@ def test_two_local_clusters_at_a_time_have_sockets_of_different_names(tmp_path):
         for variables in given
     ]  # fmt: skip
     try:
-        told = [json.loads(next(line for line in one.stdout if line.startswith("["))) for one in processes]
+        printed = [json.loads(next(line for line in one.stdout if line.startswith("["))) for one in processes]
     finally:
         for one in processes:
             one.communicate("\n", timeout=60)
-    assert [job for job, _ in told] == ["01000000", "01000000"]  # what verl would have named both by
-    assert [name for _, name in told] == [variables[sockets.VARIABLE] for variables in given]
-    assert told[0][1] != told[1][1]
+    assert [job for job, _ in printed] == ["01000000", "01000000"]  # what verl would have named both by
+    assert [name for _, name in printed] == [variables[sockets.VARIABLE] for variables in given]
+    assert printed[0][1] != printed[1][1]

@@ -262,7 +262,7 @@ def credited(run, batch):
     return rows
 
 
-def test_the_smallest_mini_batch_is_told_and_padding_is_spread(run):
+def test_the_smallest_mini_batch_is_logged_and_padding_is_spread(run):
     made = run("method=grpo")
     batch, metrics, _ = advantages(made, play(made), 1)
     padding = is_padding(batch)
@@ -376,7 +376,7 @@ def test_a_dataloader_at_another_step_stops_the_run(run):
         play(made)
 
 
-def test_prompts_that_are_too_long_lose_their_beginning_and_say_so(run):
+def test_prompts_that_are_too_long_lose_their_beginning_with_a_warning(run):
     made = run("method=scpo")
     made.config.actor_rollout_ref.rollout.prompt_length = 2
     keys = play(made)

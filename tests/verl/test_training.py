@@ -133,7 +133,7 @@ def test_training_changes_the_parameters_before_and_after_the_stop(stopped_and_r
 
 
 def changed_as_logged(before, after, steps):
-    """Whether each parameter stands as ``steps`` say: changed by their updates, or untouched without any.
+    """Check that each parameter was changed by the updates of ``steps``, or is untouched without any.
 
     A step in which no game is won has no advantage, and therefore no update. Which games are won
     differs between processors, so that a step of few episodes may well be such a step.
@@ -219,7 +219,7 @@ def test_every_panel_is_validated_and_the_probe_is_kept(stopped_and_resumed):
             assert int(probe["step"]) == step
 
 
-def test_the_episodes_of_every_validation_say_what_its_metrics_say(stopped_and_resumed):
+def test_the_episodes_of_every_validation_agree_with_its_metrics(stopped_and_resumed):
     folder, *_ = stopped_and_resumed
     logged = {line["step"]: line for line in lines(folder)}
     for step in (0, STEPS):

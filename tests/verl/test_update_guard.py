@@ -23,7 +23,7 @@ print(FSDPEngineWithValueHead.train_batch.__module__)
 """
 
 
-def told(first):
+def worker_output(first):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WORKER.format(first=first)],
         cwd=ROOT, env=os.environ | environment(True), capture_output=True, text=True, timeout=200, check=False,
@@ -35,7 +35,7 @@ def told(first):
 @pytest.mark.timeout(400)
 def test_a_worker_gets_the_guard_before_its_engine_is_loaded_and_its_critic_stays_verls():
     """verl loads the engine after the model's configuration, which imports the guard."""
-    loaded, policy, critic = told("import verl.workers.engine_workers")
+    loaded, policy, critic = worker_output("import verl.workers.engine_workers")
     assert loaded == "True"
     assert policy == "scpo.trainers.verl.update_guard"
     assert critic == "verl.workers.engine.base"
@@ -43,7 +43,7 @@ def test_a_worker_gets_the_guard_before_its_engine_is_loaded_and_its_critic_stay
 
 @pytest.mark.timeout(400)
 def test_a_process_that_only_plays_does_not_load_the_engine():
-    loaded, policy, _ = told("import verl")
+    loaded, policy, _ = worker_output("import verl")
     assert loaded == "False"
     assert policy == "verl.workers.engine.base"
 

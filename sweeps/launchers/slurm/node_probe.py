@@ -130,7 +130,9 @@ def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> lis
         **{key.replace("_", "-"): count for key, count in site.gpu_flags(gpus).items()},
     }
     flags = [f"--{key}={value}" for key, value in options.items() if value is not None]
-    tests = [word for need in needs for word in (need.use, str(need.path.absolute()))]
+    tests: list[str] = []
+    for need in needs:
+        tests += [need.use, str(need.path.absolute())]
     return ["srun", "--quiet", *flags, "/bin/sh", "-c", SCRIPT, MARK, *tests]
 
 
@@ -173,12 +175,11 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
 
 
 def _environment() -> dict[str, str]:
-    """This shell's, without the variables that would make the probe a step of a job around it."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("SLURM_") or name == "SLURM_CONF"
-    }
+    """This shell's environment; without variables of a job, of which the probe would be a step."""
+    kept = {}
+    for name, value in os.environ.items():
+        if not name.startswith("SLURM_") or name == "SLURM_CONF":
+            kept[name] = value
     for name in INHERITED:
         if f"SBATCH_{name}" in kept:
             kept[f"SLURM_{name}"] = kept[f"SBATCH_{name}"]

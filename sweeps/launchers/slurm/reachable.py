@@ -52,8 +52,8 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 def check_reachable(runs_dir: Path) -> None:
     """Reject submissions of jobs whose files are in this host's memory.
 
-    Other disks that look local are not refused, since some network file systems do: a node is
-    asked.
+    Other disks that look local are not refused, because some network file systems look local too:
+    there ``check_on_node`` asks a node.
 
     Raises:
         ConfigError: A folder that jobs need is on a tmpfs or ramfs, and this host is not a node.
