@@ -30,7 +30,7 @@ from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema.run import RunConfig
-from scpo.stop_signals import stop_signals_go_to
+from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
 from sweeps.notify import notify
 from sweeps.records.process import (
     EXIT_BUSY,
@@ -135,12 +135,15 @@ def leave(status: int) -> NoReturn:
     """End this process without freeing its objects; exit handlers run and streams are flushed.
 
     After a study run the freeing takes 3 s or more, and copies the pages that a forked process
-    shares.
+    shares. The exit handlers ignore stop signals: the end of the run is recorded, and a Ctrl-C in a
+    library's handler would only print a traceback below it.
     """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             # Python waits for the thread on a normal exit.
             sys.exit(status)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()

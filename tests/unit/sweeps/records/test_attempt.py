@@ -335,6 +335,14 @@ def test_a_process_exits_without_freeing_its_memory_but_runs_the_other_exit_hand
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "saidfinished\n", "")
 
 
+def test_stop_signals_do_not_interrupt_exit_handlers():
+    signals = "import os, signal\natexit.register(print, 'finished')\n"
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        signals += f"atexit.register(os.kill, os.getpid(), signal.{name})\n"
+    ended = left(f"{signals}leave(0)")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "finished\n", "")
+
+
 def test_a_process_waits_for_its_threads_before_it_leaves():
     late = "threading.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()"
     assert left(f"{late}\nleave(0)").stdout == "late\n"
