@@ -13,7 +13,7 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 
 
 class G2poSettings(StateSettings):
-    """``success_value`` is the value of a success's end."""
+    """``omega``: weight of the step term. ``success_value``: value of the end of a success."""
 
     name: Literal["g2po"]
     omega: NonNegativeFloat
@@ -41,10 +41,9 @@ def step_term(
     node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
-    step_N = config.normalised(next_value_N + bonus_N, node_N) + config.normalised(
-        next_value_N - value_N, group_N
-    )
-    return config.omega * step_N
+    node_term_N = config.normalised(next_value_N + bonus_N, node_N)
+    edge_term_N = config.normalised(next_value_N - value_N, group_N)
+    return config.omega * (node_term_N + edge_term_N)
 
 
 def graph_values(
@@ -56,9 +55,8 @@ def graph_values(
     one away from the end); the end of a trajectory is worth ``success_value`` or 0.
     """
     line = batch.timeline
-    discounted_N = config.gamma ** (line.length_N - line.step_N) * batch.episode_return_N.astype(
-        np.float64
-    )
+    steps_to_end_N = line.length_N - line.step_N
+    discounted_N = config.gamma**steps_to_end_N * batch.episode_return_N.astype(np.float64)
     value_N = moments(discounted_N, node_N).mean_G[node_N]
     next_N = line.neighbours(1)
     end_N = np.where(batch.success_N, config.success_value, 0.0)

@@ -30,7 +30,11 @@ def _as_user_message(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, response_ids: Sequence[int]) -> str:
-    """Text of a response; the end token is kept where it is the action's closing tag."""
+    """Text of a response, without special tokens.
+
+    Tiny policies end a response with the action's closing tag: as their end token it is kept,
+    because the projection of the action looks for it.
+    """
     keep_end = tokenizer.eos_token == CLOSE_TAG
     return str(tokenizer.decode(list(response_ids), skip_special_tokens=not keep_end))
 
@@ -59,12 +63,10 @@ def with_hindsight(
     """
     text = template.format(final_observation=final_observation, success="yes" if won else "no")
     head = len(encode([text])[0])
-    encoded = encode([f"{text}\n{prompt}" for prompt in prompts])
-    return [
-        tuple(ids) if len(ids) <= head + max_prompt_tokens else _cut(ids, head, max_prompt_tokens)
-        for ids in encoded
-    ]
-
-
-def _cut(ids: Sequence[int], head: int, most: int) -> Ids:
-    return (*ids[:head], *ids[-most:])
+    cut = []
+    for ids in encode([f"{text}\n{prompt}" for prompt in prompts]):
+        if len(ids) <= head + max_prompt_tokens:
+            cut.append(tuple(ids))
+        else:
+            cut.append((*ids[:head], *ids[-max_prompt_tokens:]))
+    return cut

@@ -111,9 +111,11 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
         if before.name != row.name:
             continue
         for run in before.runs:
+            # An environment or model that is not planned now has nothing to differ from.
             same_settings = settings.get((run.env, run.model), run.settings) == run.settings
             replaced = (run.env, run.model, run.seed) in present
-            if same_settings and not replaced and (runs_dir / run.id).is_dir():
+            exists = (runs_dir / run.id).is_dir()
+            if same_settings and not replaced and exists:
                 runs.append(run)
     # Sorted, so that the order of calls does not change the file.
     runs.sort(key=lambda run: (run.env, run.model, run.seed))

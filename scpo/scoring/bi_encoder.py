@@ -33,14 +33,14 @@ logger = logging.getLogger(__name__)
 MOST_TEXTS = 131_072
 """Texts in a file, 200 MB at 384 dimensions; none is added to a full one."""
 
-# Keys of one question.
-_AT_ONCE = 500
+# SQLite limits the bound values of a query: to 999 before version 3.32.
+_KEYS_PER_QUERY = 500
 
-# For another process that writes.
-_WAIT_S = 30.0
+# Wait for the lock that another process holds while it writes.
+_LOCK_TIMEOUT_S = 30.0
 
-# Variables that choose a processor's instructions.
-_BITS = (
+# Environment variables that choose a processor's instructions, and so the last bits of a sum.
+_INSTRUCTION_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "MKL_CBWR",
     "ONEDNN_MAX_CPU_ISA",
@@ -52,7 +52,7 @@ class EmbeddingStore:
 
     Args:
         folder: Where the files lie.
-        encoder: What makes the vectors, to the bit; see ``encoder_identity``.
+        encoder: Hash of all that the vectors depend on (``encoder_identity``); names the file.
         most_texts: Texts that the file may hold.
     """
 
@@ -70,16 +70,17 @@ class EmbeddingStore:
         names = list(keys)
         try:
             with self._open() as database:
-                # SQLite allows a limited number of bound values in a query.
-                for start in range(0, len(names), _AT_ONCE):
-                    part = names[start : start + _AT_ONCE]
+                for start in range(0, len(names), _KEYS_PER_QUERY):
+                    part = names[start : start + _KEYS_PER_QUERY]
                     places = ",".join("?" * len(part))
                     # The query holds question marks only: the keys are bound by SQLite.
                     query = f"SELECT * FROM embedding WHERE key IN ({places})"  # noqa: S608
                     for key, vector, checksum in database.execute(query, part):
                         # A damaged row is left out, and so computed again.
                         if zlib.crc32(key + vector) == checksum:
-                            found[keys[key]] = np.frombuffer(vector, dtype="<f4").astype(np.float32)
+                            stored = np.frombuffer(vector, dtype="<f4")
+                            found[keys[key]] = stored.astype(np.float32)
+            # `with` commits; it does not close.
             database.close()
         except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)
             self._give_up(error)
@@ -89,25 +90,27 @@ class EmbeddingStore:
         """Keep these vectors, while there is room."""
         if self._broken or not vectors:
             return
-        rows = [(_key(text), vector.astype("<f4").tobytes()) for text, vector in vectors.items()]
+        rows = []
+        for text, vector in vectors.items():
+            key = _key(text)
+            stored = vector.astype("<f4").tobytes()
+            rows.append((key, stored, zlib.crc32(key + stored)))
+
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
+                room = max(0, self._most_texts - count)
                 database.executemany(
-                    "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)",
-                    [
-                        (key, vector, zlib.crc32(key + vector))
-                        for key, vector in rows[: max(0, self._most_texts - count)]
-                    ],
+                    "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows[:room]
                 )
             database.close()
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
 
     def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, timeout=_WAIT_S)
-        # A row that a power cut tore fails its checksum.
+        database = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
+        # Not flushed to the disk, for speed: a row that a power cut tore fails its checksum.
         database.execute("PRAGMA synchronous = OFF")
         database.execute(
             "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, checksum INT)"
@@ -115,9 +118,12 @@ class EmbeddingStore:
         return database
 
     def _give_up(self, error: Exception) -> None:
-        """Delete a damaged file; if it cannot be read or written otherwise, keep nothing."""
-        damaged = isinstance(error, sqlite3.DatabaseError)
-        if damaged and not isinstance(error, sqlite3.OperationalError):
+        """Delete a damaged file; after any other error, read and write no embeddings any more."""
+        # An OperationalError (a lock, a full disk) is a DatabaseError too, but no damage.
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, sqlite3.OperationalError
+        )
+        if damaged:
             with contextlib.suppress(OSError):
                 self._path.unlink()
                 logger.warning(
@@ -141,21 +147,22 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    rules = json.loads(tokenizer.backend_tokenizer.to_str())
 
-    # What its last call asked for.
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    # A tokenizer also serialises the truncation and padding of its last call.
     rules |= {"truncation": None, "padding": None}
-    parts = [json.dumps(rules, sort_keys=True), model.config.to_json_string(), str(max_tokens)]
-    parts += [
+    parts = [
+        json.dumps(rules, sort_keys=True),
+        model.config.to_json_string(),
+        str(max_tokens),
         torch.__version__,
         transformers.__version__,
+        # Sums are split over threads.
         str(torch.get_num_threads()),
         _processor(),
-    ]
-    parts += [
         torch.backends.cpu.get_cpu_capability(),
-        *(os.environ.get(name, "") for name in _BITS),
     ]
+    parts += [os.environ.get(name, "") for name in _INSTRUCTION_VARIABLES]
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
@@ -166,8 +173,11 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{platform.machine()} {next(named, platform.processor())}"
+    for line in lines:
+        if line.startswith("model name"):
+            return f"{platform.machine()} {line.partition(':')[2].strip()}"
+    # Not Linux, or a processor without that line.
+    return f"{platform.machine()} {platform.processor()}"
 
 
 def _key(text: str) -> bytes:
@@ -233,9 +243,9 @@ class BiEncoder:
 
     def _rescaled(self, cosine: NDArray[np.float64]) -> NDArray[np.float32]:
         floor = self._config.cosine_floor
-        scores: NDArray[np.float32] = np.clip((cosine - floor) / (1 - floor), 0, 1).astype(
-            np.float32
-        )
+        rescaled = (cosine - floor) / (1 - floor)
+        # Clipped for cosines below the floor, and for those that rounding puts above 1.
+        scores: NDArray[np.float32] = np.clip(rescaled, 0, 1).astype(np.float32)
         return scores
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -261,13 +271,10 @@ class BiEncoder:
         """The sum over the tokens."""
         import torch
 
-        ids = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)[
-            "input_ids"
-        ]
+        encoded = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)
+        ids = torch.tensor([encoded["input_ids"]], device=self._device)
         with torch.inference_mode():
-            hidden_LD = self._model(
-                input_ids=torch.tensor([ids], device=self._device)
-            ).last_hidden_state[0]
+            hidden_LD = self._model(input_ids=ids).last_hidden_state[0]
             summed_D: NDArray[np.float32] = hidden_LD.sum(dim=0).cpu().numpy()
         return summed_D
 

@@ -22,18 +22,28 @@ def tfidf(visits: Visits, comparison: Comparison) -> IntArray:
 
 
 def _cosines(texts: list[str]) -> NDArray[np.float64]:
-    words = [_WORD.findall(text.lower()) for text in texts]
-    text_of_word = np.repeat(np.arange(len(texts)), [len(found) for found in words])
-    _, word_id = np.unique(key_ids(word for found in words for word in found), return_inverse=True)
+    words: list[str] = []
+    text_of_word: list[int] = []
+    for index, text in enumerate(texts):
+        found = _WORD.findall(text.lower())
+        words += found
+        text_of_word += [index] * len(found)
+
+    # Words are numbered without gaps, so that one bincount over (text, word) counts all of them.
+    _, word_id = np.unique(key_ids(words), return_inverse=True)
     vocabulary = int(word_id.max(initial=-1)) + 1
-    pair = text_of_word * vocabulary + word_id
-    count = np.bincount(pair, minlength=len(texts) * vocabulary).reshape(len(texts), vocabulary)
-    frequency = (count > 0).sum(axis=0)
-    weighted = count * (np.log((1 + len(texts)) / (1 + frequency)) + 1)
+    cell = np.array(text_of_word, dtype=np.int64) * vocabulary + word_id
+    count = np.bincount(cell, minlength=len(texts) * vocabulary).reshape(len(texts), vocabulary)
+
+    document_frequency = (count > 0).sum(axis=0)
+    inverse_frequency = np.log((1 + len(texts)) / (1 + document_frequency)) + 1
+    weighted = count * inverse_frequency
     norm = np.linalg.norm(weighted, axis=1, keepdims=True)
+    # A text without words has norm 0.
     unit = weighted / np.where(norm > 0, norm, 1.0)
-    # A text without words equals only itself; rounding may move the cosine of equal vectors off 1.
+    # Rounded, because the cosine of equal vectors may be off 1 in its last bits.
     cosine: NDArray[np.float64] = np.clip(np.round(unit @ unit.T, 12), 0, 1)
+    # A text without words equals only itself.
     np.fill_diagonal(cosine, 1.0)
     return cosine
 

@@ -19,7 +19,10 @@ from scpo.envs.rewording import Draw
 _FORMS = [(re.compile(pattern, re.DOTALL), forms) for pattern, forms in SENTENCES]
 _SEPARATOR = re.compile(r", and |, ")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
+# A numbered name ("the mug 1") with its article, which a pronoun replaces too.
 _NAME = re.compile(r"\b(?:[Tt]he |[Aa] )?([a-z]+ \d+)\b")
+
+# Only the kind has aliases: the number is kept, so that things stay apart.
 _KIND = re.compile(r"\b([a-z]+)( \d+)\b")
 
 
@@ -116,11 +119,15 @@ def _listed(things: str, draw: Draw) -> str:
 def _treated(thing: str, draw: Draw | None) -> str:
     """``mug 1 clean hot`` as "mug 1 (clean, hot)"."""
     words = thing.split()
+    # Kind and number, and nothing was done to it.
     if len(words) <= 2:
         return thing
-    forms = [TREATMENTS.get(word, (word,)) for word in words[2:]]
-    how = [form[0] if draw is None else draw.synonym(form) for form in forms]
-    return f"{' '.join(words[:2])} ({', '.join(how)})"
+    name = " ".join(words[:2])
+    treatments = []
+    for word in words[2:]:
+        synonyms = TREATMENTS.get(word, (word,))
+        treatments.append(synonyms[0] if draw is None else draw.synonym(synonyms))
+    return f"{name} ({', '.join(treatments)})"
 
 
 def _with_aliases(text: str, draw: Draw) -> str:

@@ -101,9 +101,11 @@ LABELS: dict[str, tuple[str, ...]] = {
 }
 """The shop's own label, then its paraphrases."""
 
+_RESULTS_PAGE = re.compile(r"Page (?P<page>\d+) \(Total results: (?P<total>\d+)\)")
+
 PATTERNS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (
-        re.compile(r"Page (?P<page>\d+) \(Total results: (?P<total>\d+)\)"),
+        _RESULTS_PAGE,
         (
             "Page {page} (Total results: {total})",
             "Results page {page}, {total} in all",
@@ -133,13 +135,15 @@ PATTERNS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 """Patterns of labels with a value, and their forms; the first is the shop's own."""
 
+# Amazon's id of a product, as pages quote it.
 _ASIN = re.compile(r"'[A-Z0-9]{10}'")
 
 
 def reworded(page: str, draw: Draw) -> str:
     """A page, as ``transcript.page_text`` quotes it, in other words. Texts of products are kept."""
     pieces = _in_order(page.split(SEPARATOR), draw)
-    return draw.with_suffix(SEPARATOR.join(_relabelled(piece, draw) for piece in pieces))
+    relabelled = [_relabelled(piece, draw) for piece in pieces]
+    return draw.with_suffix(SEPARATOR.join(relabelled))
 
 
 def _relabelled(piece: str, draw: Draw) -> str:
@@ -157,14 +161,20 @@ def _relabelled(piece: str, draw: Draw) -> str:
 
 
 def _in_order(pieces: list[str], draw: Draw) -> list[str]:
-    """The products of a page of results, each from its ASIN on, in another order with that arm."""
+    """With the arm ``order``, the products of a page of results in another order.
+
+    A product is the pieces from its ASIN up to the next one's.
+    """
     starts = [index for index, piece in enumerate(pieces) if _ASIN.fullmatch(piece)]
-    listed = any(PATTERNS[0][0].fullmatch(piece.strip("'")) for piece in pieces)
+    is_results_page = any(_RESULTS_PAGE.fullmatch(piece.strip("'")) for piece in pieces)
     # Only pages of results list products; a title may contain something that looks like an ASIN.
-    if not listed or not 1 < len(starts) <= PAGE_SIZE:
+    if not is_results_page or not 1 < len(starts) <= PAGE_SIZE:
         return pieces
     ends = [*starts[1:], len(pieces)]
-    products = [SEPARATOR.join(pieces[a:b]) for a, b in zip(starts, ends, strict=True)]
+    products = []
+    for start, end in zip(starts, ends, strict=True):
+        products.append(SEPARATOR.join(pieces[start:end]))
+
     page = pieces[: starts[0]]
     for product in draw.ordered(products):
         page += product.split(SEPARATOR)

@@ -22,7 +22,7 @@ from scpo.trainers.evaluate.episode_records import EpisodeRecord
 
 logger = logging.getLogger(__name__)
 
-Asking = Generator[str, Generation, None]
+PromptCoroutine = Generator[str, Generation, None]
 """Yields a prompt, is sent the response."""
 
 
@@ -53,32 +53,37 @@ class Play(Trajectory):
 
     def record(self) -> EpisodeRecord:
         """Record of the finished episode."""
-        bill = {
-            name: getattr(self, name)
-            for name in ("attempts", "prompt_tokens", "response_tokens", "cost_usd")
-        }
-        return EpisodeRecord.of(self, **bill)
+        return EpisodeRecord.of(
+            self,
+            attempts=self.attempts,
+            prompt_tokens=self.prompt_tokens,
+            response_tokens=self.response_tokens,
+            cost_usd=self.cost_usd,
+        )
 
     def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
-        """Put one question and its answer into transcript and bill."""
-        asked, answered, cost = _usage(generation)
-        self.prompt_tokens += asked
-        self.response_tokens += answered
-        self.cost_usd += cost
+        """Add a prompt and its response to transcript and bill."""
+        prompt_tokens, response_tokens, cost_usd = _usage(generation)
+        self.prompt_tokens += prompt_tokens
+        self.response_tokens += response_tokens
+        self.cost_usd += cost_usd
         self.transcript.append(
-            {"step": len(self.results), "attempt": self.attempts, "kind": kind}
-            | {
+            {
+                "step": len(self.results),
+                "attempt": self.attempts,
+                "kind": kind,
                 "prompt": prompt,
                 "response": generation.text,
-                "prompt_tokens": asked,
-                "response_tokens": answered,
+                "prompt_tokens": prompt_tokens,
+                "response_tokens": response_tokens,
+                "cost_usd": cost_usd,
+                **more,
             }
-            | {"cost_usd": cost}
-            | more
         )
 
 
 def _usage(generation: Generation) -> tuple[int, int, float]:
+    """Prompt tokens, response tokens and cost; a local model costs nothing."""
     if isinstance(generation, BilledGeneration):
         return generation.prompt_tokens, generation.response_tokens, generation.cost_usd
     return len(generation.prompt_ids), len(generation.response_ids), 0.0
@@ -115,10 +120,10 @@ def play_all(
         # Each episode draws from its own stream, independent of the others.
         uniforms_NL = np.stack([each.rng.random(policy.max_response_tokens) for each in running])
         generations = policy.generate([each.prompt for each in running], temperature, uniforms_NL)
-        for each, generation in zip(running, generations, strict=True):
-            each.send(generation)
-            if each.done:
-                yield each.number, each.play
+        for episode_run, generation in zip(running, generations, strict=True):
+            episode_run.send(generation)
+            if episode_run.done:
+                yield episode_run.number, episode_run.play
         # A finished episode makes room for the next at once: APIs answer in parallel, and slow
         # episodes must not hold others up.
         running = [each for each in running if not each.done]
@@ -127,13 +132,13 @@ def play_all(
 class _Running:
     """One episode's coroutine with its number and its random stream."""
 
-    def __init__(self, number: int, play: Play, coroutine: Asking, seed: int) -> None:
+    def __init__(self, number: int, play: Play, coroutine: PromptCoroutine, seed: int) -> None:
         self.number = number
         self.play = play
         self.rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
         self.done = False
         self._coroutine = coroutine
-        # Runs up to its first question.
+        # Runs up to its first prompt.
         self.prompt = next(self._coroutine)
 
     def send(self, generation: Generation) -> None:
@@ -143,8 +148,8 @@ class _Running:
             self.done = True
 
 
-def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
-    """Coroutine of an episode.
+def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> PromptCoroutine:
+    """Coroutine of an episode: prompts out, responses in.
 
     A reflecting agent tries again until it wins or has no trials left.
     """
@@ -160,7 +165,7 @@ def episode(environment: Environment, agent: Agent, play: Play, retries: int) ->
             play.reflections.append(reflection)
 
 
-def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -> Asking:
+def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -> PromptCoroutine:
     failures = 0
     running = _begin(environment, play)
     while not running.done:
@@ -170,7 +175,7 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
         try:
             result = running.step(generation.text)
         except EnvironmentFailure as failure:
-            # The answer was paid for, although the step is repeated.
+            # Its tokens were paid for, although the step is repeated.
             play.note("lost", prompt, generation)
             failures += 1
             play.restarts += 1

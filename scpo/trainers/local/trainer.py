@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Environments opened before a fork, by what they are made from; see `open_ahead`.
+# Environments that `open_ahead` opened before a fork, by `_environment_key`.
 _opened: dict[tuple[str, str, str | None], Environment] = {}
 
 # Allocations before young objects are examined (Python's default is 700), and collections of the
@@ -107,24 +107,22 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
     # Before the first line is logged: no run continues on other games than it began with.
     folder.pin_panels(panel_records(session.environment, config))
-    gpus = (
-        (os.environ.get("CUDA_VISIBLE_DEVICES") or "0")
-        if session.policy.device.type == "cuda"
-        else None
-    )
+    gpus = None
+    if session.policy.device.type == "cuda":
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
     with (
         Tracker(folder, config) as tracker,
         _collected_at_checkpoints() as collect,
         NodeMemory(gpus=gpus) as memory,
     ):
-        done = _resume(session, tracker)
-        if done is None:
+        last_step = _resume(session, tracker)
+        if last_step is None:
             # The curve starts with the policy before training.
             metrics, timing = _measure(session, 0)
             _probe(session, 0)
             tracker.log(0, metrics, timing | memory.take())
-            done = 0
-        for step in range(done + 1, config.trainer.steps + 1):
+            last_step = 0
+        for step in range(last_step + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
                 # Validated at the last step too, so that every run ends with a measured policy.
@@ -188,8 +186,9 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
     """Load the newest intact checkpoint and truncate the logs to it; None: start from step 0."""
+    # Usable only with the logs of its step, which are cut there.
     checkpoint = newest_usable(
-        tracker.folder.checkpoints, lambda one: tracker.resume_at(one.step, one.logs)
+        tracker.folder.checkpoints, lambda found: tracker.resume_at(found.step, found.logs)
     )
     if checkpoint is None:
         tracker.resume_at(-1)
@@ -331,12 +330,12 @@ def _update_critic(
 def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
     """Metrics of a rollout: episodes count all that were played, rows only those learned from."""
     episodes = episode_metrics(sampled.played, by_family=False)
-    return {
-        **{f"train/{name}": value for name, value in episodes.items()},
-        "train/sampling_rounds": float(sampled.rounds),
-        "train/rows": float(sum(map(len, sampled.kept))),
-        "train/prompt_truncated": float(np.mean([g.truncated for g in _generations(sampled.kept)])),
-    }
+    metrics = {f"train/{name}": value for name, value in episodes.items()}
+    metrics["train/sampling_rounds"] = float(sampled.rounds)
+    metrics["train/rows"] = float(sum(map(len, sampled.kept)))
+    truncated = [generation.truncated for generation in _generations(sampled.kept)]
+    metrics["train/prompt_truncated"] = float(np.mean(truncated))
+    return metrics
 
 
 def _roll_out(session: Session, step: int) -> Sampled:
@@ -347,16 +346,12 @@ def _roll_out(session: Session, step: int) -> Sampled:
         return training_tasks(panel, groups=count, seed=config.seed, step=step, turn=turn)
 
     def play(slots: Sequence[Slot], turn: int) -> list[Trajectory]:
-        return _play(
-            session,
-            slots,
-            # Each round of sampling needs draws of its own.
-            (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT),
-        )
+        # Each round of sampling needs draws of its own.
+        seed = (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT)
+        return _play(session, slots, seed)
 
-    return sample(
-        Draw(config.trainer.groups, config.trainer.group_size, tasks, play), config.trained.sampling
-    )
+    draw = Draw(config.trainer.groups, config.trainer.group_size, tasks, play)
+    return sample(draw, config.trained.sampling)
 
 
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
@@ -373,9 +368,11 @@ def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step: int) -> None:
+    """Linear warm-up, then constant; computed from the step, so that no checkpoint stores it."""
     settings = config.trainer.optimizer
+    warmup = min(1.0, step / max(1, settings.warmup_steps))
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * min(1.0, step / max(1, settings.warmup_steps))
+        group["lr"] = settings.learning_rate * warmup
 
 
 def _probe(session: Session, step: int) -> None:

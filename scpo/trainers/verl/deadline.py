@@ -10,10 +10,11 @@ from scpo.errors import RolloutError
 
 
 class WithDeadline:
-    """verl's checkpoint manager, whose ``update_weights`` may take ``seconds``.
+    """verl's checkpoint manager with a time limit on ``update_weights``; all else is passed on.
 
-    Raises:
-        RolloutError: It took longer, or what it died of.
+    Args:
+        manager: The manager, which sends the update's weights to the rollout engine.
+        seconds: The limit; infinity for none.
     """
 
     def __init__(self, manager: Any, seconds: float) -> None:
@@ -24,7 +25,11 @@ class WithDeadline:
         return getattr(self._manager, name)
 
     def update_weights(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the manager's method in a thread of its own, which is abandoned if it hangs."""
+        """Call the manager's method; its own errors are raised here.
+
+        Raises:
+            RolloutError: It took longer than the limit.
+        """
         answer: Future[Any] = Future()
 
         def send() -> None:
@@ -33,8 +38,10 @@ class WithDeadline:
             except BaseException as error:  # noqa: BLE001 (raised by the caller's thread)
                 answer.set_exception(error)
 
+        # A thread that hangs cannot be ended: a daemon does not keep the process alive.
         threading.Thread(target=send, name="weights", daemon=True).start()
-        if not wait([answer], None if self._seconds == float("inf") else self._seconds).done:
+        timeout = None if self._seconds == float("inf") else self._seconds
+        if not wait([answer], timeout).done:
             raise RolloutError(
                 f"the rollout engine did not take the new weights within {self._seconds:g} s "
                 "(trainer.verl.stall_s): it hangs or is gone. The run goes on from its last "
