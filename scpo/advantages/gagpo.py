@@ -37,9 +37,8 @@ def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
 ) -> Float64Array:
     """Return the whole advantage: all of it varies between steps."""
-    return config.normalised(
-        accumulated(batch, step_return_N, bonus_N, config), group_ids(batch.group_N)
-    )
+    advantage_N = accumulated(batch, step_return_N, bonus_N, config)
+    return config.normalised(advantage_N, group_ids(batch.group_N))
 
 
 def accumulated(

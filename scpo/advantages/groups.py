@@ -41,9 +41,8 @@ class Moments:
 
     def population(self) -> "Moments":
         """Moments with the population's standard deviation, without Bessel's correction."""
-        return replace(
-            self, std_G=self.std_G * np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1))
-        )
+        correction_G = np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1))
+        return replace(self, std_G=self.std_G * correction_G)
 
 
 def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
@@ -65,7 +64,9 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     excess_N = sorted_N - least_G[sorted_id_N]
     mean_excess_G = np.add.reduceat(excess_N, starts) / count_G
     square_G = np.add.reduceat((excess_N - mean_excess_G[sorted_id_N]) ** 2, starts)
-    return Moments(count_G, least_G + mean_excess_G, np.sqrt(square_G / np.maximum(count_G - 1, 1)))
+    # Bessel's correction; a group of one value has squares of 0 and needs no divisor.
+    std_G = np.sqrt(square_G / np.maximum(count_G - 1, 1))
+    return Moments(count_G, least_G + mean_excess_G, std_G)
 
 
 def normalise(
@@ -81,9 +82,9 @@ def normalise(
     (``Moments.flat``) gets exactly 0 in both. Groups of one value have std 0, hence 0.
     """
     deviation_N = np.asarray(value_N, np.float64) - stats.mean_G[id_N]
-    scale_G = (
-        stats.std_G + EPSILON if normalisation == "mean_std_norm" else np.ones_like(stats.std_G)
-    )
+    scale_G = np.ones_like(stats.std_G)
+    if normalisation == "mean_std_norm":
+        scale_G = stats.std_G + EPSILON
     return np.where(stats.flat(std_floor)[id_N], 0.0, deviation_N / scale_G[id_N])
 
 

@@ -81,7 +81,8 @@ def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
         rate_N = moments(batch.success_N.astype(np.float64), group_N).mean_G[group_N]
         succeeded_N = batch.success_N
     exponent_N = np.where(succeeded_N, (1 - rate_N) ** config.alpha, -(rate_N**config.alpha))
-    return 1 + config.beta * (1 / (1 + np.exp(-exponent_N)) - 0.5)
+    sigmoid_N = 1 / (1 + np.exp(-exponent_N))
+    return 1 + config.beta * (sigmoid_N - 0.5)
 
 
 def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
@@ -98,7 +99,8 @@ def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
                 count_NV[row, column[word]] = count
     frequency_V = (count_NV > 0).sum(axis=0)
     # scikit-learn's smoothed inverse document frequency.
-    weighted_NV = count_NV * (np.log((1 + len(words)) / (1 + frequency_V)) + 1)
+    inverse_frequency_V = np.log((1 + len(words)) / (1 + frequency_V)) + 1
+    weighted_NV = count_NV * inverse_frequency_V
     norm_N = np.linalg.norm(weighted_NV, axis=1, keepdims=True)
     return np.asarray(weighted_NV / np.where(norm_N > 0, norm_N, 1.0), dtype=np.float64)
 

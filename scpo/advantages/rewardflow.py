@@ -48,9 +48,8 @@ def step_term(
 ) -> Float64Array:
     """ω A_S."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
-    return config.omega * config.normalised(
-        flow_rewards(batch, graph, config) + bonus_N, graph.source_N
-    )
+    reward_N = flow_rewards(batch, graph, config) + bonus_N
+    return config.omega * config.normalised(reward_N, graph.source_N)
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
@@ -113,6 +112,7 @@ def _bridged(
 
 
 def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
+    """Steps without effect: looking actions, and those that lead to the answer of a no-op."""
     action_N = batch.action_N
     no_op_V = np.zeros(len(graph), dtype=bool)
     no_op_V[graph.source_N] = _after_no_op(batch, config)

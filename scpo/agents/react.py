@@ -42,12 +42,14 @@ class React:
 def tell(turns: Sequence[Turn], count: int) -> str:
     """The latest ``count`` turns as text, numbered from the attempt's beginning."""
     first = max(0, len(turns) - count)
-    return "\n".join(
-        _TURN.format(
-            number=number,
-            thought=thought(turn.response) or "(none)",
-            action=one_line(turn.action),
-            answer=one_line(turn.answer),
+    lines = []
+    for number, turn in enumerate(turns[first:], start=first + 1):
+        lines.append(
+            _TURN.format(
+                number=number,
+                thought=thought(turn.response) or "(none)",
+                action=one_line(turn.action),
+                answer=one_line(turn.answer),
+            )
         )
-        for number, turn in enumerate(turns[first:], start=first + 1)
-    )
+    return "\n".join(lines)

@@ -63,7 +63,7 @@ def with_hindsight(
     """
     text = template.format(final_observation=final_observation, success="yes" if won else "no")
     head = len(encode([text])[0])
-    cut = []
+    cut: list[Ids] = []
     for ids in encode([f"{text}\n{prompt}" for prompt in prompts]):
         if len(ids) <= head + max_prompt_tokens:
             cut.append(tuple(ids))

@@ -49,6 +49,7 @@ def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         pad_token_id=tokenizer.pad_token_id,
         initializer_range=config.initializer_range,
     )
+    # Initialisation draws from the global generator, which is left as it was.
     with torch.random.fork_rng():
         torch.manual_seed(config.init_seed)
         return Qwen2ForCausalLM(shape)

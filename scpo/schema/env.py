@@ -129,6 +129,7 @@ class WordingsConfig(Strict):
 
 _UNWORDED = WordingsConfig(dose=0, count=1, first=0, arms=(), told_to="credit", seed=0)
 
+# Keys of conf/env that conf/estimator and conf/model refer to.
 _READ_ELSEWHERE = ("baselines", "imitation_steps")
 
 
@@ -136,7 +137,7 @@ class EnvironmentSettings(Strict):
     """Settings of all environments; ``wordings`` are left out of run ids at a dose of 0."""
 
     wordings: WordingsConfig = Field(
-        # Left out where nothing is reworded: run ids are those of runs from before there were
+        # Left out where nothing is reworded: such a run keeps the id it had before there were
         # wordings.
         default=_UNWORDED,
         exclude_if=lambda wordings: wordings.dose == 0,
@@ -162,8 +163,8 @@ class EnvironmentSettings(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _some_is_read_where_it_is_used(cls, data: Any) -> Any:
-        """Drop the keys that conf/estimator (``baselines``) and conf/model read."""
+    def _without_keys_read_elsewhere(cls, data: Any) -> Any:
+        """Drop the keys that only other parts of the configuration interpolate."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if key not in _READ_ELSEWHERE}

@@ -122,14 +122,11 @@ def credit_batch(
     # The forward match never compares the reference with itself.
     kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
-        book.learn(
-            [
-                (cell.matrix, task.texts(cell))
-                for kind in kinds
-                for task in tasks
-                for cell in task.cells(kind)
-            ]
-        )
+        all_pairs = []
+        for kind in kinds:
+            for task in tasks:
+                all_pairs += [(cell.matrix, task.texts(cell)) for cell in task.cells(kind)]
+        book.learn(all_pairs)
     traces, asked = _run_in_lockstep(
         tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
     )

@@ -83,9 +83,9 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     Returns:
         Row indices of each part, the part with the largest total first.
     """
-    padded = sorted(
-        (length, row) for row, length in enumerate(lengths + [0] * (-len(lengths) % ranks))
-    )
+    # Empty rows, of length 0, sort into the tuple of the shortest rows.
+    filled = lengths + [0] * (-len(lengths) % ranks)
+    padded = sorted((length, row) for row, length in enumerate(filled))
     heap: list[tuple[tuple[int, int, int, int], list[_Part]]] = []
     for start in range(0, len(padded), ranks):
         parts = [_Part(length, 1, (row,)) for length, row in padded[start : start + ranks]]
@@ -93,10 +93,10 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     while len(heap) > 1:
         widest = heapq.heappop(heap)[1]
         second = heapq.heappop(heap)[1]
-        merged = [
-            _Part(a.total + b.total, a.size + b.size, a.rows + b.rows)
-            for a, b in zip(widest, second[::-1], strict=True)
-        ]
+        merged = []
+        # The largest part of each joins the smallest of the other.
+        for a, b in zip(widest, second[::-1], strict=True):
+            merged.append(_Part(a.total + b.total, a.size + b.size, a.rows + b.rows))
         heapq.heappush(heap, _by_spread(merged))
 
     final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks

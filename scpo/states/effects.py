@@ -91,7 +91,9 @@ def effects(visits: Visits, comparison: Comparison) -> IntArray:
     acts = _acts_on_named(visits, named)
     memory = comparison.memory if isinstance(comparison.memory, ActMemory) else ActMemory()
     memory.verbs |= lasting_acts(visits, named, acts, memory.verbs)
-    lasting = [tuple(act for act in done if act[1] in memory.verbs) for done in acts]
+    lasting = []
+    for done in acts:
+        lasting.append(tuple((name, verb) for name, verb in done if verb in memory.verbs))
     return key_ids(zip(named, visits.last_action_M, lasting, strict=True))
 
 
@@ -121,10 +123,14 @@ def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
     original_N = line.row_KT[line.slot_N, line.step_N]
     for row in np.flatnonzero(original_N != np.arange(len(batch))).tolist():
         before[row] = before[original_N[row]]
-    return [
-        tuple((name, verb) for name in names for verb in sorted(done.get(name, ())))
-        for names, done in zip(named, before, strict=True)
-    ]
+
+    acts = []
+    for names, done in zip(named, before, strict=True):
+        on_named: list[tuple[str, str]] = []
+        for name in names:
+            on_named += [(name, verb) for verb in sorted(done.get(name, ()))]
+        acts.append(tuple(on_named))
+    return acts
 
 
 def lasting_acts(

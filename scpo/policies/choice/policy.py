@@ -158,16 +158,16 @@ class ChoicePolicy:
         reader, read_P = self._library(distinct)
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
         count_P = torch.tensor([len(prompt.commands) for prompt in read_P], device=self.device)
-        choice_N = _draw(
-            logprob_PA, count_P, row_N, None if temperature == 0 else uniforms_NL[:, 0]
-        )
+        uniform_N = None if temperature == 0 else uniforms_NL[:, 0]
+        choice_N = _draw(logprob_PA, count_P, row_N, uniform_N)
         logprob_N = logprob_PA[row_N, choice_N].tolist()
-        return [
-            Generation(respond(read_P[place].commands[choice]), prompt, (choice,), (logprob,))
-            for prompt, place, choice, logprob in zip(
-                ids, row_N.tolist(), choice_N.tolist(), logprob_N, strict=True
-            )
-        ]
+
+        generations = []
+        columns = (ids, row_N.tolist(), choice_N.tolist(), logprob_N)
+        for prompt, place, choice, logprob in zip(*columns, strict=True):
+            command = read_P[place].commands[choice]
+            generations.append(Generation(respond(command), prompt, (choice,), (logprob,)))
+        return generations
 
     def statistics(
         self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float

@@ -32,10 +32,14 @@ def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[st
         for name, value in metrics.items()
         if isinstance(value, int | float | np.number)
     }
-    took = {
-        name: value for name, value in numbers.items() if name.startswith(CLOCK) or name in SCORER
-    }
-    return {name: value for name, value in numbers.items() if name not in took}, took
+    learned = {}
+    took = {}
+    for name, value in numbers.items():
+        if name.startswith(CLOCK) or name in SCORER:
+            took[name] = value
+        else:
+            learned[name] = value
+    return learned, took
 
 
 def without_samples(took: Mapping[str, float]) -> dict[str, float]:

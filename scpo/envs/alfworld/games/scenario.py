@@ -141,11 +141,11 @@ def holds() -> dict[str, frozenset[str]]:
     Slices and movable receptacles are not used.
     """
     constants = assets().constants
-    return {
-        receptacle: frozenset(kind for kind in kinds if "Sliced" not in kind)
-        for receptacle, kinds in constants.VAL_RECEPTACLE_OBJECTS.items()
-        if receptacle not in constants.MOVABLE_RECEPTACLES
-    }
+    whole_kinds = {}
+    for receptacle, kinds in constants.VAL_RECEPTACLE_OBJECTS.items():
+        if receptacle not in constants.MOVABLE_RECEPTACLES:
+            whole_kinds[receptacle] = frozenset(kind for kind in kinds if "Sliced" not in kind)
+    return whole_kinds
 
 
 @functools.cache

@@ -158,6 +158,12 @@ def translate(domain: str, problem: str) -> Translation:
     initial = tuple(atom in parsed.facts for atom in task.variables)
     derived = [atom[0] in task.derived for atom in task.variables]
     free = iter(range(len(task.operators), len(task.operators) + 2 * len(derived), 2))
+    reads = {literal.predicate for literal in parsed.goal}
+    unreliable = set()
+    for action in parsed.actions:
+        reads |= {literal.predicate for literal in action.preconditions}
+        unreliable |= {effect.literal.predicate for effect in action.effects if effect.conditions}
+
     return Translation(
         packed_sas=zlib.compress("\n".join(_sas(task, initial, derived)).encode(), level=1),
         atoms=NameTable.of(task.variables),
@@ -167,17 +173,8 @@ def translate(domain: str, problem: str) -> Translation:
         parameters=parsed.parameters,
         types=parsed.objects,
         facts=NameTable.of(fact for fact in sorted(parsed.facts) if fact[0] != "="),
-        reads=frozenset(
-            literal.predicate
-            for literals in (parsed.goal, *(action.preconditions for action in parsed.actions))
-            for literal in literals
-        ),
-        unreliable=frozenset(
-            effect.literal.predicate
-            for action in parsed.actions
-            for effect in action.effects
-            if effect.conditions
-        ),
+        reads=frozenset(reads),
+        unreliable=frozenset(unreliable),
     )
 
 

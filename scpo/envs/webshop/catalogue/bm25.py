@@ -175,14 +175,16 @@ def _postings(counts: list[Counter[str]], filled: int) -> dict[str, Posting]:
         for term, frequency in count.items():
             documents[term].append(document)
             frequencies[term].append(frequency)
-    return {
-        term: Posting(
+    postings = {}
+    for term, found in documents.items():
+        # Lucene's form of the inverse document frequency, which is never negative.
+        odds = (filled - len(found) + 0.5) / (len(found) + 0.5)
+        postings[term] = Posting(
             np.array(found, dtype=np.int32),
             np.array(frequencies[term], dtype=np.float32),
-            np.float32(math.log(1 + (filled - len(found) + 0.5) / (len(found) + 0.5))),
+            np.float32(math.log(1 + odds)),
         )
-        for term, found in documents.items()
-    }
+    return postings
 
 
 def quantised(length: int) -> int:

@@ -132,12 +132,12 @@ def _patterns() -> tuple[Any, Any, Any]:
 
 def all_tokens(title: str) -> tuple[str, ...]:
     """Lower-case tokens of ``title`` with a letter or digit, as spaCy's blank English pipeline."""
-    return tuple(
-        token.lower()
-        for chunk in title.split()
-        for token in _tokens(chunk)
-        if any(character.isalnum() for character in token)
-    )
+    kept = []
+    for chunk in title.split():
+        for token in _tokens(chunk):
+            if any(character.isalnum() for character in token):
+                kept.append(token.lower())
+    return tuple(kept)
 
 
 def _tokens(chunk: str) -> list[str]:
@@ -185,10 +185,11 @@ def reward(
     product: Product, options: Mapping[str, str], price: float, goal: Goal, nouns: NounRule
 ) -> float:
     """Reward in [0, 1] of buying ``product`` at ``price`` with ``options`` chosen."""
-    matched = matched_attributes(product, goal.attributes) + matched_options(
-        options.values(), goal.options
-    )
-    share = (matched + (price <= goal.price_upper)) / (len(goal.attributes) + len(goal.options) + 1)
+    matched = matched_attributes(product, goal.attributes)
+    matched += matched_options(options.values(), goal.options)
+    # The price is one more wish.
+    matched += price <= goal.price_upper
+    share = matched / (len(goal.attributes) + len(goal.options) + 1)
     return share * type_factor(product, goal, nouns)
 
 
@@ -207,21 +208,22 @@ def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:
 
 
 def _same_category(product: Product, goal: Goal) -> bool:
-    ours, theirs = (
-        {part.strip() for part in path.split("›")}
-        for path in (product.product_category, goal.product_category)
-    )
-    return len(ours & theirs) >= SAME_CATEGORY
+    shared = _category_parts(product.product_category) & _category_parts(goal.product_category)
+    return len(shared) >= SAME_CATEGORY
+
+
+def _category_parts(path: str) -> set[str]:
+    return {part.strip() for part in path.split("›")}
 
 
 def matched_attributes(product: Product, wanted: Sequence[str]) -> int:
     """Number of wanted attributes that the product has or its texts mention."""
     texts = (product.title.lower(), " ".join(product.bullets).lower(), product.description.lower())
-    return sum(
-        any(similar(own, attribute) for own in product.attributes)
-        or any(attribute in text for text in texts)
-        for attribute in wanted
-    )
+    matched = 0
+    for attribute in wanted:
+        has_it = any(similar(own, attribute) for own in product.attributes)
+        matched += has_it or any(attribute in text for text in texts)
+    return matched
 
 
 def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[str]) -> int:
@@ -231,13 +233,15 @@ def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[
     with the chosen values: a colour in it counts only as a whole element. Kept, since rewards
     depend on it.
     """
-    ours = [_colour_in(value) for value in chosen]
-    theirs = (
-        [_colour_among(pair) for pair in wanted.items()]
-        if isinstance(wanted, Mapping)
-        else map(_colour_in, wanted)
-    )
-    return sum(any(similar(own, other) for own in ours) for other in theirs)
+    chosen_values = [_colour_in(value) for value in chosen]
+    if isinstance(wanted, Mapping):
+        wanted_values = [_colour_among(pair) for pair in wanted.items()]
+    else:
+        wanted_values = [_colour_in(value) for value in wanted]
+    matched = 0
+    for wanted_value in wanted_values:
+        matched += any(similar(value, wanted_value) for value in chosen_values)
+    return matched
 
 
 def _colour_in(value: str) -> str:

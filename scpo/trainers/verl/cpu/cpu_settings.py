@@ -23,20 +23,23 @@ def cpu_environment(engine: str) -> dict[str, str]:
     }
     if engine != "vllm":
         return verl
-    # GB of cache for keys and values; no thread bound to a core, which a container may not own
     return {
         **verl,
+        # GB of cache for keys and values.
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        # A container may not own the core that a thread would be bound to.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": "1",
     }
 
 
 def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
-    """Verl's words, after those of the run.
+    """Settings of verl that follow those of the run.
 
-    ``ranks``: data-parallel ones, each on a logical GPU; None: of a Ray that runs already, with
-        resources of its own.
+    Args:
+        engine: The rollout engine, ``vllm`` or ``hf``.
+        ranks: Data-parallel ranks, each on a logical GPU; None for a Ray that runs already and has
+            resources of its own.
     """
     return [
         Setting("trainer.device", "cpu", "no GPU"),
