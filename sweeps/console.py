@@ -1,5 +1,6 @@
 """Output of sweep.py: tables on a terminal, plain lines elsewhere."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -108,17 +109,17 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
     )
 
 
-def show_submitted(console: Console, ids: Sequence[str], experiment: str) -> None:
-    """List the submitted jobs and the commands to follow them."""
+def show_submitted(console: Console, ids: Sequence[str], experiment: str, runs_dir: Path) -> None:
+    """List the submitted jobs and the command to follow them."""
     if ids:
         # "123_4" is job 4 of array 123.
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
         named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
         console.print(f"submitted {counted(len(ids), 'run')} as jobs {named}", highlight=False)
-    console.print(
-        f"follow them, from any shell:  python -m sweeps status {experiment} --watch",
-        highlight=False,
-    )
+    words = ["python", "-m", "sweeps", "status", experiment, "--watch"]
+    if runs_dir != Path("runs"):
+        words += ["--runs-dir", str(runs_dir)]
+    say_markup(console, f"follow them, from any shell:  {escape(shlex.join(words))}")
 
 
 def show_notes(console: Console, notes: Iterable[str]) -> None:

@@ -160,7 +160,7 @@ def run(
 
     show.show_notes(console, _of_other_code(matrix, found.folders))
     if launcher.detached:
-        show.show_submitted(console, ids, matrix.experiment.name)
+        show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
         if found.damaged:
             show.show_summary(console, found.damaged)
         return EXIT_FAILED if found.damaged else EXIT_DONE

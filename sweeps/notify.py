@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import shlex
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -18,6 +19,11 @@ VARIABLE = "SCPO_NOTIFY"
 TIMEOUT_S = 10.0
 
 logger = logging.getLogger(__name__)
+
+
+def notify_of_failure(run_id: str, reason: str | None) -> None:
+    """Report a run that failed, with the host that it ran on."""
+    notify(f"scpo: {run_id} FAILED on {socket.gethostname()}: {reason}")
 
 
 def notify(text: str) -> None:

@@ -127,6 +127,12 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             for config in _row_runs(row, axes, shared, common):
                 matrix.add(row, config)
 
+    if not matrix.cells:
+        allowed = sorted({allowed for row in experiment.rows for allowed in row.scales})
+        raise ConfigError(
+            f"+experiment={name} scale={scale}: none of its rows runs at this scale; allowed: "
+            + ", ".join(f"scale={each}" for each in allowed)
+        )
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     return matrix
 

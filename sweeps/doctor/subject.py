@@ -35,7 +35,10 @@ class Subject:
 
 
 def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
-    """Drop runs that need the same of a machine: those that differ in seed or method settings."""
+    """Drop runs that need the same of a machine: those that differ in seed or method settings.
+
+    Every run has a scorer in its configuration; only those that use it need its files and memory.
+    """
     seen = set()
     for config in configs:
         parts = (config.env, config.model, config.scorer, config.trainer)
@@ -43,6 +46,8 @@ def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
             *(part.model_dump_json() for part in parts),
             config.method.kind,
             required(config.method),
+            config.method.kind == "trained" and config.method.shaper is not None,
+            config.method.kind == "trained" and config.method.needs_scorer,
         )
         if key not in seen:
             seen.add(key)

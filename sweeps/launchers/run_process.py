@@ -16,6 +16,7 @@ from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
 from scpo.records.files import locked
 from scpo.schema.run import RunConfig
+from sweeps.notify import notify_of_failure
 from sweeps.records.process import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
@@ -181,6 +182,9 @@ class RunProcess:
             self.folder.update_status(
                 state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None
             )
+        # A killed process (out of memory, say) has sent no notice of its own.
+        if state is State.FAILED:
+            notify_of_failure(self.folder.run_id, reason)
         return Outcome(state, reason, log)
 
 

@@ -31,7 +31,7 @@ from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
-from sweeps.notify import notify
+from sweeps.notify import notify_of_failure
 from sweeps.records.process import (
     EXIT_BUSY,
     EXIT_DONE,
@@ -252,11 +252,13 @@ def _end(folder: RunFolder, state: State, reason: str | None) -> int:
         logger.error(
             "the run ended as %s (%s), which could not be recorded: %s", state, reason, error
         )
+        if state is State.FAILED:
+            notify_of_failure(folder.run_id, f"{reason}; not recorded: {error}")
         return EXIT_FAILED
 
     logger.info("%s: %s%s", folder.run_id, state, f" ({reason})" if reason else "")
     if state is State.FAILED:
-        notify(f"scpo: {folder.run_id} FAILED on {socket.gethostname()}: {reason}")
+        notify_of_failure(folder.run_id, reason)
     if state is State.DONE:
         _say_result(folder)
     return {State.DONE: EXIT_DONE, State.FAILED: EXIT_FAILED}.get(state, EXIT_INTERRUPTED)

@@ -23,6 +23,7 @@ from scpo.records.memory import driver_version, installed_gpus
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
+from sweeps.notify import notify_of_failure
 from sweeps.records.process import LOG_FORMAT
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class Supervisor:
             if free:
                 failures = self.folder.read_status().failures + 1
                 self.folder.update_status(state=State.FAILED, reason=reason, failures=failures)
+        notify_of_failure(self.folder.run_id, reason)
         return State.FAILED
 
     def _requeue(self) -> None:

@@ -15,6 +15,13 @@ from sweeps.records import cancellation
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
 ASK_AGAIN_S = 1.0
 
+# Reasons of squeue that no waiting changes -> what does.
+ANEW = "then `python -m sweeps cancel`, `retry` and the sweep again"
+NEVER_STARTS = {
+    "PartitionTimeLimit": f", never starts: a smaller max_time_h in launcher.site, {ANEW}",
+    "PartitionConfig": f", never starts: fewer launcher.cpus or gpus, {ANEW}",
+}
+
 
 class Observer:
     """Observer of runs at one moment. It queries Slurm before the records, if any run had a job."""
@@ -49,7 +56,7 @@ class Observer:
             # squeue prints None for a job that has no reason yet.
             reason = seen[found].why
             if reason != "None":
-                parts.append(f"waits: {reason}")
+                parts.append(f"waits: {reason}{NEVER_STARTS.get(reason, '')}")
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
             parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")

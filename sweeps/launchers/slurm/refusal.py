@@ -23,6 +23,7 @@ KEYS = (
         "partition: <one whose nodes have that much>",
     ),
 )
+GRES_OR_PARTITION = "gres: <as `sinfo -o %G` names the GPUs>, or partition: <one with so many>"
 UNSURE = re.compile(
     r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE
 )
@@ -39,6 +40,9 @@ def explain_refusal(message: str, asked: str, site: str) -> str:
     # The first match decides: messages about accounts also mention partitions, for one.
     for pattern, key, fix in KEYS:
         if re.search(pattern, text, re.IGNORECASE):
+            # The same words for a type of GPU that no node has and for too many of them.
+            if key == "partition" and "gres " in asked and "configuration" in text:
+                key, fix = "gres", GRES_OR_PARTITION
             again = "and give the same command again"
             return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, {again}"
     return f"sbatch: {text} ({asked}). See {site} and launcher.*, and give the same command again"

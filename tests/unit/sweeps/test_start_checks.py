@@ -51,3 +51,12 @@ def test_of_many_runs_with_one_reason_it_is_told_once():
         refuse_what_cannot_start(runs)
     assert str(caught.value).count("\n") == 0
     assert not Path("/no").exists()
+
+
+def test_a_run_with_a_scorer_is_checked_beside_one_that_reads_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("sweeps.doctor.model_files.why_unreachable", lambda url: "no route")
+    with pytest.raises(ConfigError, match="does not answer"):
+        refuse_what_cannot_start([
+            compose_run([f"method={name}", "scorer=bge_reranker_v2_m3"]) for name in ("gigpo", "scpo")
+        ])

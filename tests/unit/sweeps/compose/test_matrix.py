@@ -133,3 +133,11 @@ def test_the_overrides_of_an_experiment_may_depend_on_the_scale():
     assert scorers == {"study": {"lexical"}, "paper": {"bge_reranker_v2_m3"}}
     given = expand("sweep_theta", [*chosen, "scale=study", "scorer=exact"])
     assert {cell.config.scorer.name for cell in given.cells} == {"exact"}
+
+
+def test_an_experiment_without_a_row_of_the_scale_names_the_scales_that_it_has():
+    with pytest.raises(ConfigError) as caught:
+        expand("learning_rates", ["scale=paper"])
+    assert str(caught.value) == (
+        "+experiment=learning_rates scale=paper: none of its rows runs at this scale; allowed: scale=study"
+    )

@@ -4,7 +4,9 @@ import tempfile
 from pathlib import Path
 
 from scpo.findings import Level
+from sweeps.compose.configuration import compose_run
 from sweeps.doctor import gpu_path
+from sweeps.doctor.subject import Subject, distinct
 from sweeps.estimates import hours
 from tests.support.doctor_findings import assert_finds
 
@@ -28,6 +30,16 @@ def test_the_memory_table_of_a_cluster_that_fits(subject, commands):
         "scorer 3.0/3.0",
     ):
         assert part in found.text
+
+
+def test_of_many_methods_the_one_with_a_scorer_has_its_own_memory():
+    words = ("scale=paper", "launcher=slurm_a800x4")
+    runs = [compose_run([*words, f"method={name}"]) for name in ("rloo", "gigpo", "scpo")]
+    plain, scored = gpu_path.check_gpu_memory(Subject(tuple(distinct(runs)), len(runs)))
+    assert "gpu memory rloo" in plain.check
+    assert "gpu memory scpo" in scored.check
+    assert "about 68 of" in plain.text
+    assert "about 71 of" in scored.text
 
 
 def test_a_driver_too_old_for_torch(subject, commands, monkeypatch):

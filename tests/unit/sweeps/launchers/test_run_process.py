@@ -20,6 +20,19 @@ def test_a_silent_death_is_a_failure_that_counts(tmp_path):
     assert (folder.read_status().failures, folder.read_status().attempt) == (1, 1)
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_killed_run_is_noticed_and_one_that_the_launcher_stopped_is_not(tmp_path, monkeypatch, interrupted):
+    told = []
+    monkeypatch.setattr("sweeps.notify.notify", told.append)
+    folder, _ = run(tmp_path, "import os; os.kill(os.getpid(), 9)", interrupted)
+    if interrupted:
+        assert not told
+    else:
+        (text,) = told
+        assert text.startswith(f"scpo: {folder.run_id} FAILED on ")
+        assert text.endswith(": killed by SIGKILL")
+
+
 def test_a_death_that_the_launcher_caused_is_an_interruption(tmp_path):
     folder, outcome = run(tmp_path, "import os; os.kill(os.getpid(), 9)", interrupted=True)
     assert (outcome.state, folder.read_status().failures) == (State.INTERRUPTED, 0)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from scpo.errors import ConfigError, GameError, RecordError
+from scpo.errors import ConfigError, GameError, RecordError, RecordWriteError
 from scpo.records import JsonLines, State, StopRequest, provenance, run_config
 from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
@@ -357,7 +357,7 @@ def test_output_that_cannot_be_written_is_not_taken_for_written():
 
 def test_a_failure_is_noticed_and_a_finished_run_is_not(folder, monkeypatch):
     told = []
-    monkeypatch.setattr(entry, "notify", told.append)
+    monkeypatch.setattr("sweeps.notify.notify", told.append)
 
     def fails(config, folder, stop):
         raise ConfigError("no games")
@@ -368,3 +368,21 @@ def test_a_failure_is_noticed_and_a_finished_run_is_not(folder, monkeypatch):
     assert "no games" in told[0]
     entry.run(folder, fake_train.train)
     assert len(told) == 1
+
+
+def test_a_failure_that_a_full_disk_keeps_out_of_the_records_is_noticed(folder, monkeypatch):
+    told = []
+    monkeypatch.setattr("sweeps.notify.notify", told.append)
+
+    def full(folder, status):
+        raise RecordWriteError(28, "cannot write status.json")
+
+    def fails(config, folder, stop):
+        monkeypatch.setattr(type(folder), "write_status", full)
+        raise ConfigError("no games")
+
+    entry.run(folder, fails)
+    (text,) = told
+    assert "no games" in text
+    assert "not recorded: " in text
+    assert "cannot write status.json" in text

@@ -63,6 +63,9 @@ def test_the_remark_says_what_a_person_would_ask(folder):
     assert observer.remark(folder, seen) == "job 7_0, 1x timed out, 2x preempted, waits: Resources"
     observer, seen, *_ = looked(folder, {}, {})
     assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
+    beyond = {"7_0": Seen("sweep-0a", JobState.QUEUED, "PartitionTimeLimit")}
+    observer, seen, *_ = looked(folder, beyond)
+    assert "waits: PartitionTimeLimit, never starts: a smaller max_time_h" in observer.remark(folder, seen)
 
 
 def test_an_orphan_is_adopted_under_the_id_that_the_scheduler_has(folder):

@@ -30,3 +30,9 @@ def test_words_that_nobody_has_seen_yet_are_shown_as_they_are():
 
 def test_silence_of_the_controller_is_no_refusal():
     assert UNSURE.search("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+
+
+def test_a_node_without_these_gpus_is_about_gres_where_a_type_was_asked_for():
+    words = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    assert "site.yaml: gres; set gres: " in explain_refusal(words, "gres gpu:h100, 4 GPUs", "site.yaml")
+    assert "site.yaml: partition; set partition: " in explain_refusal(words, "4 GPUs", "site.yaml")

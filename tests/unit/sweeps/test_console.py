@@ -1,0 +1,20 @@
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sweeps.console import show_submitted
+
+
+@pytest.mark.parametrize(
+    ("runs_dir", "rest"),
+    [("runs", []), ("/data/my runs [a]", ["--runs-dir", "/data/my runs [a]"])],
+)
+def test_the_command_to_follow_jobs_looks_where_their_runs_are(runs_dir, rest):
+    console = Console(width=40, record=True)
+    show_submitted(console, ["7_0", "7_1"], "ablation", Path(runs_dir))
+    submitted, follow = console.export_text().strip().splitlines()
+    assert submitted == "submitted 2 runs as jobs 7 (2 runs)"
+    words = shlex.split(follow.partition("shell:")[2])
+    assert words == ["python", "-m", "sweeps", "status", "ablation", "--watch", *rest]
