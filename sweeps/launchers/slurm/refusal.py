@@ -23,7 +23,13 @@ KEYS = (
         "partition: <one whose nodes have that much>",
     ),
 )
-GRES_OR_PARTITION = "gres: <as `sinfo -o %G` names the GPUs>, or partition: <one with so many>"
+
+# Where a type of GPU was asked for: no node has it, or not so many.
+GPUS_OF_NODES = (
+    "node configuration",
+    "gres",
+    "gres: <as `sinfo -o %G` names the GPUs>, or partition: <one with so many>",
+)
 UNSURE = re.compile(
     r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE
 )
@@ -38,11 +44,9 @@ def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's message, the request, and the key of the site file to change."""
     text = words_of(message)
     # The first match decides: messages about accounts also mention partitions, for one.
-    for pattern, key, fix in KEYS:
+    keys = (*KEYS[:-1], GPUS_OF_NODES, KEYS[-1]) if "gres " in asked else KEYS
+    for pattern, key, fix in keys:
         if re.search(pattern, text, re.IGNORECASE):
-            # The same words for a type of GPU that no node has and for too many of them.
-            if key == "partition" and "gres " in asked and "configuration" in text:
-                key, fix = "gres", GRES_OR_PARTITION
             again = "and give the same command again"
             return f"sbatch: {text} ({asked}). {site}: {key}; set {fix}, {again}"
     return f"sbatch: {text} ({asked}). See {site} and launcher.*, and give the same command again"
