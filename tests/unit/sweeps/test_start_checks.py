@@ -57,6 +57,6 @@ def test_a_run_with_a_scorer_is_checked_beside_one_that_reads_none(monkeypatch, 
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("sweeps.doctor.model_files.why_unreachable", lambda url: "no route")
     with pytest.raises(ConfigError, match="does not answer"):
-        refuse_what_cannot_start([
-            compose_run([f"method={name}", "scorer=bge_reranker_v2_m3"]) for name in ("gigpo", "scpo")
-        ])
+        refuse_what_cannot_start(
+            [compose_run([f"method={name}", "scorer=bge_reranker_v2_m3"]) for name in ("gigpo", "scpo")]
+        )
