@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 
 import analysis.figures
 import analysis.tables
-from analysis.rendering.style import Drawing, Look, drawn_as
+from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.collected import Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row
@@ -245,6 +245,8 @@ def _build_one(
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
+    except FigureSizeError as error:
+        return Failure(name, str(error), "--size page or a larger WxH, or a smaller --font-size")
     except RecordError as error:
         return Failure(name, str(error), "fix or delete the record, then build again")
     except Exception as error:

@@ -230,6 +230,10 @@ def compare(
         )
 
     for name, table in (("first", first), ("second", second)):
+        if not isinstance(table, pd.DataFrame):
+            raise ConfigError(
+                f"{name} is {table!r}; pass the lines of one row, e.g. runs[runs.row == 'scpo']"
+            )
         _check_side(name, table)
     apart = _apart(first, second)
     if apart:

@@ -9,6 +9,7 @@ from analysis.sources.run_records import Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
+from scpo.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
     if unknown:
         available = ", ".join(sorted(set(known)))
         raise ConfigError(
-            f"{option} {', '.join(unknown)}: these runs have none of this name; "
-            f"they have {available}"
+            f"{option} {', '.join(unknown)}: these runs have none of this name"
+            f"{did_you_mean(unknown[0], known)}\nthey have {available}"
         )
 
 

@@ -40,6 +40,9 @@ from scpo.intervals import Summary
 
 SCALE = "study"
 
+# Inches: names of rows and four panels.
+LEAST_WIDTH = 5.5
+
 # Heights in inches. The figure without rows:
 HEIGHT = 1.45
 
@@ -116,7 +119,7 @@ def build(data: Collected) -> Drawing:
     comparisons = named_comparisons(data)
     lines = _choose(data, comparisons)
     with house_style():
-        figure = new_figure(canvas_width(PAGE_WIDTH), HEIGHT + LINE * len(lines))
+        figure = new_figure(canvas_width(PAGE_WIDTH, LEAST_WIDTH), HEIGHT + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
         _draw_differences(first, lines, "gigpo")

@@ -29,6 +29,9 @@ SCALE = "study"
 # Number of panels in a line.
 COLUMNS = 4
 
+# Inches: four panels with their ticks.
+LEAST_WIDTH = 5.5
+
 # Heights in inches.
 PANEL_HEIGHT = 1.25
 MARGIN = 0.55
@@ -77,7 +80,7 @@ def build(data: Collected) -> Drawing:
     rates = _rates(methods)
     lines = math.ceil(len(methods) / COLUMNS)
     with house_style():
-        figure = new_figure(canvas_width(PAGE_WIDTH), PANEL_HEIGHT * lines + MARGIN)
+        figure = new_figure(canvas_width(PAGE_WIDTH, LEAST_WIDTH), PANEL_HEIGHT * lines + MARGIN)
         axes = figure.subplots(lines, COLUMNS, squeeze=False, sharex=True, sharey=True)
         for place, axis in enumerate(axes.flat):
             if place >= len(methods):

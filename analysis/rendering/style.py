@@ -6,6 +6,7 @@ the figure will be; text sizes are relative to the font size, so that one settin
 """
 
 import io
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -208,9 +209,22 @@ def palette() -> tuple[str, ...]:
     return tuple(cycle.by_key().get("color", ()))
 
 
-def canvas_width(usual: float) -> float:
-    """Width of the next figure in inches: the user's choice, else ``usual``."""
-    return _look.get().width or usual
+class FigureSizeError(ConfigError):
+    """A figure does not fit the size that the user chose."""
+
+
+def canvas_width(usual: float, least: float = 0.0) -> float:
+    """Width of the next figure in inches: the user's choice, else ``usual``.
+
+    Raises:
+        FigureSizeError: The user chose less than ``least``, at which labels cover each other.
+    """
+    width = _look.get().width or usual
+    if width < least:
+        raise FigureSizeError(
+            f"it is {width:g} inches wide, and below {least:g} its labels cover each other"
+        )
+    return width
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -281,15 +295,32 @@ def figure_files(figure: Figure) -> dict[str, bytes]:
     """The figure in every chosen format.
 
     Dates and versions are left out, so that equal figures give equal bytes.
+
+    Raises:
+        FigureSizeError: Its labels leave no room for its panels at the chosen size.
     """
     DeterministicCanvas(figure)
     files = {}
     for kind in _look.get().formats:
         buffer = io.BytesIO()
-        with house_style():
+        with house_style(), _refusing_collapsed_panels(figure):
             figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=METADATA[kind])
         files[kind] = buffer.getvalue()
     return files
+
+
+@contextmanager
+def _refusing_collapsed_panels(figure: Figure) -> Iterator[None]:
+    """Turn matplotlib's warning into an error: it draws labels over each other all the same."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="constrained_layout not applied")
+        try:
+            yield
+        except UserWarning:
+            width, height = figure.get_size_inches()
+            raise FigureSizeError(
+                f"its labels leave no room for its panels at {width:g} x {height:g} inches"
+            ) from None
 
 
 # Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in

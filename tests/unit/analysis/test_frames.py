@@ -162,3 +162,8 @@ def test_the_numbers_are_floats_and_the_seeds_whole(folder):
     runs = scpo.load_runs(folder)
     assert runs["value"].dtype == np.float64
     assert runs["seed"].dtype.kind == runs["step"].dtype.kind == "i"
+
+
+def test_names_of_rows_are_answered_with_what_to_pass():
+    with pytest.raises(ConfigError, match=r"first is 'scpo'; pass the lines of one row, e.g. runs\[runs.row"):
+        scpo.compare("scpo", "gigpo")

@@ -63,9 +63,10 @@ def test_an_experiment_has_its_own_rows_and_seeds(tmp_path):
 @pytest.mark.parametrize(
     ("selection", "said"),
     [
-        (Selection(rows=("gigpo", "nobody")), "--rows nobody: .* they have chronological, gigpo, grpo, scpo"),
-        (Selection(experiments=("none",)), "--experiment none: .* they have ablation, main_table"),
-        (Selection(envs=("webshop",)), "--env webshop: .* they have alfworld"),
+        (Selection(rows=("gigpo", "nobody")), "--rows nobody: .*\nthey have chronological, gigpo, grpo, scpo"),
+        (Selection(rows=("gigop",)), "--rows gigop: .*; did you mean gigpo\\?"),
+        (Selection(experiments=("none",)), "--experiment none: .*\nthey have ablation, main_table"),
+        (Selection(envs=("webshop",)), "--env webshop: .*\nthey have alfworld"),
         (Selection(rows=("grpo",), experiments=("ablation",)), "no row has all"),
     ],
 )

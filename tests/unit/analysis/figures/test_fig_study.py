@@ -7,10 +7,11 @@ from matplotlib.text import Text
 
 from analysis.figures import fig_study_curves, fig_study_effects, fig_study_rates
 from analysis.figures.fig_study_effects import STYLES, UNNAMED
-from analysis.rendering.style import COLUMN_WIDTH
+from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
+from scpo.errors import ConfigError
 from tests.support.run_records import config, write_json
 from tests.support.study_runs import PRIMARY, rising, write_study, write_study_run
 
@@ -150,3 +151,8 @@ def test_nothing_to_pair_names_the_command(tmp_path):
     write_study(tmp_path, {"main_table": ("grpo",)}, CURVES, primary={})
     with pytest.raises(MissingRunsError, match="experiment=main_table scale=study"):
         fig_study_effects.build(collect(tmp_path).at_scale("study"))
+
+
+def test_figures_of_the_pages_width_refuse_a_column_in_which_their_labels_would_cover_each_other(data):
+    with drawn_as(Look(width=COLUMN_WIDTH)), pytest.raises(ConfigError, match=r"it is 3\.25 inches wide"):
+        fig_study_effects.build(data)

@@ -88,3 +88,12 @@ def test_a_style_that_is_none_is_refused(tmp_path):
     broken.write_text("font.size: huge\n")
     with pytest.raises(ConfigError, match=r"broken.mplstyle cannot be read"):
         read_style(str(broken))
+
+
+def test_a_figure_whose_labels_leave_no_room_for_its_panels_is_refused():
+    with house_style():
+        figure = new_figure(1.0, 1.0)
+        for axis in figure.subplots(1, 3):
+            axis.set_ylabel("a label that is as wide as the figure\n" * 4)
+    with pytest.raises(ConfigError, match="no room for its panels at 1 x 1 inches"):
+        figure_files(figure)
