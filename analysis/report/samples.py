@@ -5,6 +5,7 @@ small for everything has something of every run.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -18,6 +19,8 @@ from scpo.diagnostics.sampled_groups import PATTERN as GROUPS
 from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.validation_episodes import PATTERN as VALIDATIONS
 from scpo.diagnostics.validation_episodes import read_validation
+from scpo.errors import RecordError
+from scpo.records.files import RUN_AGAIN
 
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
@@ -188,6 +191,7 @@ def sample_episodes(
     for run, path in round_robin(files):
         with noted(sample.problems, f"{run}/{path.name}"):
             record = read_validation(path)
+            _check_against_log(data, run, path, record)
             for panel in record["panels"].values():
                 outcome_bytes -= len(set(panel["task"]))
             if outcome_bytes < 0:
@@ -195,6 +199,30 @@ def sample_episodes(
             _add(sample, run, data.by_id[run].head.env.name, record)
             sample.shown += 1
     return sample
+
+
+def _check_against_log(data: Collected, run: str, path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a validation that contradicts the success rates that its run logged.
+
+    Raises:
+        RecordError: A panel that was validated at this step is missing or has other outcomes.
+    """
+    step = int(record["step"])
+    for name in data.panels(run):
+        logged = data.series(run, f"val/{name}/success_rate").at(step)
+        if logged is None:
+            continue
+        if name not in record["panels"]:
+            raise RecordError(
+                f"{path.name} has no panel {name}, which the run's log has at step {step}: "
+                f"left out. {RUN_AGAIN}"
+            )
+        won = record["panels"][name]["won"]
+        if not math.isclose(sum(won) / len(won), logged, abs_tol=1e-6):
+            raise RecordError(
+                f"{path.name}: {sum(won)} of {len(won)} episodes of panel {name} are won, but the "
+                f"run's log has a success rate of {logged} at step {step}: left out. {RUN_AGAIN}"
+            )
 
 
 def _add(sample: EpisodeSample, run: str, env: str, record: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ def chromium():
 def reports(tmp_path_factory):
     """Pages: ``full`` of an ablation with sampled groups, ``cramped`` with room for few, ``bare`` without any."""
     folder = tmp_path_factory.mktemp("reports")
-    ids = write_ablation(folder / "runs", seeds=(0, 1), steps=20, every=5, probes=(0, 20))
+    ids = write_ablation(folder / "runs", seeds=(0, 1), steps=20, every=5, probes=(0, 20), panels=("valid_seen",))
     write_groups(folder / "runs" / ids["scpo"][0], 1, 5, 10)
     write_groups(folder / "runs" / ids["scpo"][1], 1, batch=BATCH_WITH_MARKUP)
     for seed, run in enumerate(ids["scpo"]):

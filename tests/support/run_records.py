@@ -72,7 +72,9 @@ def write_run(
     write_json(folder / "status.json", {"state": state, "step": steps, "steps": steps, "commit": "0123456789abcdef"})
     write_panels(folder, made)
     numbers = np.random.default_rng([seed, len(row)])
-    write_lines(folder / "metrics.jsonl", whole(made, _metrics(numbers, scale, steps, every)))
+    lines = whole(made, _metrics(numbers, scale, steps, every))
+    validated = {f"val/{name}/" for name in made["env"]["validation_panels"]}
+    write_lines(folder / "metrics.jsonl", [_without_other_panels(line, validated) for line in lines])
     write_lines(folder / "timing.jsonl", (_timing(step) for step in range(1, steps + 1)))
     for step in probes:
         write_probe(folder, step, numbers)
@@ -80,6 +82,10 @@ def write_run(
         names = ("metrics.jsonl", "timing.jsonl", "panels.json")
         RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
     return run
+
+
+def _without_other_panels(line, validated):
+    return {key: line[key] for key in line if not key.startswith("val/") or key.startswith(tuple(validated))}
 
 
 def write_panels(folder, made):

@@ -43,7 +43,7 @@ def make(top: Path) -> None:
     style.PNG_DPI = 60
     style.figure_files = _picture
     runs = top / "samples" / "runs"
-    write_ablation(runs, seeds=(0, 1))
+    write_ablation(runs, seeds=(0, 1), panels=("valid_seen",))
     for number, folder in enumerate(sorted(path.parent for path in runs.glob("*/config.yaml"))):
         for step in STEPS:
             write_probe(folder, step, np.random.default_rng([number, step]))

@@ -1,7 +1,12 @@
+import gzip
 import json
+
+import pytest
 
 from analysis.report.samples import GroupSample, most_telling, sample_episodes, sample_groups
 from analysis.sources.collect import collect
+from scpo.records import RunFolder
+from scpo.records.files import file_sum
 from tests.support.group_samples import write_groups
 from tests.support.run_records import write_run
 from tests.support.validation_records import GAMES, MARKUP, won, write_validations
@@ -74,10 +79,10 @@ def test_where_no_advantage_moved_no_step_is_telling():
     assert most_telling(GroupSample({"a": [{"step": 1, "groups": [still]}]}, 1, 1, ())) is None
 
 
-def runs_with_validations(runs, *steps, seeds=(0,), **settings):
-    ids = [write_run(runs, seed=seed, steps=4)["id"] for seed in seeds]
+def runs_with_validations(runs, *steps, seeds=(0,), panels=("valid_seen",), repeats=1):
+    ids = [write_run(runs, seed=seed, steps=20, panels=panels)["id"] for seed in seeds]
     for seed, run in zip(seeds, ids, strict=True):
-        write_validations(runs / run, seed, *steps, **settings)
+        write_validations(runs / run, seed, *steps, panels=panels, repeats=repeats)
     return ids
 
 
@@ -103,16 +108,16 @@ def test_repeats_of_a_game_are_counted_together(tmp_path):
 
 
 def test_panels_of_one_name_and_other_games_stand_apart_and_held_out_ones_come_first(tmp_path, monkeypatch):
-    first, second = runs_with_validations(tmp_path, 0, seeds=(0, 1), panels=("train_games", "valid_unseen"))
+    (first,) = runs_with_validations(tmp_path, 0, panels=("train_games", "valid_unseen"))
     monkeypatch.setattr("tests.support.validation_records.GAMES", 5)
-    write_validations(tmp_path / second, 1, 0)
+    second, third = runs_with_validations(tmp_path, 0, seeds=(1, 2), panels=("valid_seen",))
     panels = sample_episodes(collect(tmp_path)).content()["panels"]
     assert [(panel["name"], len(panel["games"])) for panel in panels] == [
         ("valid_seen", 5),
         ("valid_unseen", 12),
         ("train_games", 12),
     ]
-    assert list(panels[0]["runs"]) == [second]
+    assert set(panels[0]["runs"]) == {second, third}
     assert list(panels[1]["runs"]) == [first]
 
 
@@ -151,3 +156,33 @@ def test_a_damaged_record_is_named_and_the_others_are_shown(tmp_path):
     sample = sample_episodes(data)
     assert sample.content()["panels"][0]["runs"][run]["steps"] == [0]
     assert [problem.path for problem in (*data.sample_problems, *sample.problems)] == [f"{run}/{path.name}"]
+
+
+def rewrite(path, change):
+    """Change the content of a gzipped record in place, and record its new checksum."""
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    change(content["panels"])
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    folder = RunFolder(path.parent.parent)
+    folder.note_sums({str(path.relative_to(folder.path)): file_sum(path)})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda panels: panels.pop("valid_seen"), "has no panel valid_seen, which the run's log has at step 20"),
+        (
+            lambda panels: panels["valid_seen"]["won"].__setitem__(GAMES - 1, True),
+            "12 of 12 episodes of panel valid_seen are won, but the run's log has a success rate of 0.916",
+        ),
+    ],
+)
+def test_a_record_that_contradicts_the_log_is_named_and_left_out(tmp_path, change, reason):
+    (run,) = runs_with_validations(tmp_path, 0, 20)
+    path = tmp_path / run / "diagnostics" / "validation_step_00020.json.gz"
+    rewrite(path, change)
+    sample = sample_episodes(collect(tmp_path))
+    assert sample.content()["panels"][0]["runs"][run]["steps"] == [0]
+    (problem,) = sample.problems
+    assert problem.path == f"{run}/{path.name}"
+    assert reason in problem.reason

@@ -114,7 +114,7 @@ def test_make_runs_each_experiment_of_the_study_with_its_seeds(monkeypatch):
         subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for target in ("study", "study-quick")
     ]
-    assert all("for name in main_table ablation controls" in text for text in printed)
+    assert all("for name in main_table more_seeds ablation controls" in text for text in printed)
     assert "sweep.py +experiment=$name scale=study machine.archive=docs/study || exit 1" in printed[0]
     assert "sweep.py +experiment=$name scale=study 'seeds=[0,1,2]' || exit 1" in printed[1]
     experiments = re.search(r"for name in ([a-z_ ]+);", printed[0])[1].split()
