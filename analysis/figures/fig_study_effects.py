@@ -41,7 +41,7 @@ from scpo.intervals import Summary
 SCALE = "study"
 
 # Inches: names of rows and four panels.
-LEAST_WIDTH = 5.5
+LEAST_WIDTH = 6.5
 
 # Heights in inches. The figure without rows:
 HEIGHT = 1.45

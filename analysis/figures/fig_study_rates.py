@@ -30,7 +30,7 @@ SCALE = "study"
 COLUMNS = 4
 
 # Inches: four panels with their ticks.
-LEAST_WIDTH = 5.5
+LEAST_WIDTH = 6.5
 
 # Heights in inches.
 PANEL_HEIGHT = 1.25
