@@ -61,7 +61,12 @@ def test_what_the_study_scale_cannot_serve_is_refused_in_one_line(choice):
 
 @pytest.mark.parametrize("name", options("experiment"))
 def test_every_experiment_expands_at_every_scale(name):
+    everywhere = expanded(name, "scale=study").experiment.rows
     for scale in options("scale"):
+        if not any(scale in row.scales for row in everywhere):
+            with pytest.raises(ConfigError, match="none of its rows runs at this scale; allowed: scale=study"):
+                expanded(name, f"scale={scale}")
+            continue
         matrix = expanded(name, f"scale={scale}")
         assert matrix.experiment.name == name
         runnable = {row.name for row in matrix.experiment.rows if scale in row.scales}
