@@ -344,6 +344,31 @@ def _check_pair(pair: Pair) -> None:
         raise ValueError(
             f"{failures} failed steps, but matched_l and order_l have {lengths} entries"
         )
+    if len(pair.walk_l) < failures and (not len(pair.walk_l) or pair.walk_l[-1] != references - 1):
+        raise ValueError(
+            f"walk_l ends after {len(pair.walk_l)} of {failures} failed steps, but not at the "
+            "reference's last step"
+        )
+    # A step is credited where the walk stands after it.
+    processed_l = pair.order_l[: len(pair.walk_l)]
+    expected_l = np.full(failures, -1)
+    expected_l[processed_l] = pair.walk_l
+    if ((pair.matched_l >= 0) & (pair.matched_l != expected_l)).any():
+        raise ValueError("matched_l credits a position that walk_l does not reach at that step")
+
+
+def _check_texts(arrays: Mapping[str, Any], pair: Pair) -> None:
+    """Check that the matrix has a row and a column for each step's text.
+
+    Raises:
+        ValueError: It has not.
+    """
+    texts = len(arrays["reference_text_m"]), len(arrays["failed_text_l"])
+    if texts != pair.similarity_ml.shape:
+        raise ValueError(
+            f"similarity_ml is of shape {pair.similarity_ml.shape}, but reference_text_m and "
+            f"failed_text_l have {texts} entries"
+        )
 
 
 @dataclass(frozen=True)
@@ -379,6 +404,7 @@ def read_probe(path: Path) -> Probe:
             theta=float(arrays["theta"]),
         )
         _check_pair(pair)
+        _check_texts(arrays, pair)
         return Probe(path, task, pair)
     except (KeyError, ValueError, TypeError) as error:
         raise damaged(path, "probe file", error) from error

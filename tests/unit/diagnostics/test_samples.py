@@ -87,8 +87,13 @@ def _stored(path):
         ("similarity_ml", lambda array: array * np.nan),
         ("similarity_ml", lambda array: array[0]),
         ("similarity_ml", lambda array: array.astype(str)),
+        ("similarity_ml", lambda array: array[:-1]),  # credit and walk stay below the last reference step
+        ("reference_text_m", lambda array: array[:-1]),
+        ("failed_text_l", lambda array: array[:-1]),
         ("matched_l", lambda array: array[:-1]),
         ("matched_l", lambda array: array + 1000),
+        ("matched_l", lambda array: np.where(array < 0, 0, array)),
+        ("walk_l", lambda array: array[:-1]),
         ("order_l", lambda array: array.astype(float)),
         ("walk_l", lambda array: np.append(array, np.zeros(1000, int))),
         ("theta", lambda array: np.array([array, array])),

@@ -52,7 +52,9 @@ def test_a_walk_that_ended_early_is_drawn(tmp_path):
     path = folder / "diagnostics" / "probe_step_00020.npz"
     with np.load(path) as file:
         arrays = dict(file)
-    np.savez(path, **arrays | {"walk_l": arrays["walk_l"][:3]})
+    last = len(arrays["similarity_ml"]) - 1
+    walk = np.append(arrays["walk_l"][:2], last).astype(np.int32)
+    np.savez(path, **arrays | {"walk_l": walk, "matched_l": np.full_like(arrays["matched_l"], -1)})
     (axis,) = panels(build(collect(tmp_path).at_scale("mini")).figure)
     assert sum(line.get_marker() == "o" for line in axis.lines) <= 3
 
