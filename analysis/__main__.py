@@ -48,7 +48,11 @@ FONT_SIZES = (3.0, 40.0)  # points
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit code is 0 when at least one output was built."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = _parser()
+    if words and words[0].startswith(("fig_", "tab_")):
+        parser.error(f"{words[0]} is no command; did you mean figures {words[0]}?")
+    options = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # A terminal that knows ASCII only shows a question mark instead of ending the command.

@@ -10,6 +10,7 @@ first steps of every run.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -92,8 +93,8 @@ def check_estimator(
         across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
 
     Raises:
-        ConfigError: The name is unknown, it works on tokens, or settings or batch have another
-            type.
+        ConfigError: The name is unknown, it works on tokens, its function does not take four
+            arguments, or settings or batch have another type.
         ContractError: A law is broken; names the law and the row.
     """
     entry = _row_level(estimator)
@@ -191,7 +192,22 @@ def _row_level(estimator: Estimator | str) -> Estimator:
         raise ConfigError(
             f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}"
         )
+    _check_takes_four(entry)
     return entry
+
+
+def _check_takes_four(entry: Estimator) -> None:
+    try:
+        signature = inspect.signature(entry.function)
+    except ValueError:
+        return  # a builtin that does not tell its arguments
+    try:
+        signature.bind(*range(4))
+    except TypeError:
+        raise ConfigError(
+            f"the function of estimator {entry.name!r} takes {signature}, expected four arguments: "
+            "(batch, step_return_N, bonus_N, settings)"
+        ) from None
 
 
 def _check_is_batch(batch: object) -> None:

@@ -8,6 +8,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -72,6 +73,17 @@ class TrainerSettings(Strict):
     precision_every: PositiveInt
     precision_steps: PositiveInt
     rollouts_every: PositiveInt | None = Field(default=None, exclude_if=lambda every: every is None)
+
+    @field_validator("precision_every", mode="before")
+    @classmethod
+    def _precision_is_switched_off_by_a_large_number(cls, every: object) -> object:
+        # null would be another setting in every run id.
+        if every is None or every == 0:
+            raise ValueError(
+                f"got {every}; allowed: 1 or more. To switch it off, set a number above "
+                "trainer.steps: trainer.precision_every=1000000"
+            )
+        return every
 
 
 class LocalTrainer(TrainerSettings):

@@ -64,6 +64,11 @@ def test_arguments_of_a_wrong_type_are_one_line(arguments, message):
         contract.check_estimator(estimator, settings, random_batch(0) if batch is None else batch)
 
 
+def test_a_function_of_three_arguments_is_one_line():
+    with pytest.raises(ConfigError, match=r"'rloo' takes \(batch, r, s\), expected four arguments: \(batch, step_ret"):
+        check(broken(lambda batch, r, s: r))
+
+
 def test_a_wrong_type_is_named():
     with pytest.raises(ContractError, match="float64"):
         check(broken(lambda batch, r, b, s: np.zeros(len(batch))))

@@ -11,6 +11,7 @@ from scpo.suggestions import SuggestingParser
     [
         (sweeps.__main__.main, ["stauts"], "; did you mean status?"),
         (analysis.__main__.main, ["figure"], "; did you mean figures?"),
+        (analysis.__main__.main, ["fig_learning"], "; did you mean figures fig_learning?"),
         (analysis.__main__.main, ["tabels"], "; did you mean figures?"),
         (analysis.__main__.main, ["figures", "--seeds", "comon"], "; did you mean common?"),
         (scpo.new.main, ["estmator", "x"], "; did you mean estimator?"),

@@ -33,6 +33,13 @@ def test_each_method_runs_on_a_trainer_or_is_refused(trainer):
     assert {name for name in METHODS if misfit(method(name), trainer)} == REFUSED[trainer]
 
 
+@pytest.mark.parametrize("value", ["0", "null"])
+def test_a_refused_interval_of_precision_tells_how_to_switch_it_off(value):
+    with pytest.raises(ConfigError, match=r"^trainer.precision_every: got .*above trainer.steps"):
+        compose_run(["method=scpo", f"trainer.precision_every={value}"])
+    assert compose_run(["method=scpo", "trainer.precision_every=1000000"]).trainer.precision_every == 1000000
+
+
 def test_a_prompting_method_needs_nothing_of_a_trainer():
     assert required(compose_run(["method=plain"]).method) == frozenset()
 
