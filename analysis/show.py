@@ -180,12 +180,12 @@ def _differences(
         f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint\n"
     )
     if not crossed:
-        return [title, table]
+        return [title, _fitted(table)]
     note = (
         f"note: {counted(crossed, 'pair')} ran on two types of processor, "
         "where sums of floats differ"
     )
-    return [title, table, note]
+    return [title, _fitted(table), note]
 
 
 def _reference(finished: Sequence[Row]) -> Row | None:
@@ -259,7 +259,20 @@ def _is_shown(metric: str) -> bool:
 def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
     longest = max(len(row.label) for row in rows)
-    table.add_column("row", overflow="fold", min_width=min(longest, LONGEST_LABEL))
+    table.add_column("row", overflow="fold", width=max(longest, len("row")))
+    return table
+
+
+def _fitted(table: Table) -> Table:
+    """Fold the labels of a table that is too wide, to ``LONGEST_LABEL`` at least; cells wrap then.
+
+    Labels get a fixed width: rich fits the columns first, then widens one to its ``min_width`` and
+    cuts off what no longer fits, so that 12.5 in the last column became 12.
+    """
+    labels = table.columns[0]
+    longest = labels.width or 0
+    over = Console(width=10 * WIDTH).measure(table).maximum - WIDTH
+    labels.width = max(min(longest, LONGEST_LABEL), longest - max(0, over))
     return table
 
 
@@ -276,7 +289,7 @@ def _table(
         if not row.runs:
             values = [NOT_APPLICABLE] * len(values)
         table.add_row(row.label, row.count, *values)
-    return table
+    return _fitted(table)
 
 
 def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
@@ -326,4 +339,4 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
             number = numbers.get((row.name, column))
             cells.append(number.text.replace(" ", "") if number else "–")
         table.add_row(row.label, *cells)
-    console.print(table)
+    console.print(_fitted(table))

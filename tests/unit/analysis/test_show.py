@@ -1,5 +1,17 @@
-from analysis.show import experiment_table
-from tests.support.run_records import log_only, write_ablation, write_experiment, write_json, write_run
+import json
+
+import pytest
+
+from analysis.show import CREDIT, experiment_table
+from tests.support.run_records import (
+    LABELS,
+    log_lines,
+    log_only,
+    write_ablation,
+    write_experiment,
+    write_json,
+    write_run,
+)
 
 
 def test_an_experiment_without_record_has_no_table(tmp_path):
@@ -15,6 +27,23 @@ def test_every_row_shows_seeds_success_and_credit_in_100_columns(tmp_path):
     assert text.count("chronological order") == 4  # success, differences, credit, published
     for word in ("games trained on", "valid_seen", "valid_unseen", "3/3", "→", "active", "credited steps"):
         assert word in text
+
+
+@pytest.mark.parametrize("label", ["x", "matcher = firstseen", "learning rate = 0.0003", "a label of " + 30 * "z"])
+def test_no_number_is_cut_whatever_the_length_of_the_labels(tmp_path, monkeypatch, label):
+    monkeypatch.setitem(LABELS, "scpo", label)
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    for run, turned in zip(runs, (0.1254, 0.9876), strict=True):
+        log = tmp_path / run["id"] / "metrics.jsonl"
+        lines = [json.loads(line) | dict.fromkeys(CREDIT, turned) for line in log.read_text().splitlines()]
+        log_lines(log.parent, lines)
+    write_experiment(tmp_path, {"scpo": runs}, name="one")
+    text = experiment_table(tmp_path, "one")
+    assert max(len(line) for line in text.splitlines()) <= 100
+    words = text.partition("Credit:")[2].split()
+    # Shares in percent, the credited steps, the reward and the change of advantages: each has its mean and deviation.
+    for number, times in {"55.6": 2, "61.0": 2, "0.6": 2, "0.556": 2, "0.610": 2}.items():
+        assert words.count(number) == times, number
 
 
 def test_published_numbers_are_labelled_as_another_scale(tmp_path):
