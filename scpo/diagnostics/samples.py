@@ -315,25 +315,50 @@ class Pair:
     theta: float
 
 
+# NumPy's letters for the type of each array of a probe, and its number of dimensions.
+PROBE_ARRAYS = {"found": ("b", 0), "task": ("U", 0), "step": ("iu", 0)}
+PAIR_ARRAYS = {
+    "similarity_ml": ("f", 2),
+    "credit_l": ("f", 1),
+    "matched_l": ("iu", 1),
+    "order_l": ("iu", 1),
+    "walk_l": ("iu", 1),
+    "reference_text_m": ("U", 1),
+    "failed_text_l": ("U", 1),
+    "theta": ("f", 0),
+    "soft_base": ("f", 0),
+    "reference_slot": ("iu", 0),
+    "failed_slot": ("iu", 0),
+}
+
+
+def _check_arrays(arrays: Mapping[str, NDArray[Any]], kinds: Mapping[str, tuple[str, int]]) -> None:
+    """Check types and dimensions, and that numbers are finite.
+
+    Raises:
+        KeyError: An array is missing.
+        ValueError: An array is of another type or shape, or holds NaN or an infinity.
+    """
+    for name, (letters, dimensions) in kinds.items():
+        array = arrays[name]
+        if array.ndim != dimensions or array.dtype.kind not in letters:
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite")
+
+
 def _check_pair(pair: Pair) -> None:
-    """Check kinds and sizes of the arrays, and that positions are those of the matrix.
+    """Check that the sizes fit each other, and that positions are those of the matrix.
 
     Raises:
         ValueError: Something does not fit.
     """
-    similarity_ml = pair.similarity_ml
-    if similarity_ml.ndim != 2 or similarity_ml.dtype.kind != "f":
-        raise ValueError(f"similarity_ml is {similarity_ml.dtype} of shape {similarity_ml.shape}")
-    if not np.isfinite(similarity_ml).all() or not np.isfinite(pair.theta):
-        raise ValueError("similarity_ml or theta is not finite")
-    references, failures = similarity_ml.shape
+    references, failures = pair.similarity_ml.shape
     for name, array, end in (
         ("matched_l", pair.matched_l, references),
         ("order_l", pair.order_l, failures),
         ("walk_l", pair.walk_l, references),
     ):
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
         if ((array < -1) | (array >= end)).any():
             raise ValueError(f"{name} names a position outside of -1..{end - 1}")
 
@@ -357,18 +382,23 @@ def _check_pair(pair: Pair) -> None:
         raise ValueError("matched_l credits a position that walk_l does not reach at that step")
 
 
-def _check_texts(arrays: Mapping[str, Any], pair: Pair) -> None:
-    """Check that the matrix has a row and a column for each step's text.
+def _check_steps(arrays: Mapping[str, Any], pair: Pair) -> None:
+    """Check that the matrix has a row and a column, and the failure its credit, for each step.
 
     Raises:
-        ValueError: It has not.
+        ValueError: They have not.
     """
-    texts = len(arrays["reference_text_m"]), len(arrays["failed_text_l"])
-    if texts != pair.similarity_ml.shape:
-        raise ValueError(
-            f"similarity_ml is of shape {pair.similarity_ml.shape}, but reference_text_m and "
-            f"failed_text_l have {texts} entries"
-        )
+    references, failures = pair.similarity_ml.shape
+    for name, steps in (
+        ("reference_text_m", references),
+        ("failed_text_l", failures),
+        ("credit_l", failures),
+    ):
+        if len(arrays[name]) != steps:
+            raise ValueError(
+                f"similarity_ml is of shape {pair.similarity_ml.shape}, but {name} has "
+                f"{len(arrays[name])} entries"
+            )
 
 
 @dataclass(frozen=True)
@@ -393,18 +423,23 @@ def read_probe(path: Path) -> Probe:
     """
     arrays = read_arrays(path, "probe file")
     try:
+        _check_arrays(arrays, PROBE_ARRAYS)
         task = str(arrays["task"])
-        if not bool(arrays.get("found", True)):
-            return Probe(path, task, None)
-        pair = Pair(
-            similarity_ml=arrays["similarity_ml"],
-            matched_l=arrays["matched_l"],
-            order_l=arrays["order_l"],
-            walk_l=arrays["walk_l"],
-            theta=float(arrays["theta"]),
-        )
-        _check_pair(pair)
-        _check_texts(arrays, pair)
-        return Probe(path, task, pair)
-    except (KeyError, ValueError, TypeError) as error:
+        pair = None
+        if arrays["found"]:
+            _check_arrays(arrays, PAIR_ARRAYS)
+            pair = Pair(
+                similarity_ml=arrays["similarity_ml"],
+                matched_l=arrays["matched_l"],
+                order_l=arrays["order_l"],
+                walk_l=arrays["walk_l"],
+                theta=float(arrays["theta"]),
+            )
+            _check_pair(pair)
+            _check_steps(arrays, pair)
+        probe = Probe(path, task, pair)
+        if probe.step != arrays["step"]:
+            raise ValueError(f"its step is {arrays['step']}")
+    except (KeyError, ValueError) as error:
         raise damaged(path, "probe file", error) from error
+    return probe

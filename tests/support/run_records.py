@@ -114,16 +114,16 @@ def write_ablation(runs_dir, rows=("scpo", "no_monotonicity"), seeds=(0, 1, 2), 
 def write_probe(folder, step, numbers=None, *, found=True):
     """One probe file: a failed sibling that follows its reference more closely as training goes on."""
     path = Path(folder) / "diagnostics" / f"probe_step_{step:05d}.npz"
-    task = np.array("pick_heat_then_place_in_recep")
+    head = {"found": found, "task": "pick_heat_then_place_in_recep", "step": step}
     if not found:
-        np.savez(path, found=np.array(False), task=task)
+        np.savez(path, **head)
         return path
     numbers = np.random.default_rng(step) if numbers is None else numbers
     references, failures = int(numbers.integers(6, 14)), int(numbers.integers(12, 20))
     similarity = numbers.beta(1.2, 5, size=(references, failures)).astype(np.float32)
     for reference in range(references):
         similarity[reference, min(failures - 1, int(reference * 1.3))] = numbers.uniform(0.4 + step / 100, 1)
-    np.savez(path, found=np.array(True), task=task, **_walk(similarity, numbers))
+    np.savez(path, **head, **_walk(similarity, numbers))
     return path
 
 

@@ -98,6 +98,12 @@ def _stored(path):
         ("walk_l", lambda array: np.append(array, np.zeros(1000, int))),
         ("theta", lambda array: np.array([array, array])),
         ("theta", lambda array: array * np.inf),
+        ("task", lambda array: np.zeros(())),  # drawn as a task called 0.0
+        ("found", lambda array: np.zeros(0)),  # read as a probe without a pair
+        ("step", lambda array: array + 1),
+        ("credit_l", lambda array: array[:-1]),
+        ("soft_base", lambda array: array * np.nan),
+        ("reference_text_m", lambda array: np.zeros(array.shape)),
     ],
 )
 def test_a_probe_of_wrong_content_is_refused(tmp_path, name, change):
