@@ -53,7 +53,8 @@ def load_method(
     _check_name(name, "method")
     if host is not None and host not in HOSTS:
         raise ConfigError(
-            f"host={host!r} is no host of SCPO{_nearest(host, HOSTS)}; allowed: {', '.join(HOSTS)}"
+            f"host={host!r} is not a host of SCPO{_nearest(host, HOSTS)}; "
+            f"allowed: {', '.join(HOSTS)}"
         )
 
     data = _composed(

@@ -63,7 +63,7 @@ TOP_S = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and answer."""
+    """Run one command; returns its exit status."""
     # A terminal with another encoding must not end a command in the middle of its output.
     replace_what_cannot_be_printed()
     arguments = _parser().parse_args(argv)
@@ -90,7 +90,7 @@ def status(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def top(console: Console, arguments: argparse.Namespace) -> int:
-    """Live runs first, with success and time left, until all have ended."""
+    """Show live runs first, with success and time left, until all have ended."""
     if console.is_terminal:
         watch(console, partial(_statuses, arguments), TOP_S)
     else:
@@ -99,7 +99,7 @@ def top(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def logs(console: Console, arguments: argparse.Namespace) -> int:
-    """The end of each run's newest log."""
+    """Show the end of each run's newest log."""
     if arguments.follow:
         follow_logs(console, _chosen(arguments), arguments.lines)
         return EXIT_DONE
@@ -158,9 +158,9 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
         return EXIT_DONE
-    # Never overwritten: the file may be an experiment that was edited since.
+    # The file may be an experiment that was edited since, so it is never overwritten.
     if arguments.output.exists():
-        raise ConfigError(f"-o {arguments.output}: is there already; name another file")
+        raise ConfigError(f"-o {arguments.output}: the file exists already; name another file")
     replace_file(arguments.output, text.encode(), readable=True)
     scale = run_config.read_config(folders[0]).scale
     say(
@@ -172,7 +172,7 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:
-    """Look for damage."""
+    """Check that records are undamaged and agree."""
     folders = _chosen(arguments)
     found: list[str] = []
     for folder in folders:
@@ -183,7 +183,8 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     for problem in found:
         say_error(console, problem)
 
-    # No problem of a run of train.py; of a sweep's run: its manifest was deleted.
+    # Not counted as problems: runs of train.py are in no experiment. For a run of a sweep, the
+    # line shows that its manifest was deleted.
     alone = verify.without_experiment(arguments.runs_dir, folders)
     if alone:
         console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
@@ -220,7 +221,7 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:
-    # The default may be missing, before the first run; a folder that was named may not.
+    # Before the first run the default folder does not exist; one given by --runs-dir must.
     if arguments.runs_dir != RUNS and not arguments.runs_dir.is_dir():
         raise ConfigError(
             f"--runs-dir {arguments.runs_dir}: there is no such folder; default: {RUNS}"
@@ -294,7 +295,7 @@ def _add_options(commands: Mapping[str, argparse.ArgumentParser]) -> None:
     )
     commands["logs"].add_argument("-n", "--lines", type=int, default=40)
     commands["logs"].add_argument(
-        "-f", "--follow", action="store_true", help="go on till the runs have ended"
+        "-f", "--follow", action="store_true", help="print new lines until the runs have ended"
     )
     commands["cancel"].add_argument("--reason", default="cancelled")
     commands["export"].add_argument(

@@ -23,7 +23,7 @@ from sweeps.terminal import coloured, say, say_markup, wide
 
 
 def show_experiments(console: Console, experiments: Iterable[Experiment]) -> None:
-    """The experiments there are, and how to run one."""
+    """List the experiments and show how to run one."""
     table = Table("experiment", "rows", "title", box=None)
     for experiment in experiments:
         table.add_row(experiment.name, str(len(experiment.rows)), escape(experiment.title))
@@ -35,7 +35,7 @@ def show_experiments(console: Console, experiments: Iterable[Experiment]) -> Non
 
 
 def show_searches(console: Console, names: Sequence[str]) -> None:
-    """The hyper-parameter searches there are."""
+    """Show the names of the hyper-parameter searches."""
     say(console, f"\ntune:              python sweep.py +search=<{' | '.join(names)}>")
 
 
@@ -46,7 +46,7 @@ def show_matrix(
     decisions: Mapping[str, Decision],
     slots: int | None,
 ) -> None:
-    """Show the run matrix of a dry run: row, axes, id, state, what would be done.
+    """Show the run matrix of a dry run: row, axes, id, state and the action of a real call.
 
     ``slots``: how many of the runs to start run at a time; None if they cannot be run.
     """
@@ -123,7 +123,7 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str, runs_d
 
 
 def show_notes(console: Console, notes: Iterable[str]) -> None:
-    """Remarks about the matrix."""
+    """Show remarks about the matrix."""
     for note in notes:
         say(console, f"note: {note}")
 
@@ -144,7 +144,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
 
 
 def show_files(console: Console, runs_dir: Path) -> None:
-    """Where the results lie and what to do with them."""
+    """Show where the results are and how to make figures from them."""
     console.print(
         f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/",
         highlight=False,

@@ -80,7 +80,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
         if plan[run_id].action is Action.START:
             starts[run_id] = config
 
-    # Hours of jobs that would be refused would mislead.
+    # Checked before anything is shown: hours of jobs that Slurm would refuse would mislead.
     if launcher.detached:
         launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
@@ -108,7 +108,7 @@ def _before_starting(
 
 
 def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:
-    """Number of these that would run at a time; None without runs or if one cannot be run."""
+    """Number of runs that would run at a time; None without runs or if one cannot be run."""
     try:
         return launcher.check(configs) if configs else None
     except ConfigError:
@@ -117,7 +117,7 @@ def _slots(launcher: Launcher, configs: list[RunConfig]) -> int | None:
 
 
 def dispatch(console: Console, matrix: Matrix, train_script: Path) -> int:
-    """Run or submit what is not finished; returns the exit status of the command."""
+    """Run or submit unfinished runs; returns the exit status of the command."""
 
     def launcher_for(configs: Sequence[RunConfig]) -> Launcher:
         return open_launcher(configs, train_script, console)
@@ -131,7 +131,7 @@ def run(
     launcher_for: Callable[[Sequence[RunConfig]], Launcher],
     observer: Observer,
 ) -> int:
-    """Run or submit what is not finished, with this launcher and this observer of jobs."""
+    """Run or submit unfinished runs, with a given launcher and a given observer of jobs."""
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     configs = list(matrix.runs.values())
     launcher = launcher_for(configs)
@@ -167,12 +167,12 @@ def run(
     outcomes = found.outcomes()
     completed = True
     if starts:
-        # Slots, servers and the time left are for the runs that are left.
+        # Opened again: slots, servers and the time left depend on the runs that are to start.
         launcher = launcher_for([config for _, config in starts.values()])
         # Outside the driver's lock: another sweep may start other runs meanwhile.
         ended, completed = follow(launcher, starts, matrix.experiment.name)
         outcomes |= ended
-    # In the matrix's order, not that in which the runs ended.
+    # In the order of the matrix, not in that in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order)
     if starts:
@@ -195,8 +195,8 @@ def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool)
 def exit_status(outcomes: Iterable[Outcome]) -> int:
     """Exit status of a sweep.
 
-    0: all done; 1: some failed; 130: some were interrupted; 3: the rest is run by another process
-    or was cancelled.
+    0: all done; 1: some failed; 130: some were interrupted; 3: some are run by another process or
+    were cancelled, and the others are done.
     """
     states = {outcome.state for outcome in outcomes}
     # The worst outcome decides; a shell sees one number only.
@@ -214,7 +214,7 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
 def has_results(matrix: Matrix) -> bool:
     """True if any run of the matrix is done, so that there is a table to show."""
     for run_id in matrix.runs:
-        # Not there, or damaged: no result either way.
+        # A missing or damaged run has no result.
         with contextlib.suppress(RecordError):
             if RunFolder(runs_dir(matrix) / run_id).read_status().state is State.DONE:
                 return True

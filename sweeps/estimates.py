@@ -43,14 +43,15 @@ PAPER_EPISODES = 128
 PAPER_EVERY = 5
 PAPER_BILLIONS = (1.5, 7.0)
 
-# Share of a step at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from verl's sources.
+# Share of the rollout in a step's time at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from
+# verl's sources.
 ROLLOUT_SHARE = (
     0.27,
     0.14,
 )
 
-# Hugging Face generate on an A800, seconds a token of a batch; 4 ms more for each billion of
-# parameters
+# Hugging Face generate on an A800: seconds per token of a whole batch, and the additional seconds
+# per billion parameters.
 TOKEN_S = 0.03
 TOKEN_S_PER_BILLION = 0.004
 
@@ -70,10 +71,10 @@ LEGEND: dict[Basis, str] = {
 
 @dataclass(frozen=True)
 class Duration:
-    """Hours of one run on the GPUs that it asks for, and what the figure rests on.
+    """Hours of one run on the GPUs that it asks for, and the basis of the figure.
 
-    ``paper``: the paper's own run, with our validation on top. ``scaled``: the paper's, for other
-    sizes or GPUs. ``estimate``: from the number of requests or tokens.
+    ``paper``: the paper's own run, with our validation on top. ``scaled``: the paper's run, scaled
+    to another model size or number of GPUs. ``estimate``: from the number of requests or tokens.
     """
 
     hours: float
@@ -103,9 +104,9 @@ def hours(config: RunConfig) -> float | None:
 
 
 def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float, int]:
-    """GPU-hours of the runs that have a figure, and how many have none.
+    """GPU-hours of the runs with a known duration, and the number of runs without one.
 
-    ``gpus`` of each run, on all its nodes.
+    ``gpus``: number of GPUs of each run, on all its nodes.
     """
     known = []
     unknown = 0
@@ -119,7 +120,7 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
-    """The paper's hours, linear in model size, inverse in the number of GPUs, plus our validation.
+    """Scale the paper's hours: linear in model size, inverse in GPUs; plus our longer validation.
 
     The paper reports the duration of SCPO's runs, of which the shaper takes about a tenth (section
     "Computational cost"): other methods are assumed to take the same time.
@@ -128,18 +129,17 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     figures = BENCHMARKS[config.env.benchmark].paper_hours
     if count is None or figures is None:
         return None
-    # A model of the paper gets the paper's own hours, although it has 1.54 or 7.62 billion
-    # parameters.
+    # The paper's hours are for "1.5B" and "7B"; those models have 1.54 and 7.62 billion parameters.
     billions = next(
         (size for size in PAPER_BILLIONS if config.model.name == f"{size:g}B"), count / 1e9
     )
     whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
-    # Between the two sizes the share is linear; outside, the nearer one's is taken.
+    # Linear between the two sizes, constant outside of them.
     largest, smallest = ROLLOUT_SHARE
     share = min(largest, max(smallest, _linear(billions, ROLLOUT_SHARE)))
     rollout = share * whole / trainer.steps
 
-    # The paper's hours include its own validation, so that only further episodes are added.
+    # The paper's hours include its own validation; only episodes beyond it are added.
     own = _episodes(config) * _validations(config)
     papers = PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
     more = own - papers
@@ -150,7 +150,10 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
 
 
 def _linear(billions: float, figures: tuple[float, float]) -> float:
-    """Through the paper's two sizes; never less than a third of the smaller one's."""
+    """Line through the paper's two sizes; at least a third of the value of the smaller one.
+
+    The bound keeps the figure positive for models much smaller than 1.5B.
+    """
     low, high = PAPER_BILLIONS
     slope = (figures[1] - figures[0]) / (high - low)
     return max(figures[0] / 3, figures[0] + slope * (billions - low))
@@ -159,7 +162,7 @@ def _linear(billions: float, figures: tuple[float, float]) -> float:
 def _episodes(config: RunConfig) -> int:
     """Episodes of one validation.
 
-    The panels' sizes are the official ones where all of a split is taken.
+    A panel without a number of games or goals takes the whole split, of the official size.
     """
     whole = {"valid_seen": 140, "valid_unseen": 134, "test": 500}
     played = 0
@@ -179,7 +182,7 @@ def _validations(config: RunConfig) -> int:
 
 
 def _api_hours(config: RunConfig) -> float:
-    """At most one request a step of every episode, as fast as the account's limit allows."""
+    """Hours of one request per step of every episode, at the account's rate limit."""
     return (
         LOAD_H
         + _episodes(config) * config.env.horizon / config.machine.api.requests_per_minute / 60
@@ -195,7 +198,7 @@ def _played_hours(config: RunConfig, episodes: int) -> float:
 
 
 def _local_hours(config: RunConfig) -> float:
-    """One process: Hugging Face generate, then the update of at most horizon x episodes rows."""
+    """Hours in one process: Hugging Face generate, then an update of horizon x episodes rows."""
     trainer = config.trainer
     count = parameters(config.model) or 0.0
     per_step = trainer.groups * trainer.group_size
@@ -212,11 +215,11 @@ def _local_hours(config: RunConfig) -> float:
 
 
 def api_usd(config: RunConfig) -> float | None:
-    """US dollars that a run behind an API costs at most; None for other models.
+    """Upper bound of the US dollars that a run behind an API costs; None for other models.
 
-    As ``_api_hours`` it counts a request for every step of every episode. Prompts are as long as
+    Like ``_api_hours`` it counts a request for every step of every episode. Prompts are as long as
     the longest on record for the benchmark, responses as long as the run allows, with all
-    reasoning tokens: what an endpoint really bills is known only once it has answered.
+    reasoning tokens: the tokens that an endpoint bills are known only after it has answered.
     """
     if not isinstance(config.model, ApiModel):
         return None
@@ -228,7 +231,7 @@ def api_usd(config: RunConfig) -> float | None:
 
 
 def api_lines(todo: Iterable[RunConfig]) -> list[str]:
-    """One line with the API cost of the runs to start, by model; nothing where there are none."""
+    """One line with the API cost of the runs to start, by model; empty without API models."""
     bills: dict[str, list[float]] = {}
     for config in todo:
         usd = api_usd(config)
@@ -248,9 +251,9 @@ def api_lines(todo: Iterable[RunConfig]) -> list[str]:
 
 
 def cost_lines(configs: Sequence[RunConfig], todo: Sequence[RunConfig]) -> list[str]:
-    """GPU-hours of all runs and of those to start, and what the figures rest on.
+    """Two lines: GPU-hours of all runs and of those to start, and the basis of the figures.
 
-    Nothing where there are none.
+    Empty if no run has a figure or needs a GPU.
     """
     total, unknown = gpu_hours(configs, [resources(config).all_gpus for config in configs])
     if not total:
@@ -268,7 +271,7 @@ NEWEST = 5
 
 @dataclass
 class PastTimes:
-    """Past durations, from the newest runs in ``runs_dir`` that were DONE here at first attempt."""
+    """Durations of the newest runs in ``runs_dir`` that finished on this host in one attempt."""
 
     runs_dir: Path
     host: str = field(default_factory=socket.gethostname)
@@ -276,67 +279,61 @@ class PastTimes:
     def seconds(self, config: RunConfig) -> float | None:
         """Seconds of a run: median of its kind, else of runs of equal size; None if unknown."""
         kind = _kind(run_id(config))
-        for alike in (kind, kind[:2]):
-            rates = [
-                rate
-                for name in self._finished
-                if name[: len(alike)] == alike
-                for rate in self._rates(name, config)
-            ]
+        # The whole kind, else benchmark and model only.
+        for prefix in (kind, kind[:2]):
+            rates: list[float] = []
+            for other in self._finished:
+                if other[: len(prefix)] == prefix:
+                    rates += self._rates(other, config)
             if rates:
                 return statistics.median(rates[:NEWEST]) * config.trainer.steps
         return None
 
     def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
-        """Seconds of all runs in so many slots, and of how many runs nothing is known."""
-        known = [self.seconds(config) for config in configs]
-        return sum(seconds for seconds in known if seconds is not None) / max(
-            1, slots
-        ), known.count(None)
+        """Seconds of all runs in ``slots`` slots, and the number of runs of unknown duration."""
+        seconds = [self.seconds(config) for config in configs]
+        known = [value for value in seconds if value is not None]
+        return sum(known) / max(1, slots), len(seconds) - len(known)
 
     def _rates(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
-        """Seconds a training step of the runs of a kind that are of the same size as this one."""
-        read = (_read(folder) for folder, _ in self._finished[kind][:NEWEST])
-        spent = zip(read, self._finished[kind], strict=False)
-        return [
-            wall / past.trainer.steps
-            for past, (_, wall) in spent
-            if past and _size(past) == _size(config)
-        ]
+        """Seconds per training step of the newest runs of a kind with the size of ``config``."""
+        rates = []
+        for folder, wall_s in self._finished[kind][:NEWEST]:
+            past = _read(folder)
+            if past is not None and _size(past) == _size(config):
+                rates.append(wall_s / past.trainer.steps)
+        return rates
 
     @functools.cached_property
     def _finished(self) -> dict[tuple[str, ...], list[tuple[RunFolder, float]]]:
-        """Kind -> runs and their seconds, the newest first."""
-        found: dict[tuple[str, ...], list[tuple[str, RunFolder, float]]] = {}
+        """Kind -> finished runs and their seconds, the newest first."""
+        ended: list[tuple[str, RunFolder, float]] = []
         for folder in list_runs(self.runs_dir):
             try:
                 status = folder.read_status()
             except ScpoError:
                 # `verify` reports damaged records.
                 continue
-            wall = self._wall(status)
-            if wall is not None:
-                found.setdefault(_kind(folder.run_id), []).append(
-                    (status.updated_at or "", folder, wall)
-                )
+            wall_s = self._wall_s(status)
+            if wall_s is not None:
+                ended.append((status.updated_at or "", folder, wall_s))
 
-        newest = {
-            kind: sorted(runs, key=lambda run: run[0], reverse=True) for kind, runs in found.items()
-        }
-        return {kind: [(folder, wall) for _, folder, wall in runs] for kind, runs in newest.items()}
+        by_kind: dict[tuple[str, ...], list[tuple[RunFolder, float]]] = {}
+        for _, folder, wall_s in sorted(ended, key=lambda run: run[0], reverse=True):
+            by_kind.setdefault(_kind(folder.run_id), []).append((folder, wall_s))
+        return by_kind
 
-    def _wall(self, status: Status) -> float | None:
-        once = (
-            status.state is State.DONE
-            and status.attempt == 1
-            and status.host == self.host
-            and status.step
-        )
-        if not once or status.started_at is None or status.updated_at is None:
+    def _wall_s(self, status: Status) -> float | None:
+        """Seconds of a run that was done on this host in one attempt; None for others."""
+        if status.state is not State.DONE or status.host != self.host:
             return None
-        began, ended = (
-            datetime.fromisoformat(text) for text in (status.started_at, status.updated_at)
-        )
+        # With several attempts, the time from start to end includes pauses.
+        if status.attempt != 1 or not status.step:
+            return None
+        if status.started_at is None or status.updated_at is None:
+            return None
+        began = datetime.fromisoformat(status.started_at)
+        ended = datetime.fromisoformat(status.updated_at)
         return (ended - began).total_seconds()
 
 
@@ -370,8 +367,8 @@ def _read(folder: RunFolder) -> RunConfig | None:
 class RunPace:
     """Progress of a run. ``step`` is -1 before the first record.
 
-    ``started``, ``first`` (with its step) and ``last`` are times of one clock in seconds: the start
-    of its process, and the first and the last step seen here.
+    ``started`` (start of its process), ``first`` (first step seen here, with its number) and
+    ``last`` (last step seen here) are times of one clock, in seconds.
     """
 
     steps: int
@@ -383,21 +380,21 @@ class RunPace:
 
 
 def time_left_s(planned: Sequence[RunConfig], runs: Mapping[str, RunPace]) -> float | None:
-    """Seconds until all planned runs are done, from the pace of those that were seen here.
+    """Seconds until all planned runs are done, from the pace of the runs seen so far.
 
     Args:
-        planned: All runs of this call; empty if that is not known.
-        runs: Those that were started, by id.
+        planned: All runs of this call; empty if they are not known.
+        runs: The runs that were started, by id.
 
     Returns:
-        None before any step was seen, or without a plan.
+        None before the first step, or without planned runs.
     """
     seen = [(run, *run.first) for run in runs.values() if run.first]
     steps_seen = sum(run.step - step for run, _, step in seen)
     if not planned or steps_seen == 0:
         return None
     step_s = sum(run.last - at for run, at, _ in seen) / steps_seen
-    # The first run also makes what the others share, so the shortest start is the typical one.
+    # The shortest start is the typical one: the first run also builds the caches that all share.
     start_s = min(at - run.started for run, at, _ in seen)
     running = [run for run in runs.values() if not run.ended]
     waiting = len(planned) - len(runs)

@@ -21,11 +21,11 @@ PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
 def experiment_yaml(folder: RunFolder) -> str:
-    """The experiment of one run: its choices of files and the values that differ from theirs.
+    """Express one run as an experiment: the files that it chooses, and the values that differ.
 
     Raises:
         ConfigError: The present configuration files cannot express the run, e.g. a key was renamed.
-        RecordError: The folder holds another run than its name says, or is damaged.
+        RecordError: The folder's name and its configuration disagree, or the folder is damaged.
     """
     config = run_config.check(folder)
     scale = f"scale={config.scale}"
@@ -36,7 +36,7 @@ def experiment_yaml(folder: RunFolder) -> str:
     differing = []
     for key, value in _differences(identity(compose_run(words)), identity(config)):
         differing.append(f"{key}={_value(value)}")
-    # Checked by the id, which is a hash of all settings that affect the result.
+    # The id holds a hash of all settings that affect the result, so equal ids prove the export.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
         raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
     own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
@@ -66,17 +66,16 @@ def _words(choices: dict[str, str]) -> list[str]:
 
 
 def _host(config: RunConfig, method: str) -> list[str]:
-    """The estimator under SCPO's credit, which decides the keys of its section."""
+    """Override that chooses the estimator under SCPO's credit, unless it is the method's own."""
     if config.method.kind == "prompted" or config.method.shaper is None:
         return []
-    # Written only where it is not the method's own host.
     usual = compose_run([f"method={method}"]).trained.estimator.name
     chosen = config.method.estimator.name
     return [f"method.host={chosen}"] if chosen != usual else []
 
 
 def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
-    """The file of a group from which the run differs in the fewest values."""
+    """The file of a group that differs from the run in the fewest values."""
     wanted = identity(config)
     fewest: tuple[int, str] | None = None
     named = wanted[group]["name"]
@@ -99,7 +98,10 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
 
 
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and new values of the leaves that differ; a key that is off is in neither."""
+    """Dotted keys and new values of the leaves that differ.
+
+    Keys of ``old`` only are ignored: records leave out settings that are off.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for name in new:
             yield from _differences(old.get(name), new[name], f"{key}.{name}" if key else name)

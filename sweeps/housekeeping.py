@@ -1,7 +1,7 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
-A finished run, or one whose records cannot be read, goes only with ``--finished``, a live one
-never. Manifests keep their rows, so that tables show the runs as missing and the same sweep makes
+Finished runs, and runs whose records cannot be read, are deleted only with ``--finished``; live
+runs never. Manifests keep their rows: tables show the runs as missing, and the same sweep starts
 them again.
 """
 
@@ -53,7 +53,6 @@ def _remove(
     arguments: argparse.Namespace,
     wanted: Callable[[State], bool],
 ) -> int:
-    # States are read again here, because a run may have started since the list was shown.
     observer = Observer(Slurm())
     states = {folder: _state(observer, folder) for folder in folders}
     chosen = {folder: state for folder, state in states.items() if wanted(state)}
@@ -62,20 +61,21 @@ def _remove(
     kept = {folder: why for folder, why in reasons.items() if why}
     for folder, why in kept.items():
         say(console, f"{folder.run_id} is kept: it {why}")
-    doomed = [folder for folder in chosen if folder not in kept]
-    for folder in doomed:
+    to_delete = [folder for folder in chosen if folder not in kept]
+    for folder in to_delete:
         say_markup(console, f"{folder.run_id}  {coloured(chosen[folder])}  {_steps(folder)}")
-    if not doomed:
+    if not to_delete:
         say(console, "nothing to delete")
         return EXIT_DONE
     if arguments.dry_run:
-        say(console, f"{counted(len(doomed), 'run folder')} would be deleted")
+        say(console, f"{counted(len(to_delete), 'run folder')} would be deleted")
         return EXIT_DONE
-    if not arguments.yes and not _agreed(len(doomed)):
+    if not arguments.yes and not _agreed(len(to_delete)):
         say(console, "nothing was deleted")
         return EXIT_DONE
-    failed = [folder for folder in doomed if not _delete(console, folder)]
-    say(console, f"{counted(len(doomed) - len(failed), 'run folder')} deleted")
+    # Locked one by one: a run may have started since its state was read.
+    failed = [folder for folder in to_delete if not _delete(console, folder)]
+    say(console, f"{counted(len(to_delete) - len(failed), 'run folder')} deleted")
     return EXIT_FAILED if failed else EXIT_DONE
 
 
@@ -87,7 +87,7 @@ def _state(observer: Observer, folder: RunFolder) -> State:
 
 
 def _why_kept(state: State, finished: bool) -> str | None:
-    """Why a run is not deleted; None if it may be."""
+    """Reason why a run is not deleted; None if it may be deleted."""
     if state.live:
         return "is running or waits for its job: `python -m sweeps cancel` first"
     if state is State.DONE and not finished:
@@ -120,15 +120,18 @@ def _agreed(count: int) -> bool:
 
 
 def _delete(console: Console, folder: RunFolder) -> bool:
-    """Rename, so that no reader sees half a run, then delete; False if a process has the run."""
+    """Delete a folder; False if a process has just started the run.
+
+    The folder is renamed first, so that no reader finds half a run.
+    """
     with locked(folder.lock) as free:
         if not free:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
             return False
-        grave = folder.path.with_name(f"{REMOVED}{folder.run_id}")
-        # Left by a deletion that was interrupted.
-        shutil.rmtree(grave, ignore_errors=True)
-        folder.path.rename(grave)
+        renamed = folder.path.with_name(f"{REMOVED}{folder.run_id}")
+        # An interrupted deletion may have left it.
+        shutil.rmtree(renamed, ignore_errors=True)
+        folder.path.rename(renamed)
     # Outside the lock, whose file was moved with the folder.
-    shutil.rmtree(grave)
+    shutil.rmtree(renamed)
     return True

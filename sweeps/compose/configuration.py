@@ -31,11 +31,14 @@ from sweeps.compose.hints import (
 from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
+
+# An interpolation with another one inside its first part (${a${b}}), after a leading dot or in a
+# resolver's arguments: what it refers to is known only when it is resolved.
 COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
 
 
 def compose_run(texts: Sequence[str]) -> RunConfig:
-    """The configuration of one run."""
+    """Compose and validate the configuration of one run."""
     overrides = parse_all(texts)
     for override in overrides:
         if override.key in SWEEP_KEYS:
@@ -61,10 +64,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
 
 
 def _experiment_section(path: Path) -> Any:
-    """The experiment in a file.
-
-    A shipped one, or one of the user's own, such as the winner of a search.
-    """
+    """Read the section ``experiment`` of a file: shipped, or the user's own (a search's winner)."""
     try:
         data = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
@@ -180,7 +180,7 @@ def _texts(data: Any) -> Iterator[str]:
 def validate_run(data: dict[str, Any]) -> RunConfig:
     """Check a composed configuration against the schema.
 
-    An experiment's own section is ignored.
+    The section ``experiment`` is ignored: it describes the sweep, not the run.
     """
     settings = {key: value for key, value in data.items() if key != "experiment"}
     try:
@@ -191,7 +191,7 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
 
 
 def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
-    """A line for each configuration file that holds a ``name:`` that is not known."""
+    """One line for each configuration file with an unknown ``name:``."""
     for detail in error.errors(include_url=False):
         if detail["type"] != "union_tag_invalid" or not detail["loc"]:
             continue

@@ -131,7 +131,7 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
         return f"{flag}: write it as an override: seed={value or 0}"
     if name == "--seed":
         return f"{flag}: seeds are an axis: seeds=[{value or 0}]"
-    return f"{flag}: there is no such flag; `python {script} --help` shows what there is"
+    return f"{flag}: there is no such flag; `python {script} --help` lists the flags"
 
 
 def _as_axis(word: str) -> str:
@@ -148,7 +148,7 @@ def explain_launcher(words: Sequence[str]) -> str | None:
     ``launcher=local`` is accepted, since it changes nothing.
     """
     chosen = [word for word in words if word.lstrip("+").startswith(("launcher", "hydra/launcher"))]
-    # It is train.py's only launcher, and given by habit.
+    # Also true without a launcher. launcher=local is train.py's only one, and given by habit.
     if all(word == "launcher=local" for word in chosen):
         return None
     seeds = [word.partition("=")[2] for word in words if word.startswith("seed=")] or ["0"]
@@ -170,14 +170,14 @@ def explain_syntax(override: str, message: str) -> str:
     """Message for an override that Hydra's grammar rejects."""
     cause = message.splitlines()[0] if "=" in override else "there is no = in it"
     return (
-        f"{override!r} is no override ({cause}); write key=value, quoted if it has [ ] {{ }} or "
-        "spaces"
+        f"{override!r} is not an override ({cause}); write key=value, quoted if it has [ ] {{ }} "
+        "or spaces"
     )
 
 
 def explain_bare_name(name: str, group: str) -> str:
     """Message for the name of an experiment or a search without its ``+experiment=``."""
-    return f"{name!r} is no override; the {group} of that name: python sweep.py +{group}={name}"
+    return f"{name!r} is not an override; the {group} of that name: python sweep.py +{group}={name}"
 
 
 def explain_sweep_word(override: str, key: str) -> str:
@@ -203,7 +203,7 @@ def explain_option(override: str, group: str, got: str, options: Sequence[str]) 
 def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
     """Message for a ``method.host`` that does not read a step's bonus."""
     return (
-        f"{override}: {got!r} is no host of SCPO{did_you_mean(got, hosts)}\n"
+        f"{override}: {got!r} is not a host of SCPO{did_you_mean(got, hosts)}\n"
         f"allowed: {', '.join(hosts)} "
         "(the estimators that read a step's bonus; others would lose the credit)"
     )
@@ -288,7 +288,7 @@ def explain_key(override: str, default: dict[str, Any], model: type[BaseModel]) 
 def _explain_absent(
     override: str, key: str, default: dict[str, Any], model: type[BaseModel]
 ) -> str:
-    """Message for a key of the schema that this configuration has no value of."""
+    """Message for a key of the schema that is not set in this configuration."""
     present = dotted_keys(default)
     parent, _, name = key.rpartition(".")
 
@@ -429,5 +429,6 @@ def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bo
     at = detail["loc"].index(part)
     before = models_at(detail["loc"][:at], model)
     after = models_at(detail["loc"][: at + 1], model)
+    # A field's name leads to the models below it; a tag leaves some of the models of its union.
     narrows = at > 0 and len(before) > 1 and len(after) <= len(before)
     return narrows and any(has_tag(member, part) for member in before)

@@ -60,14 +60,16 @@ class Matrix:
 
     @property
     def manifest(self) -> Manifest:
-        """The record of which run is which row."""
-        primary = self.experiment.primary
+        """The experiment's manifest: its rows and the runs of each."""
+        primary = None
+        if self.experiment.primary is not None:
+            primary = PrimaryComparisons.model_validate(self.experiment.primary.model_dump())
         return Manifest(
             experiment=self.experiment.name,
             title=self.experiment.title,
             scale=self.scale,
             overrides=tuple(self.identity_overrides),
-            primary=primary and PrimaryComparisons.model_validate(primary.model_dump()),
+            primary=primary,
             rows=tuple(self._planned(row) for row in self.experiment.rows),
         )
 
@@ -87,7 +89,7 @@ class Matrix:
         return PlannedRow(name=row.name, label=row.label, runs=tuple(runs))
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
-        """Put a run into a row; a ConfigError if nothing here can start it."""
+        """Add a run to a row; ConfigError if nothing in this repository can start it."""
         config.check_started_here()
         name = run_id(config)
         same = [cell for cell in self.cells if cell.run_id == name]
@@ -113,8 +115,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment, scale = compose_experiment(name, of_scale)
     added, common = split_axes(experiment, common, scale)
 
-    # Against the rows as the file has them: method=scpo with method.shaper.theta=0.4,0.6 is not a
-    # contradiction, though each row then sets a key of the chosen method.
+    # Compared with the rows of the file, before axes are added: with method=scpo and
+    # method.shaper.theta=0.4,0.6 every new row sets a key of the method, which contradicts nothing.
     first_values = [axis[0] for axis in added]
     _refuse_contradictions(experiment.rows, [*first_values, *common])
     experiment = with_axes(experiment, added)
@@ -233,15 +235,15 @@ def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Ov
                     )
 
 
-# Axes of the command line: with ``key=a,b`` or ``'key=[a,b]'`` each row becomes one for each value.
+# Axes of the command line: ``key=a,b`` or ``'key=[a,b]'`` repeats each row for each value.
 
 
 def split_axes(
     experiment: Experiment, overrides: Sequence[Override], scale: Scale
 ) -> tuple[tuple[Axis, ...], tuple[Override, ...]]:
-    """The axes among the overrides, and the rest.
+    """Split overrides into axes and all others.
 
-    A list is an axis unless the key itself takes one.
+    A list is an axis unless the value of the key is itself a list.
     """
     axes = []
     rest = []
@@ -259,9 +261,9 @@ def split_axes(
 
 
 def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
-    """The experiment whose rows are the old ones at each point of the axes. A new name.
+    """Cross the rows of an experiment with the axes.
 
-    Its records are its own.
+    The result has a name of its own, so that its manifest does not replace the experiment's.
     """
     if not axes:
         return experiment
@@ -283,14 +285,14 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
 def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
     """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
 
-    The values form the whole name where the experiment adds nothing of its own.
+    The values alone form the name if the experiment has a single row without overrides.
     """
     only = len(experiment.rows) == 1 and not row.overrides
     names = [] if only else [row.name]
     labels = [] if only else [row.label]
     for override in point:
         value = override.text.partition("=")[2]
-        # The name of a method, a scorer, ...
+        # A chosen file (method, scorer, ...) needs no key in front of its name.
         if override.is_choice and not override.is_host:
             names.append(_slug(value))
             labels.append(METHOD_LABELS.get(value, value) if override.key == "method" else value)

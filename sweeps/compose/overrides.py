@@ -33,10 +33,13 @@ AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 class Override:
     """One override.
 
-    ``text`` is what was typed, ``target`` the config group or the key that it names. ``sets``: it
-    is a plain ``key=value``; others add (``+``), force (``++``), delete (``~``) or put a group
-    elsewhere (``group@package``). ``axis``: the values of ``key=a,b``, which only an experiment
-    takes.
+    Attributes:
+        text: The override as typed.
+        target: The config group or the key that it names.
+        value: Its value; None for ``key=a,b``.
+        sets: It is a plain ``key=value``; others add (``+``), force (``++``), delete (``~``) or
+            put a group elsewhere (``group@package``).
+        axis: The values of ``key=a,b``, which only an experiment takes.
     """
 
     text: str
@@ -60,17 +63,17 @@ class Override:
 
     @property
     def is_host(self) -> bool:
-        """It names the estimator that the shaper's credit goes through."""
+        """True if it names the estimator that the shaper's credit goes through."""
         return self.target == HOST_KEY
 
     @property
     def is_group(self) -> bool:
-        """Its target is a config group."""
+        """True if its target is a config group."""
         return (CONF / self.target).is_dir()
 
     @property
     def is_choice(self) -> bool:
-        """It chooses a file of a config group, and with it the keys that exist."""
+        """True if it chooses a file of a config group, and with it the keys that exist."""
         return self.is_host or (self.is_group and not isinstance(self.value, dict))
 
     @property
@@ -115,14 +118,14 @@ def parse(text: str) -> Override:
         parsed = OverridesParser.create().parse_override(text)
     except HydraException as error:
         if is_dry_run_word(text):
-            raise ConfigError(f"{text!r} is no override; write dry_run=true") from None
+            raise ConfigError(f"{text!r} is not an override; write dry_run=true") from None
         # A bare name of an experiment is the likeliest slip.
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
         if group:
             raise ConfigError(explain_bare_name(text, group)) from None
         raise ConfigError(explain_syntax(text, str(error))) from None
 
-    # Only these can be set without composing the files again.
+    # Only plain key=value overrides can be set without composing the files again.
     changes_keys = parsed.is_add() or parsed.is_force_add() or parsed.is_delete()
     sets = parsed.package is None and not changes_keys
     if not parsed.is_sweep_override():
@@ -155,7 +158,7 @@ def _quoted(text: str) -> str:
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
-    """Parse several, in their order."""
+    """Parse several overrides, in order."""
     return tuple(map(parse, texts))
 
 
@@ -176,7 +179,11 @@ class Request:
 
 
 def read_request(words: Iterable[str]) -> Request:
-    """Read the words of sweep.py; ConfigError with a hint for what Hydra would want."""
+    """Read the command line of sweep.py.
+
+    Raises:
+        ConfigError: A flag or a malformed override, no experiment or search, or two of them.
+    """
     words = list(words)
     flags = [word for word in words if word.startswith("-")]
     if flags:
@@ -184,7 +191,7 @@ def read_request(words: Iterable[str]) -> Request:
     overrides = parse_all(words)
     _refuse_two_requests(overrides)
 
-    # A key that is given twice: the last one holds.
+    # Of several overrides of one key, the last wins.
     last = {override.target: override for override in overrides}
     group = "search" if "search" in last else "experiment"
     chosen = last.pop(group, None)
@@ -224,7 +231,7 @@ def _refuse_two_requests(overrides: Iterable[Override]) -> None:
 
 
 def replaced(overrides: Iterable[Override]) -> list[str]:
-    """A remark for each override that a later one of the same key replaces."""
+    """One remark for each override that a later one of the same key replaces."""
     last: dict[str, Override] = {}
     remarks = []
     for override in overrides:

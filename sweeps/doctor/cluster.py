@@ -25,7 +25,7 @@ FIELDS = "%P|%a|%l|%c|%G"
 
 
 def check_slurm(subject: Subject) -> Iterator[Finding]:
-    """Nothing for other launchers."""
+    """Check Slurm's commands, accounting, limits and partitions; nothing for other launchers."""
     launcher = subject.first.launcher
     if not isinstance(launcher, SlurmLauncher):
         return
@@ -60,7 +60,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
 def check_node(subject: Subject) -> Iterator[Finding]:
     """Let a node of each partition test Python and run folders, as a submission does.
 
-    Nothing where ``check_slurm`` reports an error, or where this host is a node itself.
+    No findings if ``check_slurm`` reports an error, or if this host is a node itself.
     """
     launcher = subject.first.launcher
     if not isinstance(launcher, SlurmLauncher) or not launcher.probe_s or not is_outside():
@@ -111,7 +111,7 @@ def _accounting() -> Iterator[Finding]:
 
 
 def _reachable(subject: Subject) -> Iterator[Finding]:
-    """Folders that the nodes may not see: a job there would end with one line."""
+    """Warn about folders that the nodes may not see: a job would end at once."""
     local = [
         f"{name} lies in {folder} ({kind})"
         for name, folder, kind in local_folders(subject.runs_dir)
@@ -124,7 +124,7 @@ def _reachable(subject: Subject) -> Iterator[Finding]:
 
 
 def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
-    """Limits that decide how many jobs of an experiment are submitted and run at a time."""
+    """Report the limits on the number of jobs that are submitted and run at a time."""
     limits = Slurm().limits(site.account, site.qos)
     listed = {
         "jobs of an array": limits.array_size,
@@ -140,9 +140,11 @@ def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
 def _partition(
     launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]
 ) -> Iterator[Finding]:
-    code, output = _call(
-        "sinfo", "--noheader", *(["--partition", name] if name else []), "--format", FIELDS
-    )
+    command = ["sinfo", "--noheader", "--format", FIELDS]
+    if name:
+        command += ["--partition", name]
+    code, output = _call(*command)
+    # sinfo may print warnings between its rows.
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
     if code != 0:
         yield error(

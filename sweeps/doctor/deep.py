@@ -19,7 +19,8 @@ from sweeps.records.process import thread_environment
 
 TIMEOUT_S = 900
 
-# Of the sample's pairs; outside of these, credit goes to hardly any step or to most of them.
+# Plausible share of the sample's pairs at or above theta: with less, hardly any step gets credit,
+# with more, most do.
 SHARE_LOW, SHARE_HIGH = 0.02, 0.5
 
 
@@ -59,7 +60,7 @@ def _findings(what: str, subject: Subject) -> Iterator[Finding]:
 
 
 def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
-    """Loads the scorer and scores a built-in sample."""
+    """Load the scorer and score a built-in sample."""
     for config in _distinct(subject, "scorer"):
         facts = _ask("scorer", config)
         check = f"scorer {config.scorer.name}"
@@ -82,7 +83,7 @@ def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
 
 
 def check_tokenizer(subject: Subject) -> Iterator[Finding]:
-    """Loads the tokenizer of a model that is on this machine."""
+    """Load the tokenizer of a model that is on this machine."""
     for config in _distinct(subject, "model"):
         if isinstance(config.model, HuggingFaceModel):
             facts = _ask("tokenizer", config)
@@ -136,13 +137,15 @@ def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _distinct(subject: Subject, section: str) -> list[RunConfig]:
-    return list(
-        {getattr(config, section).model_dump_json(): config for config in subject.configs}.values()
-    )
+    """One configuration for each distinct content of a section."""
+    by_content = {}
+    for config in subject.configs:
+        by_content[getattr(config, section).model_dump_json()] = config
+    return list(by_content.values())
 
 
 def _ask(what: str, config: RunConfig) -> dict[str, Any]:
-    """Get facts from a child process, whose memory is freed and whose crash is a finding."""
+    """Get facts from a child process: its memory is freed, and its crash is only a finding."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "scpo.preflight", what],

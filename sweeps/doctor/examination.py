@@ -73,8 +73,9 @@ def read_subject(overrides: Sequence[str]) -> Subject:
 
 
 def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
-    """Run the checks; one that raises is a finding, and the others go on."""
-    for name, check in (QUICK | SLOW if slow else QUICK).items():
+    """Run the checks. A check that raises becomes a finding, and the others still run."""
+    checks = QUICK | SLOW if slow else QUICK
+    for name, check in checks.items():
         try:
             yield from check(subject)
         except (ScpoError, OSError, ValueError, LookupError) as failure:

@@ -54,7 +54,9 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         text = f"about {needed:.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
         reason = shortage(config, gib)
         if reason:
-            yield error(check, text, reason.rpartition("a GPU has ")[2].partition(". ")[2])
+            # The last sentence of ``shortage`` is the remedy; ``text`` has the numbers already.
+            remedy = reason.rpartition("a GPU has ")[2].partition(". ")[2]
+            yield error(check, text, remedy)
         elif needed > FULL_SHARE * gib:
             fix = (
                 "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
@@ -91,7 +93,7 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
 
 
 def check_driver(subject: Subject) -> Iterator[Finding]:
-    """The driver against the CUDA that torch was built for."""
+    """Compare the driver with the CUDA that torch was built for."""
     driver = driver_version()
     torch = installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
@@ -131,7 +133,10 @@ def forward_compatibility() -> Path | None:
 
 
 def check_ray_cores(subject: Subject) -> Iterator[Finding]:
-    """Verl waits for ever where Ray cannot place its processes; on Slurm, the job's cores count."""
+    """Check the cores for verl, which waits for ever if Ray cannot place its processes.
+
+    On Slurm, the cores that the job asks for count.
+    """
     for config in subject.configs:
         if not (
             trains_in_verl(config) and isinstance(config.trainer, VerlTrainer) and _on_gpus(config)
@@ -139,18 +144,18 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
             continue
         needed = cores_needed(config.trainer)
         local = isinstance(config.launcher, LocalLauncher)
-        there = usable_cores() if local else resources(config).cpus
-        if there < needed:
+        cores = usable_cores() if local else resources(config).cpus
+        if cores < needed:
             fix = (
                 "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"
             )
             yield error(
                 "cores for Ray",
-                f"{there}; verl on {config.trainer.verl.gpus} GPUs needs {needed}",
+                f"{cores}; verl on {config.trainer.verl.gpus} GPUs needs {needed}",
                 fix,
             )
         else:
-            yield ok("cores for Ray", f"{there} of at least {needed}")
+            yield ok("cores for Ray", f"{cores} of at least {needed}")
         return
 
 
@@ -177,7 +182,7 @@ def check_sockets(subject: Subject) -> Iterator[Finding]:
 
 
 def check_ray(subject: Subject) -> Iterator[Finding]:
-    """A Ray that is recorded on the node or named by RAY_ADDRESS, and the length of TMPDIR."""
+    """Report a Ray of this node or of RAY_ADDRESS, and a TMPDIR that is too long for sockets."""
     if not _in_verl_here(subject):
         return
     address = os.environ.get("RAY_ADDRESS")
@@ -212,7 +217,7 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
 
 
 def check_hours(subject: Subject) -> Iterator[Finding]:
-    """Hours of a run of each kind that needs GPUs, as in the dry run and in docs/verl.md."""
+    """Report the hours of each kind of run on GPUs, as in the dry run and in docs/verl.md."""
     for config in subject.configs:
         known = duration(config)
         if known is not None and _on_gpus(config):
@@ -240,7 +245,8 @@ def check_noun_rule(subject: Subject) -> Iterator[Finding]:
             "on purpose"
         )
         # Only rewards at paper scale are compared with the paper's, which used spaCy.
-        yield (error if config.scale == "paper" else warning)("webshop nouns", text, fix)
+        level = error if config.scale == "paper" else warning
+        yield level("webshop nouns", text, fix)
         return
 
 

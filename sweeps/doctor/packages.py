@@ -23,7 +23,7 @@ def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Findin
     # An environment or a trainer without packages of its own has no extra; trainer=verl_agent has
     # its packages in verl-agent's environment.
     extras = [extra for extra in needed_extras(subject) if extra in optional]
-    wrong = [*_missing_or_old("", project["dependencies"])]
+    wrong = list(_missing_or_old("", project["dependencies"]))
     for extra in extras:
         wrong += _missing_or_old(extra, optional[extra])
     yield from wrong
@@ -33,7 +33,7 @@ def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Findin
 
 
 def needed_extras(subject: Subject) -> list[str]:
-    """The extras of pyproject.toml that this configuration runs with."""
+    """Extras of pyproject.toml that these configurations need."""
     needed: set[str] = set()
     for config in subject.configs:
         needed.update(_extras_of_run(config))
@@ -43,7 +43,7 @@ def needed_extras(subject: Subject) -> list[str]:
 
 
 def of_trainer(config: RunConfig) -> str:
-    """The extra of what trains or prompts the model."""
+    """Extra with the packages that train or prompt the model."""
     if config.model.kind == "api":
         return "agents"
     if config.trainer.name == "verl" and config.trainer.verl.engine == "hf":

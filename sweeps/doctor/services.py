@@ -107,7 +107,7 @@ def _has_key(host: str) -> bool:
 def why_unreachable(url: str) -> str | None:
     """Reason why the address cannot be connected to; None if it can."""
     parts = urlsplit(url)
-    port = parts.port or {"http": 80}.get(parts.scheme, 443)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
     try:
         # Only a connection: no key is sent to a wrong address.
         with socket.create_connection((parts.hostname or "", port), timeout=TIMEOUT_S):

@@ -25,23 +25,22 @@ class Subject:
 
     @property
     def first(self) -> RunConfig:
-        """Machine and launcher are the same in all."""
+        """The first configuration, for settings of machine and launcher, which all share."""
         return self.configs[0]
 
     @property
     def runs_dir(self) -> Path:
-        """Where the run folders lie, or will."""
+        """Folder of the run folders; before the first run it does not exist."""
         return Path(self.first.machine.runs_dir)
 
 
 def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
-    """Drop runs that need the same of a machine: those that differ in seed or method settings.
-
-    Every run has a scorer in its configuration; only those that use it need its files and memory.
-    """
+    """Drop runs that need the same of a machine: those that differ in seed or method settings."""
     seen = set()
     for config in configs:
         parts = (config.env, config.model, config.scorer, config.trainer)
+        # Every run has a scorer in its configuration; only those that use it need its files and
+        # memory, so the shaper and `needs_scorer` are part of the key.
         key = (
             *(part.model_dump_json() for part in parts),
             config.method.kind,

@@ -22,9 +22,9 @@ LAUNCHERS = {
     "local": "sweeps.launchers.local",
     "slurm": "sweeps.launchers.slurm.launcher",
 }
-"""``launcher.name`` -> the module whose ``make_launcher(configs, train_script, console)`` makes it.
+"""``launcher.name`` -> the module with its ``make_launcher(configs, train_script, console)``.
 
-Imported on use: a sweep on this machine needs nothing of Slurm's submission.
+Imported on use: a sweep on this machine does not import submitit.
 """
 
 Runs = Mapping[str, tuple[RunFolder, RunConfig]]
@@ -36,8 +36,8 @@ class Launcher(Protocol):
     A context manager, inside which stop signals (Ctrl-C, SIGTERM) only increment ``signals``.
 
     Attributes:
-        detached: Its runs outlive this process, and are all started at once: sweep.py submits them
-            and leaves. Else it follows them, and starts one whenever there is a ``free`` slot.
+        detached: True if its runs outlive this process: sweep.py submits all at once and exits.
+            Otherwise sweep.py follows the runs and starts one whenever there is a ``free`` slot.
         poll_s: Seconds between two polls of the runs.
         signals: Number of stop signals received.
     """
@@ -65,29 +65,32 @@ class Launcher(Protocol):
         ...
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show in a dry run what would be started. Writes nothing."""
+        """Show in a dry run what would be started; writes nothing."""
         ...
 
     def start(self, runs: Runs, title: str) -> list[str]:
-        """Start these runs; returns the ids of their jobs, if it has any."""
+        """Start these runs; returns the ids of their jobs, empty for a launcher without jobs."""
         ...
 
     def poll(self) -> dict[str, Outcome]:
-        """Look at the started runs; returns those that have ended since the last call."""
+        """Outcomes of the started runs that have ended since the last call."""
         ...
 
     def stop(self) -> None:
-        """Let all runs checkpoint and end; a detached launcher lets them go on."""
+        """Let all runs checkpoint and end; runs of a detached launcher continue."""
         ...
 
 
 def open_launcher(configs: Sequence[RunConfig], train_script: Path, console: Console) -> Launcher:
-    """The launcher that these configurations name.
+    """Create the launcher that these configurations name.
 
     Args:
         configs: All runs that may be started; they share their launcher settings.
         train_script: The script that runs one run, train.py.
         console: Where progress is shown.
+
+    Raises:
+        ConfigError: The launcher is unknown.
     """
     name = configs[0].launcher.name
     if name not in LAUNCHERS:
@@ -116,7 +119,7 @@ def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcom
                 launcher.start({run_id: runs[run_id]}, title)
                 running += 1
             time.sleep(launcher.poll_s)
-            # Waits for the checkpoints, so that the poll below has the ends of all runs.
+            # ``stop`` waits for the checkpoints, so that the poll below reports all runs.
             if launcher.signals:
                 launcher.stop()
             ended = launcher.poll()

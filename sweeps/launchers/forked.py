@@ -10,16 +10,16 @@ multiprocessing's own fork server cannot replace it:
 - Its ``Process.start()`` waits until the preload is done (5.3 s for a module that sleeps 5 s; a
   cold cache takes 100 s here). Signals, the progress board and other slots would wait too; ours
   returns at once, and a run whose server is late is started anew.
-- There is one per process, and it ends with it. Ours are replaced after ``FORKS`` runs, so that
-  the next one starts with the games that those runs have cached and the old one's memory is freed.
+- A process has one fork server for its whole life. Ours is replaced after ``FORKS`` runs: the next
+  one starts with the games that those runs have cached, and the memory of the old one is freed.
 - It preloads modules by name; ours opens the environment of a given run.
-- When it dies, it is not known which processes it has started. Ours are: a run has one process.
+- If it dies, the launcher does not learn which processes it has started; with ours it does.
 
-Messages, over a pipe of multiprocessing. Launcher: ``{"number", "command", "log", "variables"}``.
-Server: ``{"number", "pid"}`` once the process exists, ``{"number", "status"}`` once it has ended.
-The number makes sure that a late answer is never taken for that of another run. A forked process
-waits until its pid has been sent, and exits if the server dies before: so after the launcher has
-killed a server and read what is left in the pipe, it knows every process that runs.
+Messages over a pipe of multiprocessing: the launcher sends ``{"number", "command", "log",
+"variables"}``; the server answers ``{"number", "pid"}`` once the process exists and ``{"number",
+"status"}`` once it has ended. The number assigns a late answer to the right run. A forked process
+waits until its pid has been sent, and exits if the server dies before that. So a launcher that has
+killed a server and read the rest of the pipe knows every process that runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from sweeps.resources import resources, trains_in_verl
 # With fewer runs, starting a server costs more than it saves.
 FEWEST = 3
 
-# Most runs of one server.
+# Runs of one server, before another one replaces it.
 FORKS = 12
 
 # Limit for imports and the environment; a cold cache takes about 100 s.
@@ -64,7 +64,7 @@ POLL_S = 0.05
 class Forked:
     """The process of one run, forked by a server, or started anew if the server fails.
 
-    It exists as soon as the run was asked for, so that the launcher keeps reacting to signals while
+    The object exists before the process does, so that the launcher keeps reacting to signals while
     a server opens its environment.
     """
 
@@ -87,7 +87,7 @@ class Forked:
         return pid
 
     def poll(self) -> int | None:
-        """The exit status; None while it runs or waits for its server."""
+        """Exit status; None while it runs or waits for its server."""
         if self._anew is not None:
             return self._anew.poll()
         if self._withdrawn:
@@ -105,7 +105,7 @@ class Forked:
             self._anew.terminate()
             return
 
-        # Waits briefly for the pid, because ending the run without it ends its server too.
+        # Wait briefly for the pid: without it, only killing the whole server ends the run.
         limit = time.monotonic() + POLL_S
         while self.server.pid(self._number) is None and time.monotonic() < limit:
             time.sleep(POLL_S / 5)
@@ -138,7 +138,7 @@ class Server:
     """The launcher's end of one fork server.
 
     Args:
-        first: A run whose environment is opened.
+        first: The run whose environment the server opens.
     """
 
     def __init__(self, first: Start) -> None:
@@ -201,7 +201,7 @@ class Server:
             "log": str(start.log),
             "variables": dict(start.variables),
         }
-        # A dead server: the process is started anew.
+        # If the server is dead, polling the run starts its process anew.
         with contextlib.suppress(OSError):
             self._channel.send(request)
         return Forked(self, start, number)
@@ -229,7 +229,7 @@ class Server:
 
     def kill(self) -> None:
         """End the server and its translation workers now; the runs that it forked go on."""
-        # Else its number may be that of another process group by now.
+        # The number of a server that has ended may belong to another process group by now.
         if not self.has_ended:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -237,10 +237,10 @@ class Server:
 
     def close(self) -> None:
         """End the server; its runs go on."""
-        # It may be in the middle of opening thousands of games.
+        # Before its first answer it may be opening thousands of games and would not react.
         if not self.has_answered:
             self.kill()
-        # Which the server takes as the request to end.
+        # A closed pipe is the request to end.
         self._channel.close()
         try:
             self._process.wait(timeout=FORKING_S)
@@ -263,7 +263,7 @@ def exit_status(pid: int) -> int | None:
     """The exit status of a process whose parent is gone; None while it runs, 1 if unknown.
 
     Orphans are adopted by process 1. If that is this process (``docker run``), it has to reap them;
-    if it is a program that reaps nothing, they stay as zombies, which ``kill(pid, 0)`` still finds.
+    if process 1 reaps nothing, they stay as zombies, which ``kill(pid, 0)`` still finds.
     """
     with contextlib.suppress(ChildProcessError):
         reaped, status = os.waitpid(pid, os.WNOHANG)
@@ -309,9 +309,9 @@ def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> It
             # starts by itself reports the reason.
             return begin_anew(start)
         if not servers or servers[-1].used_up:
-            # Old servers are closed when a new one starts, so that two hold the games at most while
-            # their runs end.
-            for server in [server for server in servers if server.over]:
+            # Close the servers whose runs have ended before another one opens its games.
+            over = [server for server in servers if server.over]
+            for server in over:
                 servers.remove(server)
                 server.close()
             note("opening what the runs share; the first time its games are translated")
@@ -326,7 +326,7 @@ def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> It
 
 
 def _can_fork(config: RunConfig) -> bool:
-    """One thread and no GPU: neither threads nor CUDA survive a fork."""
+    """True for runs with one thread and no GPU: neither threads nor CUDA survive a fork."""
     return (
         isinstance(config.launcher, LocalLauncher)
         and config.launcher.fork
@@ -346,13 +346,13 @@ def main() -> None:
     # Before the first import of training code, so that the checksums are of the files that are run.
     code = code_files()
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
-    # Objects made while the environment opens are nearly all permanent; the collector would walk
-    # over them again and again.
+    # Nearly all objects made while the environment opens are permanent; the garbage collector would
+    # traverse them again and again.
     gc.disable()
     if open_ahead is not None:
         open_ahead(run_config.read_config(RunFolder(sys.argv[3])))
     gc.collect()
-    # Without this, the collector of each run would walk over all objects and copy their pages.
+    # Without this, the collector of each run would write to all objects and so copy their pages.
     gc.freeze()
     gc.enable()
     request = _serve(channel)
@@ -361,7 +361,10 @@ def main() -> None:
 
 
 def _serve(channel: Connection) -> dict[str, Any] | None:
-    """Fork until the launcher is gone (None). In each forked process: the request to run."""
+    """Fork on request. Returns the request in each forked process; None in the server, at its end.
+
+    The server ends when the launcher closes the pipe.
+    """
     numbers: dict[int, int] = {}
     while True:
         if channel.poll(POLL_S):
@@ -376,7 +379,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
                 # With this end open, the read below would never notice that the server died.
                 os.close(start)
                 channel.close()
-                # The server died before it could send the pid.
+                # End of file: the server died before it could send the pid.
                 if not os.read(started, 1):
                     os._exit(1)
                 os.close(started)
@@ -393,7 +396,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
 
 
 def _ended() -> tuple[int, int] | None:
-    """A child that has ended, with its exit status as ``subprocess`` gives it."""
+    """Pid of a child that has ended, and its exit status as ``subprocess`` gives it; else None."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -416,7 +419,7 @@ def _become(request: dict[str, Any], code: dict[str, str]) -> None:
     os.environ.update(request["variables"])
     command = request["command"]
     if code_files() != code:
-        # The imported code is not what is on disk now, and the run would record the new one.
+        # The code on disk has changed since it was imported, and the run would record the new one.
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 (the launcher's command)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # they are files

@@ -21,7 +21,7 @@ from sweeps.terminal import say
 
 POLL_S = 0.1
 
-# For finishing a step and writing a checkpoint; a second Ctrl-C does not wait.
+# Time for stopped runs to finish a step and write a checkpoint; a second Ctrl-C skips it.
 GRACE_S = 120.0
 
 
@@ -36,12 +36,12 @@ class Pool(CountsSignals):
 
     Attributes:
         train_script: The script that runs one run.
-        slots: The GPUs that the process in each slot may see; None leaves that as it is.
+        slots: CUDA_VISIBLE_DEVICES of the process in each slot; None leaves it unset.
         board: Shows progress.
         begin: Starts a process.
         grace_s: Time that stopped runs have for their checkpoint.
-        planned: All runs to come. If given, entering the context makes slots for them, starts the
-            board, and forks runs from a server where that pays.
+        planned: All runs to come. If given, entering the context creates slots for them, starts the
+            board, and forks runs from a server where that saves time.
     """
 
     detached: ClassVar[bool] = False
@@ -71,11 +71,11 @@ class Pool(CountsSignals):
         return len(self.slots) - len(self._running)
 
     def check(self, configs: Sequence[RunConfig]) -> int:
-        """Number of slots for these; ConfigError if this machine cannot run one of them."""
+        """Number of slots for these runs; ConfigError if this machine cannot run one of them."""
         return len(slots_for(configs))
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show in a dry run why this machine could not run these, if so."""
+        """Show in a dry run the reason if this machine cannot run these."""
         if reason := refused_here(list(configs.values())):
             say(console, f"note: would be refused on this machine: {reason}")
 
@@ -86,7 +86,7 @@ class Pool(CountsSignals):
         return []
 
     def _start(self, folder: RunFolder, config: RunConfig) -> None:
-        # The lowest free slot, so that a run gets the GPUs of one that has ended.
+        # The lowest free slot: its GPUs are those of a run that has ended, or were never used.
         slot = next(number for number in range(len(self.slots)) if number not in self._running)
         gpus = self.slots[slot]
         variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
@@ -99,7 +99,7 @@ class Pool(CountsSignals):
         self.board.started(folder, config)
 
     def poll(self) -> dict[str, Outcome]:
-        """Look at every process; returns the runs that have ended since the last call."""
+        """Poll every process; returns the runs that have ended since the last call."""
         self._look()
         news = self._news
         self._news = {}
@@ -107,7 +107,7 @@ class Pool(CountsSignals):
 
     def _look(self) -> None:
         for slot, run in list(self._running.items()):
-            # A damaged log is the run's own to report.
+            # The run itself reports a damaged log.
             with contextlib.suppress(ScpoError):
                 # Only the last line is read: this is repeated ten times a second.
                 last = JsonLines(run.folder.metrics).last()
@@ -122,7 +122,8 @@ class Pool(CountsSignals):
     def stop(self) -> None:
         """Ask all runs to checkpoint and end, and wait for them.
 
-        Those that outlast the grace or a second signal are killed, workers included.
+        Runs that have not ended after ``grace_s`` or at a second signal are killed with their
+        workers.
         """
         self.board.stopping(len(self._running), self.grace_s)
         for run in self._running.values():

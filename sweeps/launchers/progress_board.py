@@ -19,13 +19,13 @@ from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
 from sweeps.terminal import coloured, say_markup
 
-# Without news, a log gets a line at this interval, which shows that the sweep still runs.
+# Without news, a log gets a line at this interval, to show that the sweep still runs.
 HEARTBEAT_S = 300.0
 
 
 @dataclass
 class _Run(RunPace):
-    """A run that was started here, and what is shown of it."""
+    """A run that was started here, and the values shown for it."""
 
     doing: str = "starting"
     printed: str = ""
@@ -41,10 +41,10 @@ class _Run(RunPace):
 
 
 class ProgressBoard:
-    """Line for each run (activity, step of steps, training success) and one for all of ``planned``.
+    """One line per run (activity, step of steps, training success) and one for all of ``planned``.
 
-    In a log file: a line when a run starts or ends and, at growing intervals, lines with news; what
-    has not changed is repeated every five minutes.
+    In a log file: a line when a run starts or ends and, at growing intervals, a line for each run
+    with news. Without news, the line for all runs is repeated every five minutes.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class ProgressBoard:
         self._say(escape(line))
 
     def started(self, folder: RunFolder, config: RunConfig) -> None:
-        """A run's process was started."""
+        """Show a run whose process was started."""
         before = None
-        # A damaged log is reported by the run itself.
+        # The run itself reports a damaged log.
         with contextlib.suppress(ScpoError):
             before = JsonLines(folder.metrics).last()
         run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
@@ -103,17 +103,17 @@ class ProgressBoard:
             self._say(f"started {folder.run_id}")
 
     def progress(self, folder: RunFolder, step: int, success: float | None) -> None:
-        """A run has logged up to ``step``."""
+        """Note that a run has logged up to ``step``, with its training success if known."""
         run = self._runs[folder.run_id]
         if step > run.step:
             run.step = step
             run.last = self._clock()
-            # The pace is measured from the first step on, without the time that loading takes.
+            # The pace is measured from the first step on, so that loading does not count.
             run.first = run.first or (run.last, step)
         run.success = success
 
     def doing(self, folder: RunFolder, what: str) -> None:
-        """Show the last line of a run's log; at every poll, so that the display stays current."""
+        """Show the last message of a run; called at every poll to refresh the display."""
         run = self._runs[folder.run_id]
         run.doing = what or run.doing
         if self._console.is_terminal:
@@ -124,7 +124,7 @@ class ProgressBoard:
             self._say_all()
 
     def _say_all(self) -> None:
-        """A line for each run with news, and one for all."""
+        """Print a line for each run with news, and one for all runs."""
         for run_id, run in self._runs.items():
             line = f"{run_id}: step {max(0, run.step)} of {run.steps}; {escape(run.note)}"
             if not run.ended and line != run.printed:
@@ -139,7 +139,7 @@ class ProgressBoard:
             self._printed_at = self._clock()
 
     def ended(self, folder: RunFolder, outcome: Outcome) -> None:
-        """A run's process has ended."""
+        """Show the outcome of a run whose process has ended."""
         run = self._runs.get(folder.run_id)
         if run is not None and run.task is not None:
             run.ended = True

@@ -1,4 +1,4 @@
-"""The process of one run: how a launcher starts it, and what its end means."""
+"""The process of one run: started by a launcher, its end turned into an Outcome."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from sweeps.records.process import EXIT_BUSY, thread_environment
 
 TAIL_LINES = 12
 
-# A log may be long and is looked at ten times a second.
+# A log may be long, and its end is read ten times a second.
 TAIL_BYTES = 16_384
 
 # Lines in the format of sweeps.records.process.LOG_FORMAT.
@@ -30,7 +30,7 @@ LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
 
 @dataclass(frozen=True)
 class Outcome:
-    """End of one run, as its launcher saw it. ``state`` RUNNING: another process is running it."""
+    """End of one run as its launcher saw it; state RUNNING if another process is running it."""
 
     state: State
     reason: str | None = None
@@ -57,7 +57,7 @@ class Start:
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """File that its output is written to."""
         return self.folder.attempt_log(self.attempt)
 
 
@@ -74,7 +74,7 @@ Begin = Callable[[Start], Process]
 
 
 def begin_anew(start: Start) -> Process:
-    """Start a Python of its own; OSError if that cannot be done."""
+    """Start the run in a new Python process; OSError if that fails."""
     with start.log.open("ab") as log:
         return subprocess.Popen(
             [sys.executable, *start.command],
@@ -82,7 +82,7 @@ def begin_anew(start: Start) -> Process:
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, **start.variables},
-            # Ctrl-C reaches the launcher only, which stops the runs.
+            # Ctrl-C must reach the launcher only, which then stops the runs.
             start_new_session=True,
             preexec_fn=ignore_warning,  # noqa: PLW1509 (launchers have no threads)
         )
@@ -90,7 +90,7 @@ def begin_anew(start: Start) -> Process:
 
 @dataclass
 class RunProcess:
-    """A process on a run, in a session of its own, its output in the attempt's log."""
+    """Process of one attempt at a run, in a session of its own; its output is the attempt's log."""
 
     folder: RunFolder
     attempt: int
@@ -105,7 +105,7 @@ class RunProcess:
         variables: Mapping[str, str],
         begin: Begin = begin_anew,
     ) -> Self:
-        """Start it; RecordWriteError or OSError if that cannot be done."""
+        """Start a new attempt; RecordWriteError or OSError if that fails."""
         attempt = folder.new_attempt()
         variables = {
             **thread_environment(config.machine.threads),
@@ -115,7 +115,7 @@ class RunProcess:
         return cls(folder, attempt, begin(Start(train_script, folder, config, attempt, variables)))
 
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Exit status; None while it runs."""
         return self.process.poll()
 
     def doing(self) -> str:
@@ -147,7 +147,7 @@ class RunProcess:
         folder = self.folder
         log = self.folder.attempt_log(self.attempt)
         if code == EXIT_BUSY:
-            # The attempt never began, and its folder would look like a failed one.
+            # The attempt never began; its folder would look like that of a failed attempt.
             shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
             return Outcome(State.RUNNING, "another process runs it")
         try:
@@ -162,13 +162,14 @@ class RunProcess:
 
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
         """Record the end of a process that was killed or died before its first line."""
-        how = (
-            f"killed by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit status {code}"
-        )
-        last = tail(log, 1)
-        reason = how + (f": {last[0].strip()}" if last and code > 0 else "")
+        if code < 0:
+            # The last line of a killed process does not tell the cause.
+            reason = f"killed by {signal.Signals(-code).name}"
+        else:
+            last = tail(log, 1)
+            reason = f"ended with exit status {code}"
+            if last and code > 0:
+                reason += f": {last[0].strip()}"
         state = State.INTERRUPTED if interrupted else State.FAILED
         request = self.folder.read_stop()
         if request is not None:
@@ -182,7 +183,7 @@ class RunProcess:
             self.folder.update_status(
                 state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None
             )
-        # A killed process (out of memory, say) has sent no notice of its own.
+        # A killed process (for example, out of memory) has sent no notice itself.
         if state is State.FAILED:
             notify_of_failure(self.folder.run_id, reason)
         return Outcome(state, reason, log)

@@ -38,7 +38,7 @@ def test_scorers_are_made_by_name():
         ),
         (lambda: scpo.load_method("scpo", theta=2), "shaper.theta is 2; Input should be less"),
         (lambda: scpo.load_method("scpo", name="x"), "no setting 'name'"),
-        (lambda: scpo.load_method("scpo", host="grpo"), "host='grpo' is no host.*allowed: gigpo, hgpo"),
+        (lambda: scpo.load_method("scpo", host="grpo"), "host='grpo' is not a host.*allowed: gigpo, hgpo"),
         (lambda: scpo.load_method("grpo", host="hgpo"), r"no shaper and so no host; load_method\('scpo'"),
         (lambda: scpo.load_scorer("exat"), "no scorer is called 'exat', did you mean 'exact'"),
     ],

@@ -1,4 +1,4 @@
-"""Site settings in ``slurm/site.yaml``: differences to one of the presets for common clusters."""
+"""Site settings in ``slurm/site.yaml``: changes to one of the presets for common clusters."""
 
 import re
 from pathlib import Path
@@ -19,11 +19,14 @@ PRESETS = REPOSITORY / "slurm" / "presets"
 class Site(Strict):
     """Settings of a cluster; None leaves one to the cluster's default.
 
-    ``cpu_partition`` is for jobs without a GPU (None: ``partition``). ``gres`` names the cluster's
-    GPUs where it does not know ``--gpus-per-node``, or where a type has to be named; each job's
-    number of GPUs is appended. ``memory_gb``: "auto" is the run's estimated need, 0 the whole node.
-    ``max_time_h`` is the longest limit that the partition allows. ``more`` holds further sbatch
-    options.
+    Attributes:
+        cpu_partition: For jobs without a GPU; None: ``partition``.
+        gres: Name of the cluster's GPUs, where it does not know ``--gpus-per-node`` or a type has
+            to be named. Each job's number of GPUs is appended.
+        memory_gb: "auto" is the run's estimated need, 0 the whole node.
+        max_time_h: The longest limit that the partition allows, in hours.
+        setup: Shell lines of the job before the run starts.
+        more: Further options of sbatch.
     """
 
     partition: str | None = None
@@ -38,7 +41,7 @@ class Site(Strict):
     more: dict[str, Any] = Field(default_factory=dict)
 
     def partition_for(self, gpus: int) -> str | None:
-        """Where a job with so many GPUs goes."""
+        """Partition for a job with this number of GPUs; None: the cluster's default."""
         if gpus:
             return self.partition
         return self.cpu_partition or self.partition
@@ -49,12 +52,12 @@ class Site(Strict):
             return {}
         if self.gres is None:
             return {"gpus_per_node": gpus}
-        # In gpu:a800:4, the number is dropped: each job has its own.
+        # gpu:a800:4 becomes gpu:a800, because each job appends its own number.
         kind = re.sub(r":\d+$", "", self.gres)
         return {"gres": f"{kind}:{gpus}"}
 
     def memory_flag(self, needed_gb: int) -> str | None:
-        """``--mem`` of a job; None: the partition's default."""
+        """Value of ``--mem`` for a job; None: the partition's default."""
         gb = needed_gb if self.memory_gb == "auto" else self.memory_gb
         if gb is None:
             return None

@@ -142,9 +142,9 @@ BAD = {
     "misspelt choice": (["method.shaper.order=cronological"], "did you mean chronological?"),
     "host that ignores the bonus": (
         ["method.host=grpo"],
-        "method.host=grpo: 'grpo' is no host of SCPO; did you mean hgpo?\nallowed: gigpo, hgpo, g2po",
+        "method.host=grpo: 'grpo' is not a host of SCPO; did you mean hgpo?\nallowed: gigpo, hgpo, g2po",
     ),
-    "no host": (["method.host=null"], "'None' is no host of SCPO"),
+    "no host": (["method.host=null"], "'None' is not a host of SCPO"),
     "host of a method without a shaper": (
         ["method=gigpo", "method.host=hgpo"],
         "method=gigpo has no shaper and so no host; method=scpo has one. To run an estimator by itself: method=hgpo",
@@ -217,8 +217,8 @@ BAD = {
         "method.shaper.alpha: env has no 'alph'\nenv has name, games, ",
     ),
     "Hydra's own sweep": (["seed=0,1"], "seed=0,1: one value a key here; as an axis of an experiment: python sweep.py"),
-    "no value": (["seed"], "'seed' is no override (there is no = in it)"),
-    "open bracket": (["seed=[0"], "'seed=[0' is no override"),
+    "no value": (["seed"], "'seed' is not an override (there is no = in it)"),
+    "open bracket": (["seed=[0"], "'seed=[0' is not an override"),
 }
 
 
