@@ -1,7 +1,7 @@
 """Area under validation of each trained method by learning rate."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ class Sweep:
     """One method.
 
     Attributes:
-        method: Name.
+        method: Name, with the number of siblings where that is not the default: ``gigpo_4``.
         label: Label in print.
         areas: Learning rate -> areas of its tuning seeds.
         chosen: Rate that the study uses.
@@ -112,6 +112,7 @@ def numbers(data: Collected) -> Table:
 def sweeps(data: Collected) -> list[Sweep]:
     """Every method of the tuning experiments that has a finished run."""
     areas: dict[str, dict[float, list[float]]] = {}
+    labels: dict[str, str] = {}
     for record in data.experiments:
         if record.experiment not in TUNING or record.scale not in data.scales:
             continue
@@ -122,17 +123,18 @@ def sweeps(data: Collected) -> list[Sweep]:
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:
                 method = row.row.name.partition(OF_RATE)[0]
+                # "GiGPO, 4 siblings, 5e-4": all but the rate.
+                labels.setdefault(method, row.row.label.rpartition(", ")[0] or method)
                 by_rate = areas.setdefault(method, {})
                 by_rate.setdefault(rate, []).extend(values)
 
     if not areas:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
-    used = _used_rates(data)
-    methods = []
-    for method, by_rate in areas.items():
-        label = METHOD_LABELS.get(method, method)
-        methods.append(Sweep(method, label, by_rate, used.get(method)))
-    return methods
+    used = _used_rates(data, areas.keys())
+    return [
+        Sweep(method, METHOD_LABELS.get(method, labels[method]), by_rate, used.get(method))
+        for method, by_rate in areas.items()
+    ]
 
 
 def _rate(data: Collected, row: Row) -> float | None:
@@ -144,13 +146,13 @@ def _rate(data: Collected, row: Row) -> float | None:
     return rate
 
 
-def _used_rates(data: Collected) -> dict[str, float]:
-    """The rate of each method's own row in the reported experiments, as its runs recorded it."""
+def _used_rates(data: Collected, methods: Collection[str]) -> dict[str, float]:
+    """The rate of each swept method's own row in the reported experiments, from its runs."""
     used: dict[str, float] = {}
     for row in study_rows(data):
         rate = _rate(data, row.row)
         for _, name in row.names:
-            if name in METHOD_LABELS and rate is not None:
+            if name in methods and rate is not None:
                 # The first experiment counts: the main table comes first.
                 used.setdefault(name, rate)
     return used

@@ -12,13 +12,15 @@ class ExperimentRow(Strict):
     """Row of an experiment's table: name, label and overrides.
 
     A row named after a method may leave out the label, which is the method's then. ``scales``:
-    scales at which it can run; elsewhere the row is shown without a run (n/a).
+    scales at which it can run; elsewhere the row is shown without a run (n/a). ``at_scale``:
+    further overrides at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     label: str
     overrides: tuple[str, ...]
     scales: tuple[Scale, ...] = ("mini", "study", "paper")
+    at_scale: dict[Scale, tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -68,6 +70,14 @@ class Experiment(Strict):
     overrides: tuple[str, ...] | dict[Scale, tuple[str, ...]] = ()
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
     primary: Primary | None = None
+
+    def for_scale(self, scale: Scale) -> Self:
+        """The experiment whose rows' overrides are those of one scale."""
+        rows = []
+        for row in self.rows:
+            overrides = (*row.overrides, *row.at_scale.get(scale, ()))
+            rows.append(row.model_copy(update={"overrides": overrides, "at_scale": {}}))
+        return self.model_copy(update={"rows": tuple(rows)})
 
     def shared_overrides(self, scale: Scale) -> tuple[str, ...]:
         """The overrides of every row at a scale."""

@@ -48,7 +48,7 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
 
 
 def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
-    """Read an experiment, by its name in conf/experiment or its YAML file, and its scale."""
+    """Read an experiment for its scale, by its name in conf/experiment or its YAML file."""
     path = Path(name)
     if path.suffix != ".yaml":
         parse(f"+experiment={name}").check()
@@ -57,7 +57,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
     # Composed rather than read from the overrides: the default of `scale` is in conf/config.yaml.
     scale: Scale = resolve(compose_raw(overrides))["scale"]
     try:
-        return Experiment.model_validate(section), scale
+        return Experiment.model_validate(section).for_scale(scale), scale
     except ValidationError as error:
         where = path.relative_to(CONF.parent) if path.is_relative_to(CONF) else name
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error

@@ -135,6 +135,16 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
     assert "edge of the sweep" not in made.numbers.caption
 
 
+def test_the_sweep_of_rates_names_variants_of_a_method_by_their_rows(tmp_path):
+    words = ("trainer.group_size=4", "trainer.optimizer.learning_rate=5.0e-4")
+    runs = [write_study_run(tmp_path, "gigpo", 100, rising(0.7, 0), overrides=words)]
+    listed = [{"name": "gigpo_4_lr_5e_4", "label": "GiGPO, 4 siblings, 5e-4", "runs": runs}]
+    record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": listed}
+    write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
+    (row,) = fig_study_rates.build(collect(tmp_path).at_scale("study")).numbers.blocks[0].rows
+    assert row[:3] == ("GiGPO, 4 siblings", "1", "–")
+
+
 def test_a_best_rate_at_the_edge_of_the_sweep_is_named():
     sweep = fig_study_rates.Sweep("gigpo", "GiGPO", {5e-4: [0.3, 0.4], 1e-3: [0.5, 0.4]}, None)
     assert sweep.at_the_edge

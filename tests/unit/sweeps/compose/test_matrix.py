@@ -57,6 +57,22 @@ def test_the_scale_chooses_the_axes():
     assert {cell.config.env.games for cell in matrix.cells} == {"official"}
 
 
+def test_a_row_has_further_overrides_at_a_scale(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "experiment:\n  name: mine\n  title: Mine\n"
+        "  axes: {env: [alfworld], model: {mini: [tiny], study: [choice]}, seeds: [0]}\n"
+        "  rows:\n    - name: gigpo\n      overrides: [method=gigpo]\n"
+        "      at_scale: {study: [trainer.steps=7, trainer.groups=3]}\n"
+    )
+    (study,) = expand(str(path), ["scale=study"]).runs.values()
+    assert (study.trainer.steps, study.trainer.groups) == (7, 3)
+    (mini,) = expand(str(path), ["scale=mini"]).runs.values()
+    assert mini == expand("one", ["method=gigpo", "model=tiny", "seeds=[0]"]).cells[0].config
+    with pytest.raises(ConfigError, match=r"trainer\.steps=8: row gigpo sets trainer\.steps=7 itself"):
+        expand(str(path), ["scale=study", "trainer.steps=8"])
+
+
 def test_equal_configurations_have_equal_ids_in_every_experiment():
     whole, part = expand("ablation"), expand("ablation_monotonicity")
     assert set(part.runs) < set(whole.runs)
