@@ -31,7 +31,7 @@ class Benchmark:
     Attributes:
         label: Name in print.
         tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
-        judged: Panel that decides at each scale.
+        judged: Scale -> panel whose success rate is compared, in tables, searches and claims.
         mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
         longest_prompt_tokens: The longest of them.
         families: Task families by their column in the result table; empty if results are not split.
@@ -54,7 +54,7 @@ class Benchmark:
 _ALFWORLD = Benchmark(
     label="ALFWorld",
     tasks="games",
-    # A tiny language model improves on the games it trains on only.
+    # A tiny language model improves on the games it trains on only (REPRODUCTION.md, "Mini scale").
     judged={"mini": "train_games", "study": "valid_seen", "paper": "valid_seen"},
     mean_prompt_tokens=468,
     longest_prompt_tokens=1034,
@@ -76,6 +76,7 @@ _WEBSHOP = Benchmark(
     judged={"mini": "test", "study": "test", "paper": "test"},
     mean_prompt_tokens=736,
     longest_prompt_tokens=1596,
+    # No families: the paper's table has one success rate and one score for WebShop.
     panel_titles={"train_games": "goals trained on", "test": "held-out goals"},
     paper_hours=(7.0, 27.0),  # appendix A.2
 )
@@ -90,7 +91,10 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def with_families(benchmark: str) -> bool:
-    """Return True if the benchmark's results are split by task family."""
+    """Return True if the benchmark's results are split by task family.
+
+    False for a name that is not registered, such as a record's of an environment since removed.
+    """
     if benchmark not in BENCHMARKS:
         return False
     return bool(BENCHMARKS[benchmark].families)

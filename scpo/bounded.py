@@ -10,7 +10,14 @@ Value = TypeVar("Value")
 
 
 class Bounded(Generic[Key, Value]):
-    """Least-recently-used store; ``size`` is the number of entries it may hold."""
+    """Least-recently-used store; ``size`` is the number of entries it may hold.
+
+    Unlike ``functools.lru_cache`` its owner can look at the entries, widen it while it is in use
+    and take back what is evicted, to close or reuse it. Not safe across threads.
+
+    Raises:
+        ValueError: ``size`` is below 1.
+    """
 
     def __init__(self, size: int) -> None:
         if size < 1:
@@ -42,6 +49,8 @@ class Bounded(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         """Store an entry; evict the oldest if the dictionary is full."""
+        # An entry that is replaced makes room for itself: without this a full dictionary would
+        # evict another one.
         self._entries.pop(key, None)
         self.evict()
         self._entries[key] = value

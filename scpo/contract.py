@@ -46,7 +46,8 @@ def check_batch(batch: StepBatch) -> None:
         refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory "
                 f"sum up to {total:g}: pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
-    # Sorted, so that equal positions are neighbours.
+
+    # Sorted, so that equal positions are neighbours. Copies may share their original's.
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
@@ -57,6 +58,13 @@ def check_batch(batch: StepBatch) -> None:
 
 
 def _check_success(batch: StepBatch, rows: IntArray) -> None:
+    """Check that some threshold on the return separates successes from failures.
+
+    The threshold itself is not part of a batch, so only its existence can be checked.
+
+    Raises:
+        StepBatchError: A success has no larger return than a failure; names both rows.
+    """
     won = rows[batch.success_N[rows]]
     lost = rows[~batch.success_N[rows]]
     if not len(won) or not len(lost):
@@ -114,7 +122,8 @@ def check_estimator(
         return f"estimator {entry.name!r}: {place_of(batch, row)}"
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
-    # Reversing is the permutation that moves most rows.
+
+    # Row order: reversing is the permutation that moves most rows.
     rows = np.arange(len(batch))[::-1]
     _same(
         place,
@@ -123,11 +132,15 @@ def check_estimator(
         answer_N[rows],
         "reversing the rows",
     )
+    # Copies: no step later in the trajectory is the original of the row itself.
     original_N = batch.timeline.neighbours(0)
     _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
     if not across_groups:
         _check_each_group(place, batch, bonus_N, answer_N, estimate)
-    # An estimator that reads the bonus answers otherwise without one.
+
+    # An estimator that reads the bonus answers otherwise without one. If it does not say so, no
+    # shaper is allowed to feed it, and credit would be refused; the converse is no error, since on
+    # this batch the bonus may cancel.
     reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
     if reads and "step_bonus" not in entry.requires:
         raise ContractError(
@@ -142,6 +155,11 @@ def _check_each_group(
     answer_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
+    """Estimate each group by itself and compare with its part of the whole batch.
+
+    Raises:
+        ContractError: An advantage depends on another group; names the row.
+    """
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
         alone_N = estimate(_take(batch, rows), bonus_N[rows])
@@ -186,6 +204,11 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
 
 
 def _row_level(estimator: Estimator | str) -> Estimator:
+    """Look up an estimator and check that it takes a batch, not tokens (PPO's GAE).
+
+    Raises:
+        ConfigError: It is unknown, works on tokens, or takes other arguments.
+    """
     entry = ESTIMATORS.get(estimator) if isinstance(estimator, str) else estimator
     if not isinstance(entry, Estimator) or entry.level != "row":
         names = ", ".join(name for name, known in ESTIMATORS.items() if known.level == "row")
@@ -197,6 +220,7 @@ def _row_level(estimator: Estimator | str) -> Estimator:
 
 
 def _check_takes_four(entry: Estimator) -> None:
+    """Check the number of arguments, without calling: a TypeError from inside would look alike."""
     try:
         signature = inspect.signature(entry.function)
     except ValueError:
@@ -223,6 +247,12 @@ def _checked_answer(
     bonus_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> FloatArray:
+    """Advantages (N,) of a batch, with the checks that one call is enough for.
+
+    Raises:
+        ContractError: The estimator modified an input, or its result has another type or shape or
+            is not finite.
+    """
     # Copies, to compare with afterwards: an estimator must not change its inputs.
     before = [np.array(column) for column in _columns(batch).values()] + [bonus_N.copy()]
     answer_N = estimate(batch, bonus_N)
@@ -251,7 +281,20 @@ def _checked_answer(
 def _same(
     place: Callable[[int], str], rows: IntArray, got: FloatArray, wanted: FloatArray, change: str
 ) -> None:
-    """The last bits may differ: sums run in another order."""
+    """Check that advantages are equal after a change that must not matter.
+
+    The last bits may differ: sums run in another order.
+
+    Args:
+        place: Describes a row for the message.
+        rows: Rows of the batch that the advantages belong to.
+        got: Advantages after the change, one for each of ``rows``.
+        wanted: Advantages before it, likewise.
+        change: The change, for the message.
+
+    Raises:
+        ContractError: They differ; names the first row.
+    """
     bad = np.flatnonzero(~np.isclose(got, wanted, rtol=1e-5, atol=1e-6))
     if len(bad):
         raise ContractError(
@@ -261,15 +304,21 @@ def _same(
 
 
 def _take(batch: StepBatch, rows: IntArray) -> StepBatch:
+    """Batch of these rows in this order; it must hold whole trajectories."""
     return replace(batch, **{name: column[rows] for name, column in _columns(batch).items()})
 
 
 def _columns(batch: StepBatch) -> dict[str, NDArray[Any]]:
+    """Columns that the batch has, by name; optional ones may be absent."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _made_up_bonus(batch: StepBatch) -> FloatArray:
-    """A number in [0, 1) for each step, shared by its copies."""
+    """A number in [0, 1) for each step, shared by its copies.
+
+    A hash of trajectory and step, as shaders use it, instead of a generator: the same after rows
+    are permuted or left out.
+    """
     wave = np.sin(12.9898 * batch.trajectory_N + 78.233 * batch.step_N)
     return np.modf(np.abs(wave) * 43758.5453)[0].astype(np.float32)

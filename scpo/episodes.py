@@ -67,13 +67,26 @@ class Episode:
 
 
 def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict[str, Any]:
-    """Columns of a ``StepBatch``, episode by episode in time order."""
+    """Columns of a ``StepBatch``, episode by episode in time order.
+
+    Args:
+        episodes: The siblings of all groups.
+        success_above: As in ``StepBatch.from_episodes``.
+
+    Returns:
+        Column name -> list of one value for each step; optional columns that no step has are
+        absent.
+
+    Raises:
+        StepBatchError: An episode is inconsistent or incomplete; names it.
+    """
     _check_kinds(episodes)
     if success_above is None:
         _warn_of_partial_success(episodes)
         success_above = 0.0
     if not math.isfinite(success_above):
         raise StepBatchError(f"success_above is {success_above}, expected a finite return")
+
     # Groups are numbered in order of appearance, so any hashable key may name one.
     groups: dict[Hashable, int] = {}
     rows: list[dict[str, Any]] = []
@@ -96,6 +109,11 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
 
 
 def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
+    """Columns of step ``at`` of an episode that are the step's own.
+
+    Raises:
+        StepBatchError: It is the last step and ``next_observation`` is missing.
+    """
     step = episode.steps[at]
     answer = step.next_observation
     next_state = step.next_state
@@ -131,6 +149,8 @@ def _return(index: int, episode: Episode) -> float:
     """Sum of the rewards; an error if the environment reports another return."""
     total = float(sum(step.reward for step in episode.steps))
     said = episode.episode_return
+    # A return that differs is nearly always a discounted one, or a final score that was copied to
+    # every step. The tolerance allows for sums in float32.
     if said is not None and not np.isclose(total, said, rtol=1e-4, atol=1e-4):
         raise StepBatchError(
             f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its "
@@ -158,7 +178,11 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
 
 
 def _unmeasured(name: str, values: list[Any]) -> bool:
-    """Return True if an optional column is missing in every row; single gaps become NaN."""
+    """Return True if an optional column is missing in every row; single gaps become NaN.
+
+    Only the measured columns have a value for "missing": a state text that some rows lack is left
+    to ``StepBatch``, which refuses it and names the row.
+    """
     missing = all(value is None for value in values)
     if name in ("entropy_N", "hindsight_logprob_N"):
         values[:] = [np.nan if value is None else value for value in values]
@@ -166,6 +190,15 @@ def _unmeasured(name: str, values: list[Any]) -> bool:
 
 
 def _check_kinds(episodes: Sequence[Episode]) -> None:
+    """Check the types of episodes and steps, so that later code need not.
+
+    Python checks no annotation, and a wrong type would fail far from here, or not at all: a
+    generator is used up by the first pass, a list as group cannot be a key, the text "False" counts
+    as True.
+
+    Raises:
+        StepBatchError: A value has another type; names episode and step.
+    """
     if not hasattr(episodes, "__len__"):
         raise StepBatchError(
             f"episodes is a {type(episodes).__name__}; pass a list of scpo.Episode: "

@@ -62,5 +62,9 @@ class RecordWriteError(ScpoError, OSError):
 
 
 def first_line(error: BaseException) -> str:
-    """First informative line of an error's message, or the class name if the message is empty."""
+    """First informative line of an error's message, or the class name if the message is empty.
+
+    Errors of libraries (transformers, sqlite) go on for many lines that a table or a log line
+    cannot hold.
+    """
     return (str(error).strip() or type(error).__name__).splitlines()[0]

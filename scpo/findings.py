@@ -6,7 +6,13 @@ from typing import Any
 
 
 class Level(StrEnum):
-    """ERROR: it will not run. WARNING: it may not, or not as meant."""
+    """Severity of a finding.
+
+    Attributes:
+        OK: Nothing to do.
+        WARNING: The run may fail, or not do what is meant.
+        ERROR: The run will not start, or will stop.
+    """
 
     OK = "ok"
     WARNING = "warning"
@@ -15,7 +21,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, what was found and, unless it is fine, how to fix it."""
+    """One line of a check's report.
+
+    Attributes:
+        check: What was looked at, such as ``GPU memory``.
+        level: Severity.
+        text: What was found.
+        fix: What to change; empty if it is fine.
+    """
 
     check: str
     level: Level

@@ -5,12 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Ids = tuple[int, ...] | bytes
-"""Token ids of a prompt or a response; hashable and ordered."""
+"""Token ids of a prompt or a response; hashable and ordered.
+
+Bytes where a prompt's tokens are its characters (choice policies): as a tuple of integers it would
+take eight times the memory.
+"""
 
 
 @dataclass(frozen=True)
 class Generation:
-    """Sampled response: text, token ids of prompt and response, log-probability of each token."""
+    """Sampled response to one prompt.
+
+    Attributes:
+        text: The response as text, which the environment parses.
+        prompt_ids: What the model read, after truncation.
+        response_ids: What it sampled, the end token included.
+        logprobs: Log-probability of each of ``response_ids`` at the sampling temperature.
+        truncated: The prompt was too long and lost its beginning.
+    """
 
     text: str
     prompt_ids: Ids

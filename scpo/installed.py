@@ -17,7 +17,10 @@ CONSTRAINTS = {
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package, without importing it; None: it is not installed."""
+    """The version of a package, without importing it; None: it is not installed.
+
+    Importing would take seconds (torch, vllm) and may itself fail on a machine without a GPU.
+    """
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -28,6 +31,9 @@ def install_command(*extras: str) -> str:
     """Command that installs extras of pyproject.toml in their tested versions, from the checkout.
 
     scpo is on no package index, so ``pip install 'scpo[...]'`` finds nothing.
+
+    Args:
+        extras: Names of extras; the first that has constraints of its own decides the file.
     """
     pins = next((CONSTRAINTS[extra] for extra in extras if extra in CONSTRAINTS), "constraints.txt")
     constraints = f"-c {pins} " if pins else ""

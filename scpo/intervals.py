@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation (ddof 1) of n values; what n cannot give is NaN, never 0."""
+    """Mean and standard deviation (ddof 1) of n values; what n cannot give is NaN, never 0.
+
+    Attributes:
+        mean: Mean of the values; NaN without any.
+        std: Deviation between seeds, divided by n - 1 (ledger 36); NaN below two values.
+        n: Number of values, that is seeds or pairs of seeds.
+    """
 
     mean: float
     std: float
@@ -17,6 +23,7 @@ class Summary:
         """Student-t interval for the mean: mean ± t_{n-1}·std/√n (NaN below two values)."""
         if self.n < 2:
             return math.nan, math.nan
+        # Imported here: `scpo` and its commands start without SciPy.
         from scipy.stats import t
 
         half = float(t.ppf((1 + level) / 2, self.n - 1)) * self.std / math.sqrt(self.n)
@@ -29,6 +36,7 @@ def summarise(values: Iterable[float | None]) -> Summary:
     n = len(present)
     if n == 0:
         return Summary(math.nan, math.nan, 0)
+    # `fsum` rounds once, so that the order in which runs are read changes no digit of a table.
     mean = math.fsum(present) / n
     std = (
         math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1))
@@ -42,6 +50,11 @@ def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> st
     """Format a paired difference for a terminal: ``+2.1 [−0.4, 4.6]`` in points; – without a pair.
 
     One pair has no interval.
+
+    Args:
+        difference: Summary of the differences, one for each pair of runs with equal seeds.
+        factor: Multiplies all numbers; 100 turns rates into points.
+        digits: Decimals.
     """
     if difference.n == 0:
         return "–"
@@ -49,4 +62,5 @@ def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> st
     if difference.n > 1:
         low, high = difference.interval()
         text += f" [{factor * low:.{digits}f}, {factor * high:.{digits}f}]"
+    # The minus sign: a hyphen is hard to see before a digit.
     return text.replace("-", "−")

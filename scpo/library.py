@@ -65,6 +65,7 @@ def load_method(
             f"method {name!r} prompts a model and assigns no credit; `python train.py "
             f"method={name}` runs it"
         )
+    # Hydra would replace the estimator of any method: `grpo` would be GiGPO under another name.
     if host and not data["shaper"]:
         raise ConfigError(
             f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})"
@@ -116,6 +117,18 @@ def load_environment(
 
 
 def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str, Any]) -> Any:
+    """Compose and validate one section of the configuration.
+
+    Args:
+        group: Folder in ``conf``, which is also the section's key.
+        name: File in it, without its ending.
+        what: The section's name in messages.
+        form: Type that it is validated as.
+        settings: Values in place of the YAML's.
+
+    Raises:
+        ConfigError: Unknown name or setting, or invalid value.
+    """
     _check_name(name, group)
     data = _composed(f"{group}={name}")[group]
     for key, value in settings.items():
@@ -124,12 +137,18 @@ def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str,
 
 
 def _composed(*overrides: str) -> dict[str, Any]:
+    """The whole configuration with these overrides, as Hydra composes it for ``train.py``.
+
+    Composing all of it, not one file, resolves what a section refers to in another: alpha follows
+    from the environment, for example.
+    """
     # A copy of its own for every caller.
     return dict(json.loads(_composed_text(*overrides)))
 
 
 @functools.lru_cache
 def _composed_text(*overrides: str) -> str:
+    """Compose once for equal overrides; ``_composed`` as JSON."""
     # Packages that register estimators bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -139,6 +158,7 @@ def _composed_text(*overrides: str) -> str:
 
 
 def _check_name(name: str, group: str) -> None:
+    """Check a name before Hydra does, whose error lists search paths instead of a suggestion."""
     folders = (CONF, *configuration_folders())
     known = sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
     if name not in known:
@@ -148,6 +168,14 @@ def _check_name(name: str, group: str) -> None:
 
 
 def _set(name: str, sections: list[dict[str, Any]], key: str, value: Any) -> None:
+    """Set a value in the first of the sections that has the key.
+
+    Only keys that exist can be set, and no subsection as a whole: a misspelt name must not become a
+    setting that nothing reads.
+
+    Raises:
+        ConfigError: No section has it; the message lists what can be set.
+    """
     settings = [
         {key for key, old in section.items() if not isinstance(old, Mapping)} - FIXED
         for section in sections
@@ -168,6 +196,7 @@ def _nearest(name: object, known: Any) -> str:
 
 
 def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
+    """Validate with pydantic; its first error as a ConfigError in one line."""
     try:
         return TypeAdapter(form).validate_python(data)
     except ValidationError as error:

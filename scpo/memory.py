@@ -22,17 +22,20 @@ from scpo.schema.trainer import VerlTrainer
 
 GIB = 1 << 30
 
-# Bytes of a parameter: weights, gradient and Adam's two moments in float32.
+# Bytes of a parameter: weights, gradient and Adam's two moments in float32. Also under bfloat16
+# autocast: the master weights stay in float32.
 UPDATE_BYTES = 16
 
 # The same without the gradient, which is freed before the rollout.
 ROLLOUT_BYTES = 12
+
+# Bytes of a number in bfloat16: frozen weights, gathered weights, keys and values.
 BF16 = 2
 
 # Bytes per logit in an update: bfloat16 forward and backward, and parts of the softmax in float32.
 LOGIT_BYTES = 7
 
-# Bytes of an activation that gradient checkpointing keeps: the input of each layer.
+# Bytes of an activation that gradient checkpointing keeps: the input of each layer, in bfloat16.
 CHECKPOINT_BYTES = 2
 
 # CUDA contexts of the processes that share a GPU.
@@ -50,14 +53,14 @@ SCORER_GIB = 3.0
 # Tokens of a micro-batch of trainer=local: as many rows as have those, at least one.
 BATCH_TOKENS = 8192
 
-# Fused kernels take the logits in pieces.
+# Fused kernels take the logits in pieces, so their peak does not grow with the micro-batch.
 FUSED_GIB = 1.0
 
 # Of the memory that an update allocates and frees again (gathered weights, activations, logits):
 # PyTorch's allocator keeps blocks that fit no later request.
 FRAGMENT_SHARE = 0.05
 
-# Tokens, as verl-agent's runs have them.
+# Tokens of a mean response (thought and action), as verl-agent's runs have them.
 MEAN_RESPONSE = 150
 
 # What an A800 of 80 GB has (appendix A.2), as CUDA reports it.
@@ -72,7 +75,14 @@ CRITIC_SHARE = 0.75
 
 @dataclass(frozen=True)
 class Shape:
-    """A language model's sizes."""
+    """A language model's sizes, as far as memory depends on them.
+
+    Attributes:
+        parameters: Number of all weights, embeddings included.
+        layers: Number of transformer layers.
+        hidden: Width of the residual stream.
+        vocabulary: Rows of the output layer, padding of the vocabulary included.
+    """
 
     parameters: float
     layers: int
@@ -92,10 +102,16 @@ KNOWN = (
 
 
 def parameters(model: ModelConfig) -> float | None:
-    """Number of parameters of a model, from its shape, files or name; None if unknown."""
+    """Number of parameters of a model, from its shape, files or name; None if unknown.
+
+    Nothing is loaded or downloaded: the doctor and the launchers call this for models that are not
+    on this machine. A tiny model is counted without its embeddings, whose number of rows is known
+    only after the tokenizer has been trained.
+    """
     if isinstance(model, ApiModel):
         return 0
     if isinstance(model, ChoiceModel):
+        # As in scpo.policies.choice.policy: table with a bias for each row, two linear layers.
         return (
             model.table_rows * (model.width + 1)
             + (model.width + 2) * model.hidden_size
@@ -103,6 +119,7 @@ def parameters(model: ModelConfig) -> float | None:
             + 1
         )
     if isinstance(model, TinyModel):
+        # Four projections of the attention, three of Qwen2's gated feed-forward layer.
         per_layer = 4 * model.hidden_size**2 + 3 * model.hidden_size * model.intermediate_size
         return model.layers * per_layer
 
@@ -115,13 +132,19 @@ def parameters(model: ModelConfig) -> float | None:
 
 
 def shape(model: ModelConfig) -> Shape | None:
-    """Sizes of a Hugging Face model: from its config.json, or of the Qwen2.5 nearest in size."""
+    """Sizes of a Hugging Face model: from its config.json, or of the Qwen2.5 nearest in size.
+
+    None for models without a GPU estimate (API, choice, tiny) and for names that tell no size.
+    """
     count = parameters(model)
     if model.kind != "huggingface" or not count:
         return None
+
+    # By ratio, so that 0.5B and 32B are told apart on the same footing.
     nearest = min(KNOWN, key=lambda one: abs(one.parameters / count - 1))
     path = Path(model.path) / "config.json"
     if not path.is_file():
+        # A name rounds (Qwen2.5-7B has 7.6e9), and an estimate must not be too small.
         return Shape(
             max(count, nearest.parameters), nearest.layers, nearest.hidden, nearest.vocabulary
         )
@@ -136,7 +159,11 @@ def shape(model: ModelConfig) -> Shape | None:
 
 @dataclass(frozen=True)
 class Part:
-    """GiB of one GPU that something takes while the policy is updated, and while it plays."""
+    """GiB of one GPU that something takes while the policy is updated, and while it plays.
+
+    The two phases never overlap, and each frees what only it needs: a GPU must hold the larger of
+    the two sums, not their total.
+    """
 
     name: str
     update_gib: float
@@ -156,6 +183,8 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
     if isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained":
         rows = micro_batch(config, config.trainer)[0]
         return _verl_table(config, config.trainer, size, rows=rows, gpu_gib=gpu_gib)
+
+    # One process: it trains, or it only prompts a frozen model, which needs no optimizer.
     if config.method.kind == "trained":
         parts = list(_local(config, size))
     else:
@@ -167,7 +196,7 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
 
 
 def needed_gib(parts: list[Part]) -> float:
-    """The larger of the two sums."""
+    """GiB that one GPU must hold: the larger of the sums of the two phases; 0 without parts."""
     if not parts:
         return 0.0
     return max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts))
@@ -180,6 +209,7 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
     if needed <= gpu_gib:
         return None
     phase = "update" if sum(part.update_gib for part in parts) == needed else "rollout"
+    # Parts below 0.05 GiB would read as 0.0.
     listed = ", ".join(
         f"{part.name} {_of(part, phase):.1f}" for part in parts if _of(part, phase) >= 0.05
     )
@@ -224,11 +254,15 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
             f"(trainer.verl.gpus x nodes) evenly; allowed: multiples of {ranks}"
         )
 
+    # verl asserts that the micro-batch divides a rank's share of the mini-batch.
     rows = math.gcd(share, trainer.micro_batch_rows)
     source = "trainer.micro_batch_rows"
     size = shape(config.model)
     if size is None or trainer.name != "verl":
         return rows, f"{source}, dividing a rank's share"
+
+    # Against the paper's GPU, whatever the machine's: the settings of a run, and with them its
+    # records, must not depend on where they are composed.
     fitting = rows
     while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
         fitting //= 2
@@ -252,6 +286,7 @@ def _update_gib(config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int)
 
 
 def _remedy(config: RunConfig, phase: str) -> str:
+    """Settings that lower the need of the phase that does not fit."""
     if config.method.kind == "prompted":
         return "Fewer rows at once: trainer.rollout_batch=64; or a smaller model"
     if not isinstance(config.trainer, VerlTrainer):
@@ -279,11 +314,22 @@ def _of(part: Part, phase: str) -> float:
 def _verl_table(
     config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float
 ) -> list[Part]:
+    """Parts of a GPU that verl's colocated policy, engine, critic and the scorer share.
+
+    Args:
+        config: The run.
+        trainer: Its trainer, already known to be verl or verl-agent.
+        size: Sizes of the policy; a critic has the same.
+        rows: Rows of a micro-batch.
+        gpu_gib: Memory of one GPU, which the engine's share is of.
+    """
     verl = trainer.verl
     ranks = trainer.verl.gpus * trainer.verl.nodes
     kept = list(_kept_by_verl(config, trainer, size, ranks))
     freed = list(_freed_after_an_update(config, trainer, size, rows))
     fragments = FRAGMENT_SHARE * sum(part.update_gib for part in freed)
+    # vLLM fills its whole share with cache blocks, needed or not; only with free_cache does it give
+    # them back before the update.
     engine = engine_memory(config, trainer)[0] * gpu_gib
     return [
         *kept,
@@ -323,7 +369,8 @@ def _freed_after_an_update(
     """Memory of one micro-batch whose rows are all as long as the longest on record."""
     layer = (size.parameters - size.vocabulary * size.hidden) / size.layers
     head = size.vocabulary * size.hidden
-    # Two layers at a time in bfloat16, the output layer with its gradient in float32.
+    # Two layers at a time in bfloat16, the output layer with its gradient in float32: FSDP
+    # prefetches the next layer while it computes one.
     gathered = BF16 * 2 * layer + (BF16 + 4) * head
     yield Part("weights gathered by FSDP", gathered / GIB, 0.0)
     tokens = rows * _longest_row(config)
@@ -334,10 +381,17 @@ def _freed_after_an_update(
 
 
 def _activations_gib(size: Shape, tokens: int) -> float:
+    """GiB of the activations of a micro-batch of ``tokens`` tokens with gradient checkpointing.
+
+    The input of each layer, and all activations of the one layer that the backward pass recomputes:
+    34 bytes for each token and hidden unit (arXiv 2205.05198, equation 1), which is 17 values in
+    half precision. Its attention scores are left out, since no kernel in use stores them.
+    """
     return CHECKPOINT_BYTES * tokens * size.hidden * (size.layers + 17) / GIB
 
 
 def _scorer(config: RunConfig) -> list[Part]:
+    """Part of a reranker on the policy's GPU; other scorers are small or run on the CPU."""
     trained = config.method.kind == "trained"
     if trained and isinstance(config.scorer, CrossEncoderScorer) and config.trained.shaper:
         return [Part("scorer", SCORER_GIB, SCORER_GIB)]
@@ -349,7 +403,9 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
     count = size.parameters / GIB
     yield Part("weights, gradients, optimizer", UPDATE_BYTES * count, ROLLOUT_BYTES * count)
     if config.trainer.loss.kl_coefficient > 0:
+        # A copy of the policy, and so in float32: four bytes.
         yield Part("reference", 2 * BF16 * count, 2 * BF16 * count)
+    # A micro-batch has at least one row, also where that alone exceeds BATCH_TOKENS.
     tokens = max(_longest(config), BATCH_TOKENS)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)
@@ -357,7 +413,7 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
 
 
 def _row_tokens(config: RunConfig) -> int:
-    """Tokens of a mean row."""
+    """Tokens of a mean row: prompt and response, within the configured limits."""
     longest = _longest(config)
     return min(longest, BENCHMARKS[config.env.benchmark].mean_prompt_tokens + MEAN_RESPONSE)
 
@@ -370,14 +426,17 @@ def _longest_row(config: RunConfig) -> int:
 
 
 def _longest(config: RunConfig) -> int:
+    """Tokens of a row at both configured limits, however long recorded prompts are."""
     return config.trainer.max_prompt_tokens + config.trainer.max_response_tokens
 
 
 def _cache_gib(config: RunConfig, size: Shape) -> float:
     """GiB of cached keys and values for the rows sampled at once, at their maximum length.
 
-    Grouped-query attention keeps about a seventh of the heads.
+    Grouped-query attention keeps about a seventh of the heads: 4 of 28 in Qwen2.5-7B, and at least
+    two heads of 64 (Qwen2.5-0.5B).
     """
+    # Twice: keys and values.
     per_token = 2 * BF16 * size.layers * max(128, size.hidden // 7)
     rows = config.trainer.rollout_batch
     return rows * (_row_tokens(config) + config.trainer.max_response_tokens) * per_token / GIB

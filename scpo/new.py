@@ -27,7 +27,7 @@ from scpo.suggestions import SuggestingParser
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
-# Run folders and lines of code hold the name.
+# Run folders and lines of code hold the name, so that it is short, lower-case and an identifier.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
 Edit = Callable[[str, dict[str, str]], str]
@@ -82,7 +82,7 @@ def _append_to(opening: str, entry: str, closing: str) -> Edit:
 
 
 def _insert_before(anchor: str, part: str) -> Edit:
-    """Add a definition before a line."""
+    """Add a definition before a line that occurs in the file."""
 
     def edit(text: str, words: dict[str, str]) -> str:
         return text.replace(anchor, part.format(**words) + anchor, 1)
@@ -237,6 +237,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         raise ConfigError(
             f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
         )
+
     # Class names in the templates: `my_rule` becomes `MyRule`.
     title = "".join(word.capitalize() for word in name.split("_"))
     words = {
@@ -245,6 +246,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         "constant": name.upper(),
         "label": name.upper().replace("_", " "),
     }
+
     # All edits are made in memory first, so that a failing one writes nothing.
     edited = {}
     for path, edits in part.edits.items():

@@ -4,6 +4,10 @@
 
 Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Nothing is
 written but the caches of the environments.
+
+A process of its own for each question: the doctor and the sweep commands import neither torch nor
+an environment's packages, and a library that crashes while it is loaded is a finding, not the end
+of the command.
 """
 
 from __future__ import annotations
@@ -41,7 +45,11 @@ SAMPLE = (
 
 
 def panels(config: RunConfig) -> dict[str, Any]:
-    """Hash and size of every panel."""
+    """Hash and size of every panel of a configuration: train, probe and validation.
+
+    Raises:
+        PanelError: A panel cannot be built.
+    """
     from scpo.envs import open_environment
 
     environment = open_environment(config)
@@ -102,13 +110,15 @@ def tokenizer(config: RunConfig) -> dict[str, Any]:
 
 
 def _told(findings: Iterable[Finding]) -> dict[str, Any]:
+    """Findings as the JSON object that goes to the caller."""
     return {"findings": [finding.as_record() for finding in findings]}
 
 
 def _data_check(config: RunConfig, name: str) -> Callable[..., Iterable[Finding]] | None:
     """A check in ``data_check.py`` of the environment's folder.
 
-    None without one: an environment that has no files to download needs no such module.
+    None without one: an environment that has no files to download needs no such module. Found by
+    its place, so that registering an environment is a single line.
     """
     from scpo.envs import ENVIRONMENTS
 
@@ -136,6 +146,8 @@ def main(arguments: Sequence[str]) -> int:
             )
         answer = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read()))
         code = 0
+    # What a missing package, file or an impossible setting raises. A bug of ours is not among them
+    # and keeps its traceback, on stderr.
     except (ScpoError, ImportError, OSError, ValueError) as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
         code = 1

@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+# Seconds without a line at least: a loop that ends sooner logs its beginning alone.
 QUIET_S = 10.0
 
 # Pause between two lines, as a share of the time so far: a minute has 6 lines, an hour about 105.
@@ -21,7 +22,11 @@ QUIET_SHARE = 1 / 30
 
 @dataclass
 class Pace:
-    """Schedule of progress lines: after QUIET_S, then at growing intervals to keep logs short."""
+    """Schedule of progress lines: after QUIET_S, then at growing intervals to keep logs short.
+
+    Attributes:
+        clock: Source of seconds; tests pass their own.
+    """
 
     clock: Callable[[], float] = time.monotonic
     _started: float = field(init=False)
@@ -46,8 +51,16 @@ class Pace:
 def progress(
     items: Sequence[T], description: str, unit: str, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[T]:
-    """Iterate over ``items``; report the number done and the estimated time left."""
+    """Iterate over ``items``; report the number done and the estimated time left.
+
+    Args:
+        items: What the loop goes over; its length is the total.
+        description: Name of the loop, before each line.
+        unit: Singular of what is counted, such as ``update``.
+        clock: Source of seconds for the log lines.
+    """
     if sys.stderr.isatty():
+        # On stderr, and gone at the end: the output of a command stays free of it.
         from rich.console import Console
         from rich.progress import track
 
@@ -67,6 +80,7 @@ def progress(
 
 def about(seconds: float) -> str:
     """A time as it is estimated: ``about 40 s``, ``about 3 min``, ``about 2.5 h``."""
+    # 55 s and more would round to "about 60 s"; from 90 min, minutes are harder to read than hours.
     if seconds < 55:
         return f"about {max(1, 5 * round(seconds / 5))} s"
     if seconds < 90 * 60:

@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 ROLLOUT, SHUFFLE, TASKS, PROBE, AGAIN, CRITIC, PRECISION = range(7)
 """Random streams: the purpose in a generator's seed (run seed, training step, purpose).
 
-Different purposes never share draws. AGAIN is for further sampling rounds."""
+Different purposes never share draws, so that switching one off (a probe, a critic) changes no other
+and paired runs stay paired. The numbers are part of every recorded run: new ones are added at the
+end. AGAIN is for further sampling rounds."""
 
 
 class Policy(Protocol):
@@ -39,12 +41,29 @@ class Policy(Protocol):
     def generate(
         self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[Generation]:
-        """Sample one response per prompt; token ``l`` of row ``n`` uses ``uniforms_NL[n, l]``."""
+        """Sample one response per prompt; token ``l`` of row ``n`` uses ``uniforms_NL[n, l]``.
+
+        The random numbers come from outside, so that a response depends on its own prompt and
+        numbers and not on the other rows of the call. A policy that cannot be given them (an API)
+        may use them as seeds or ignore them.
+
+        Args:
+            prompts: N texts.
+            temperature: 0 is greedy.
+            uniforms_NL: In [0, 1), with a column for each of ``max_response_tokens``.
+        """
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Position of an episode in its batch: group, index among the siblings, and task."""
+    """Position of an episode in its batch.
+
+    Attributes:
+        group: Number of its group in the batch; siblings share it.
+        sibling: Index in the group. Environments use it to choose the engine copy, and rewordings
+            to draw, so that siblings differ in nothing else.
+        task: The task that all siblings of the group play.
+    """
 
     group: int
     sibling: int
@@ -53,10 +72,17 @@ class Slot:
 
 @dataclass
 class Trajectory:
-    """One finished rollout: step t saw ``anchors[t]``, in ``prompts[t]``, and gave ``results[t]``.
+    """One rollout; all lists have one entry for each step.
 
-    ``states[t]`` is the state before it, ``given[t]`` the environment's facts about that state;
-    None where the environment provides none.
+    Attributes:
+        slot: Its place in the batch.
+        prompts: What the policy read.
+        anchors: The raw observation in each prompt, without history: GiGPO's anchor state.
+        generations: What the policy answered, with token ids and log-probabilities.
+        results: What the environment made of it.
+        states: The state text before each step; None where the environment provides none.
+        given: The environment's facts about that state; None likewise.
+        restarts: How often the environment broke and the episode began again.
     """
 
     slot: Slot
@@ -66,8 +92,6 @@ class Trajectory:
     results: list[StepResult] = field(default_factory=list)
     states: list[str | None] = field(default_factory=list)
     given: list[GivenState | None] = field(default_factory=list)
-
-    # Number of times that the environment broke and the episode began again.
     restarts: int = 0
 
     def __len__(self) -> int:
@@ -75,6 +99,7 @@ class Trajectory:
 
     @property
     def won(self) -> bool:
+        """The benchmark's meaning of success, which the return need not tell (a graded reward)."""
         return any(result.won for result in self.results)
 
     @property
@@ -98,13 +123,21 @@ def training_tasks(
 ) -> list[Task]:
     """Select the ``groups`` tasks of training step ``step`` (from 1), in passes over the panel.
 
-    Each pass visits the panel in a new order.
+    Each pass visits the panel in a new order. The choice is a function of the arguments, so that a
+    resumed run needs no saved position and paired methods play the same tasks.
 
-    Each further round of sampling (``turn`` above 0) goes through the panel in orders of its own.
+    Args:
+        tasks: The training panel, in its fixed order.
+        groups: Tasks of a step.
+        seed: The run's seed.
+        step: Number of the training step, from 1.
+        turn: Round of sampling (DAPO); rounds after the first go through the panel in orders of
+            their own (ledger 26).
     """
     # The first round's seed has no turn, so that its tasks do not depend on further rounds.
     purpose = (TASKS, turn) if turn else (TASKS,)
     chosen = []
+    # A step may cross the end of a pass; its tasks then come from two orders.
     for place in range((step - 1) * groups, step * groups):
         lap, index = divmod(place, len(tasks))
         chosen.append(
@@ -161,6 +194,7 @@ def rollout(
 
 
 def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Running:
+    """Begin the episode of a slot, with a generator seeded by ``seed``."""
     episode = environment.start(slot.task, slot.sibling)
     return _Running(
         episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed)))
@@ -170,6 +204,12 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Runnin
 def _step(
     environment: Environment, run: _Running, prompt: str, generation: Generation, retries: int
 ) -> None:
+    """Advance one episode by one response, or begin it again where its environment fails.
+
+    Raises:
+        EnvironmentFailure: It failed more than ``retries`` times.
+    """
+    # Read before the step, which replaces them.
     anchor = run.episode.observation
     before = run.trajectory.results
     # The state before this step is the one that the step before led to.
@@ -178,6 +218,8 @@ def _step(
     try:
         result = run.episode.step(generation.text)
     except EnvironmentFailure as failure:
+        # The whole episode again, in its slot: a group that lost a sibling would change its
+        # statistics, and half a trajectory has no return.
         run.failures += 1
         slot = run.trajectory.slot
         if run.failures > retries:
@@ -216,8 +258,13 @@ def step_batch(
         trajectories: Finished rollouts; row order follows theirs.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         position_N: The trainer's processing order; None: the row order.
-        measured: The optional columns that the estimator requires, by name.
+        measured: The optional columns that the estimator requires, by name (``entropy_N``,
+            ``hindsight_logprob_N``), each (N,).
+
+    Returns:
+        A batch without copies: only trainers that must fill a last mini-batch make any.
     """
+    # (trajectory, step) of each row.
     steps = [
         (index, t) for index, trajectory in enumerate(trajectories) for t in range(len(trajectory))
     ]
@@ -255,7 +302,11 @@ def step_batch(
 
 
 def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
-    """The columns of what the environment gives of states besides texts; none where it does not."""
+    """The columns of what the environment gives of states besides texts; none where it does not.
+
+    A column is left out as a whole if one row lacks it: estimators compare rows with one another,
+    and a batch of both kinds would mix two meanings of a state.
+    """
     before = [given for trajectory in trajectories for given in trajectory.given]
     results = [result for trajectory in trajectories for result in trajectory.results]
     after = [result.given for result in results]

@@ -28,6 +28,7 @@ FloatArray = NDArray[np.float32]
 BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.object_]
 
+# Texts are object arrays: NumPy's own strings would pad every row to the longest observation.
 _DTYPES: dict[str, Any] = {
     "group_N": np.int64, "trajectory_N": np.int64, "step_N": np.int32, "task_N": object,
     "anchor_N": object, "action_N": object, "next_observation_N": object, "reward_N": np.float32,
@@ -122,10 +123,13 @@ class StepBatch:
     hindsight_logprob_N: FloatArray | None = None
 
     def __post_init__(self) -> None:
+        # Converted first, so that lists are accepted and every check below reads the contract's
+        # types. `object.__setattr__` because the class is frozen.
         for name, dtype in _DTYPES.items():
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _as_array(name, value, dtype))
+
         for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and value.shape != (len(self),):
@@ -163,7 +167,11 @@ class StepBatch:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The batch by trajectory and time, for everything that goes along them; made once."""
+        """The batch by trajectory and time, for everything that goes along them; made once.
+
+        Cached on the batch: returns, matching, estimators and diagnostics all read it, and a frozen
+        batch cannot change under it.
+        """
         return _timeline(self)
 
 
@@ -220,6 +228,14 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
     """A column in the dtype of the contract; a value that would change in it is refused.
 
     NumPy would silently make True of "False", 1 of 1.7, 0 of 2**32 and a value of a masked row.
+
+    Args:
+        name: Name of the field, for messages.
+        value: One value for each row: list, tuple, array.
+        dtype: The contract's.
+
+    Raises:
+        StepBatchError: It is no such sequence, or a value does not fit; names the row.
     """
     if np.ma.isMaskedArray(value):
         raise StepBatchError(
@@ -237,6 +253,7 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             # A scalar, or rows of different lengths.
             pass
         else:
+            # Trainers pass arrays of numbers: these are checked without a loop over rows.
             numbers = (
                 isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
             )
@@ -250,7 +267,12 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
 
 
 def _converted(name: str, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """An array of numbers, all at once."""
+    """An array of numbers in the contract's dtype, all at once.
+
+    Rounding to float32 is allowed, overflow to infinity is not; integers and truth values must be
+    equal before and after.
+    """
+    # Overflow and NaN to integer would warn; both are found by the comparison.
     with np.errstate(all="ignore"):
         column = array.astype(dtype)
         if np.dtype(dtype).kind == "f":
@@ -265,10 +287,11 @@ def _converted(name: str, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _collected(name: str, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """A list or an array of objects, row by row."""
+    """A list or an array of objects in the contract's dtype, row by row; texts stay as they are."""
     kind = np.dtype(dtype).kind
     largest = float(np.finfo(dtype).max) if kind == "f" else 0.0
     for row, given in enumerate(rows):
+        # NumPy's scalars as Python's, whose integers have no width: comparing them cannot overflow.
         value = given.item() if isinstance(given, np.generic) else given
         is_number: bool = isinstance(value, Real)
         if kind == "O":
@@ -289,8 +312,10 @@ def _collected(name: str, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 
 def _refuse_value(name: str, row: int, value: Any, dtype: Any) -> NoReturn:
+    """Raise a StepBatchError for a value that is not one of the contract's dtype."""
     value = value.item() if isinstance(value, np.generic) else value
     remedy = ""
+    # verl's `uid` and `traj_uid` are texts (UUIDs): the most common first mistake.
     if name in ("group_N", "trajectory_N") and isinstance(value, str):
         remedy = "; number them: np.unique(ids, return_inverse=True)[1]"
     expected = {"O": "a str", "b": "True or False", "i": "an integer", "f": "a number"}
@@ -302,6 +327,11 @@ def _refuse_value(name: str, row: int, value: Any, dtype: Any) -> NoReturn:
 
 
 def _check_rows(batch: StepBatch) -> None:
+    """Check the invariants of rows; building ``timeline`` checks those of trajectories and copies.
+
+    Raises:
+        StepBatchError: A row violates one; names the row.
+    """
     for name in ("reward_N", "episode_return_N"):
         bad = np.flatnonzero(~np.isfinite(getattr(batch, name)))
         if len(bad):
@@ -316,6 +346,8 @@ def _check_rows(batch: StepBatch) -> None:
         if len(bad):
             refuse(batch, bad[0], f"{name} is {value_N[bad[0]]}, expected a finite number or NaN")
 
+    # By trajectory and time, so that each row is compared with the step before it; a row with step
+    # 0 begins another trajectory.
     row_KT = batch.timeline.row_KT
     order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):
@@ -328,8 +360,18 @@ def _check_rows(batch: StepBatch) -> None:
 
 
 def _timeline(batch: StepBatch) -> Timeline:
+    """Index a batch by trajectory and time, without a loop over rows.
+
+    Raises:
+        StepBatchError: Steps of a trajectory are not 0..T-1, or a copy lacks its original; names
+            the row.
+    """
     id_K, slot_N = np.unique(batch.trajectory_N, return_inverse=True)
+    # int64 for indexing and for the arithmetic of `neighbours`.
     step_N = batch.step_N.astype(np.int64)
+
+    # Among originals every trajectory must have the steps 0..T-1. Rows may come in any order: a
+    # trainer has balanced them over its ranks by now.
     rows = np.flatnonzero(batch.original_N)
     length_K = np.bincount(slot_N[rows], minlength=len(id_K))
     order = rows[np.lexsort((step_N[rows], slot_N[rows]))]
@@ -340,15 +382,20 @@ def _timeline(batch: StepBatch) -> Timeline:
         refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected "
                 f"{expected[bad[0]]}: steps of a trajectory are 0..T-1, each once among rows that "
                 "are not copies")  # fmt: skip
+
+    # Originals are in order now, so a step outside of 0..T-1 can only be a copy's.
     bad = np.flatnonzero((step_N < 0) | (step_N >= length_K[slot_N]))
     if len(bad):
         refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the "
                 "original row as well, or clear is_copy_N")  # fmt: skip
+
+    # Tables of rows and positions; -1 marks the cells after a trajectory's end.
     row_KT = np.full((len(id_K), length_K.max(initial=1)), -1, dtype=np.int64)
     row_KT[slot_N[rows], step_N[rows]] = rows
     position_KT = np.full(row_KT.shape, np.iinfo(np.int64).max)
     # The smallest position among a step and its copies, so that copying changes no order.
     np.minimum.at(position_KT, (slot_N, step_N), batch.position_N)
+
     first_K = row_KT[:, 0]
     # By group and id: the order of rows and the numbering of trajectories change no sum.
     by_group = np.lexsort((id_K, batch.group_N[first_K]))
@@ -358,6 +405,7 @@ def _timeline(batch: StepBatch) -> Timeline:
         length_K=length_K[by_group],
         success_K=batch.success_N[first_K][by_group],
         row_KT=row_KT[by_group],
+        # argsort inverts the permutation: old number of a trajectory -> its new one.
         slot_N=np.argsort(by_group)[slot_N],
         step_N=step_N,
         position_N=position_KT[slot_N, step_N],

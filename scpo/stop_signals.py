@@ -30,7 +30,11 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
 def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterator[None]:
     """Send a signal again whose handler raised KeyboardInterrupt inside a destructor.
 
-    Python prints what a ``__del__`` raises and goes on, as if nobody had asked to stop.
+    Python prints what a ``__del__`` raises and goes on, as if nobody had asked to stop. Handlers
+    run between any two bytecodes of the main thread, so they do run inside destructors.
+
+    Args:
+        caught: Signals that have a handler of ours; with none, nothing is sent.
     """
     earlier = sys.unraisablehook
     timers: list[threading.Timer] = []
@@ -39,6 +43,8 @@ def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterat
         if not caught or not isinstance(unraisable.exc_value, KeyboardInterrupt):
             earlier(unraisable)
             return
+        # From a timer: a signal sent here would be handled before the destructor has returned, and
+        # swallowed again. Which signal it was is unknown here; all of them ask for the same.
         main = threading.main_thread().ident
         timer = threading.Timer(AGAIN_AFTER_S, signal.pthread_kill, (main, caught[0]))
         timer.daemon = True
@@ -50,6 +56,7 @@ def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterat
         yield
     finally:
         sys.unraisablehook = earlier
+        # A signal that came after the block would meet the handlers of the caller.
         for timer in timers:
             timer.cancel()
 
@@ -71,7 +78,14 @@ def stop_signals_blocked() -> Iterator[None]:
 
 @dataclass
 class CountsSignals:
-    """Context manager inside which the stop signals only count up ``signals``."""
+    """Context manager inside which the stop signals only count up ``signals``.
+
+    The owner looks at the count where stopping is safe, and can treat a second signal as more
+    urgent than the first.
+
+    Attributes:
+        signals: Stop signals received so far.
+    """
 
     signals: int = field(default=0, kw_only=True)
     _caught: ExitStack = field(default_factory=ExitStack, kw_only=True)

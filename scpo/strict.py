@@ -12,6 +12,10 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 
 
 class Strict(BaseModel):
-    """Frozen model that rejects unknown keys. Values are in ``conf/``, not defaults here."""
+    """Frozen model that rejects unknown keys. Values are in ``conf/``, not defaults here.
+
+    NaN and infinities are rejected too: JSON has neither, and a record of the configuration must
+    read back as what it was.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -11,6 +11,8 @@ from typing import NoReturn
 def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
     """`; did you mean x?` for the nearest known name, or an empty string.
 
+    A prefix comes last and counts from three letters on: "we" would suggest too much.
+
     Args:
         name: The unknown name.
         known: Names to compare it with: equal but for case, then similar, then by prefix.
@@ -30,6 +32,8 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
 
 class SuggestingParser(argparse.ArgumentParser):
     """A parser that names the nearest command or choice for a misspelt one.
+
+    argparse learned to do this in Python 3.14 (``suggest_on_error``); older versions are supported.
 
     Attributes:
         meant: Words that are no choices -> the choice that has what they name.

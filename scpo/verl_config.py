@@ -22,7 +22,10 @@ CONTROLLER_CPUS = 1
 
 
 def cores_needed(trainer: VerlTrainer) -> int:
-    """CPU cores per node: with fewer, Ray never places all actors and verl waits forever."""
+    """CPU cores per node: with fewer, Ray never places all actors and verl waits forever.
+
+    These are Ray's logical CPUs, that is reservations; they do not say how busy a core is.
+    """
     return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer.verl.gpus
 
 
@@ -37,8 +40,10 @@ def ray_temp_folder(run_folder: Path) -> Path:
     """Temporary folder of the Ray that a run starts: one for each user and run, with a short path.
 
     It lies in the node's temporary folder, or in /tmp where that path is too long for Ray's sockets
-    (some Slurm clusters set such a TMPDIR).
+    (some Slurm clusters set such a TMPDIR). Ray's default, /tmp/ray, is shared by all users of a
+    node: a run would join the cluster that is recorded there.
     """
+    # A hash of the run folder: two runs of one user on a node never meet, and the path stays short.
     name = hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:8]
     return temp_root() / f"ray-{os.getuid()}-{name}"
 
@@ -60,12 +65,20 @@ def engine_seed(seed: int) -> int:
     A hash separates the seeds of different runs: with ``seed`` itself, the second engine of seed 0
     would use the same seed as the first engine of seed 1.
     """
+    # 30 bits: with the number of a replica added it still fits a signed int32.
     return int.from_bytes(hashlib.sha256(f"rollout engine {seed}".encode()).digest()[:4]) >> 2
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key of the trainer's Hydra configuration; ``added``: it has no such key of its own."""
+    """One key of the trainer's Hydra configuration.
+
+    Attributes:
+        key: Dotted path in the trainer's configuration.
+        value: Text, number, truth value, list of these, or None.
+        source: Key of our configuration, or reason, that the value comes from.
+        added: The trainer's configuration has no such key of its own, so that Hydra wants a ``+``.
+    """
 
     key: str
     value: Any
@@ -84,11 +97,16 @@ def _literal(value: Any) -> str:
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     if isinstance(value, list):
         return f"[{','.join(map(_literal, value))}]"
+    # Numbers, true, false and null are written alike in JSON and in Hydra's grammar.
     return json.dumps(value)
 
 
 def prompts_per_step(config: RunConfig) -> int:
-    """Tasks of one training step."""
+    """Tasks of one training step: more than ``trainer.groups`` where tasks have no siblings.
+
+    All methods play the same number of episodes: PPO plays 128 tasks once where GRPO plays 16
+    tasks eight times.
+    """
     return config.trainer.groups * config.trainer.group_size // siblings(config)
 
 
