@@ -176,21 +176,21 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
 
     # The tables decide what may be compared: a row may be run with its own learning rate, for one.
-    settings = dict(runs["setting"])
-    differs = dict.fromkeys(runs.index, "")
+    settings: dict[str, str | None] = {}
+    differs: dict[str, str] = {}
 
     # Of several sections the first counts, as for the row.
-    for part in reversed(data.sections):
-        for row in part.rows:
+    for part in data.sections:
+        for row in part.all_rows():
             for run in row.runs:
-                settings[run.id] = part.setting
-                differs[run.id] = row.differs
+                settings.setdefault(run.id, part.setting)
+                differs.setdefault(run.id, row.differs)
 
     ids = list(runs.index)
     return columns.assign(
         row=first_row,
-        setting=[settings[run] for run in ids],
-        differs=[differs[run] for run in ids],
+        setting=[settings.get(run, runs.loc[run, "setting"]) for run in ids],
+        differs=[differs.get(run, "") for run in ids],
     )
 
 

@@ -274,9 +274,11 @@ def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
 def _runs_table(runs: Mapping[str, Run], parts: tuple[Section, ...]) -> pd.DataFrame:
     names: dict[str, list[str]] = {run: [] for run in runs}
     for section in parts:
-        for row in section.rows:
+        for row in section.all_rows():
             for planned in row.runs:
-                names.setdefault(planned.id, []).append(row.name)
+                known = names.setdefault(planned.id, [])
+                if row.name not in known:
+                    known.append(row.name)
     lines = [_runs_line(run, names[run.id]) for run in runs.values()]
     return pd.DataFrame(lines, columns=list(RUN_COLUMNS))
 

@@ -133,6 +133,15 @@ class Section:
         """Row of this name; an empty one if there is none."""
         return _find(self.rows, name)
 
+    def all_rows(self) -> Iterator[Row]:
+        """Yield its rows as they are shown, then as each experiment asked for them.
+
+        A run whose seed no view shows beside the other rows is in the latter alone.
+        """
+        yield from self.rows
+        for family in self.families:
+            yield from family.runs
+
     def as_asked_by(self, *experiments: str) -> "Section":
         """Return the section with the rows of these experiments on the seeds they ask for."""
         own: dict[str, Row] = {}

@@ -39,6 +39,22 @@ def test_an_archive_gives_the_same_lines_as_its_runs(folder, tmp_path):
     pd.testing.assert_frame_equal(scpo.load_runs(tmp_path / "archive"), scpo.load_runs(folder))
 
 
+def test_a_row_keeps_its_name_on_seeds_that_another_experiment_does_not_have(tmp_path):
+    curves = {row: lambda seed: rising(0.8) for row in ("scpo", "gigpo", "chronological")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo"), "ablation": ("scpo", "chronological")}, curves)
+    write_study(tmp_path, {"more_seeds": ("scpo", "gigpo", "chronological")}, curves, seeds=(50, 51))
+    runs = scpo.load_runs(tmp_path)
+    assert runs.groupby("row")["seed"].unique().map(list).to_dict() == {
+        "chronological": [0, 1, 2, 50, 51],
+        "gigpo": [0, 1, 2, 50, 51],
+        "scpo": [0, 1, 2, 50, 51],
+    }
+    fresh = runs[runs.seed >= 50]
+    assert len(set(fresh["setting"])) == 1
+    found = scpo.compare(fresh[fresh.row == "scpo"], fresh[fresh.row == "chronological"])
+    assert list(found["seeds"]) == [[50, 51], [50, 51]]
+
+
 def test_metrics_are_chosen_by_a_pattern(folder):
     runs = scpo.load_runs(folder, metrics="val/*/success_rate")
     assert set(runs["metric"]) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
