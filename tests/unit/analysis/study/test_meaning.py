@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import scpo
 from analysis import __main__ as analysis
 from analysis.figures import fig_meaning
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
@@ -160,3 +161,20 @@ def test_without_an_archive_nothing_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert analysis.main(["meaning"]) == 1
     assert "python -m analysis meaning --archive docs/meaning --create" in capsys.readouterr().out
+
+
+def test_the_agreement_that_the_page_prints_is_that_of_the_archive():
+    root = Path(__file__).parents[4]
+    section = (root / "docs/meaning.md").read_text().split("## Why some identities failed")[1]
+    lines = section[section.index("| training step |") :].split("\n\n")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    steps = [int(cell) for cell in cells[0][1:]]
+    logged = scpo.load_runs(root / "docs/meaning", metrics="states/*")
+    settings = logged[logged.row.isin(["crbc_history", "effects_pronouns"])].setting.unique()
+    reworded = logged[logged.setting.isin(settings)]
+    for label, *printed in cells[2:]:
+        words, measure = label.replace("`", "").split(": ")
+        row = "effects_pronouns" if "pronouns" in words else f"crbc_{words}"
+        own = reworded[(reworded.row == row) & (reworded.metric == f"states/{measure.split()[0]}")]
+        assert own.seed.nunique() == 10, label
+        assert printed == [f"{own[own.step == step].value.mean():.2f}" for step in steps], label
