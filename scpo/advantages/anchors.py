@@ -16,10 +16,18 @@ from scpo.steps import IntArray, StepBatch
 class StateSettings(GroupSettings):
     """Settings of estimators that compare steps from the same state.
 
-    ``state_key``: the text of a state; ``anchor``, the raw observation, is what GiGPO groups by.
-    ``states``: the identity, of ``scpo.states``, by which two texts are one state;
-    ``states_threshold`` None: the identity's own. Settings at their defaults are left out of a
-    run's identity.
+    Fields with ``exclude_if`` are left out of a run's identity while they have their default, so
+    that runs from before the field existed keep their ids.
+
+    Attributes:
+        state_key: The text of a state. ``anchor``, the raw observation, is what GiGPO groups by;
+            ``state`` adds what the agent holds and did (ledger 43).
+        states: The identity of ``scpo.states`` by which two texts are one state; ``exact``, equal
+            texts, is what all papers have but BiPACE, which clusters hidden states.
+        states_threshold: Similarity from which two texts are one state, in (0, 1]; None: the
+            identity's default. Refused for identities that compare no similarities.
+        normalisation: ``mean_std_norm`` or ``mean_norm``, of the outcome term and, in most
+            estimators, of the step term.
     """
 
     state_key: StateKey = Field(default="anchor", exclude_if=lambda key: key == "anchor")
@@ -34,23 +42,35 @@ class StateSettings(GroupSettings):
         try:
             find_identity(self.states, self.states_threshold)
         except ConfigError as error:
+            # A plain ValueError: pydantic reports the message together with the field's location.
             raise ValueError(str(error)) from error
         return self
 
     @property
     def identity(self) -> Identity:
-        """The identity of states."""
+        """The identity of states, with the threshold of the settings or its own."""
         return find_identity(self.states, self.states_threshold)
 
     def normalised(self, value_N: NDArray[Any], id_N: IntArray) -> Float64Array:
-        """Normalise each value within its group; see ``scpo.advantages.groups.normalise``."""
+        """Normalise each value within its group by the statistics of its rows.
+
+        ``statistics: trajectories`` does not apply here: a state's visits are rows, and one
+        trajectory may visit it several times. See ``scpo.advantages.groups.normalise``.
+
+        Args:
+            value_N: The values, in the unit of the rewards.
+            id_N: Dense group ids, of states or of rollout groups.
+
+        Returns:
+            float64, one for each row; exactly 0 in groups of one row and in flat groups.
+        """
         return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
 def anchor_groups(
     batch: StepBatch, similarity: float | None = None, key: StateKey = "anchor"
 ) -> IntArray:
-    """Dense id of every row's anchor group.
+    """Dense id of every row's anchor group: GiGPO's G_S(s~), ``build_step_group`` in verl-agent.
 
     Args:
         batch: The steps.
@@ -62,14 +82,24 @@ def anchor_groups(
     Returns:
         ``anchor_group_N`` in ``0..A-1``.
     """
+    # Equal texts need no visits and no clusters: hashing them takes under 1 ms for 4,096 rows.
     if similarity is None:
         return group_ids(batch.group_N, key_ids(state_texts(batch, key)))
+    # Greedy first fit, because it is what the stack does; another order gives other groups.
     ids = identify(batch, key, find_identity("difflib", similarity))
     return group_ids(batch.group_N, ids.source_N)
 
 
 def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:
-    """Dense id of each row's state within its group, under the estimator's state identity."""
+    """Dense id of each row's state within its group, under the estimator's state identity.
+
+    Args:
+        batch: The steps.
+        config: The estimator's settings: key, identity, threshold.
+
+    Returns:
+        ``state_N`` in ``0..S-1``; rows of different rollout groups never share a state.
+    """
     ids = state_ids(batch, config)
     if ids is None:
         return anchor_groups(batch, key=config.state_key)
@@ -77,10 +107,14 @@ def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:
 
 
 def state_ids(batch: StepBatch, config: StateSettings) -> StateIds | None:
-    """The states of every row as the estimator's settings compare them; None: by equality of texts.
+    """The states before and after every row's step, as the estimator's settings compare them.
 
-    Those that the batch brings (``scpo.credit.assign``, which has the scorer) are taken as they
-    are.
+    States that the batch brings are taken as they are: ``scpo.credit.assign`` numbers them once,
+    with the scorer and the memory that an identity may need and an estimator does not have.
+
+    Returns:
+        The states, or None where they are compared by equality of texts, which the callers do
+        themselves.
 
     Raises:
         ConfigError: The identity needs a scorer, and the batch does not bring its states.

@@ -1,5 +1,9 @@
 """CRBC, cross-rollout Bellman closure: exact values of the states that a group visits.
 
+A group's rollouts are merged into one empirical Markov chain over the states that they visit. Its
+Bellman equation is solved exactly, so that a failure's step into a state from which a sibling won
+gains value although its own rollout lost.
+
 No code was published; the equations are its paper's ("Cross-Rollout Bellman Closure"), known at
 second hand.
 """
@@ -19,9 +23,17 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 
 
 class CrbcSettings(StateSettings):
-    """``depth``: number of backups of values across rollouts, 0 to ``closure``.
+    """Settings of CRBC.
 
-    At depth 0 a value is the rollout's own outcome.
+    Attributes:
+        omega_episode: w_G, weight of the outcome term.
+        omega: w_S, weight of the step term; 5 in its paper.
+        beta: Discount of a step in V and Q, in place of ``gamma``. Below 1, which makes the
+            equation of ``closure`` solvable.
+        deviation_floor: Least divisor of the step term, in the unit of V. Where all actions of a
+            state are worth nearly the same, σ tends to 0 and would blow up their differences.
+        depth: Number of backups of values across rollouts, 0 to ``closure``, their limit. At depth
+            0 a value is the mean outcome of the rollouts that visited the state.
     """
 
     name: Literal["crbc"]
@@ -38,8 +50,17 @@ def crbc(
     """A = w_G A_E + w_S A_S, A_S = [at least two actions at s] (Q(s, a) - V(s)) / max(σ(s), 0.1).
 
     V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only
-    the outcome term reads the penalty of an invalid action (silent). Step returns and bonus are not
-    read.
+    the outcome term reads the penalty of an invalid action (silent; ledger 44). Step returns and
+    bonus are not read, so CRBC cannot host SCPO.
+
+    Args:
+        batch: The steps; copies count as visits.
+        step_return_N: Not read.
+        bonus_N: Not read.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     step_N = step_term(batch, step_return_N, bonus_N, config)
@@ -49,11 +70,14 @@ def crbc(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings
 ) -> Float64Array:
-    """w_S A_S."""
+    """w_S A_S, float64; 0 in states where one action was tried."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
+    # Ids of pairs of state and action: the same action in another state is another pair.
     action_N = group_ids(graph.source_N, key_ids(batch.action_N))
     value_N = state_values(batch, graph, config)[graph.source_N]
     gain_N = action_values(batch, graph, action_N, config) - value_N
+
+    # A mean over rows weighs each action by how often it was taken, which is μ(a|s).
     deviation_N = np.sqrt(moments(gain_N**2, graph.source_N).mean_G[graph.source_N])
     # With a single action in a state there is nothing to compare.
     step_N = np.where(
@@ -71,6 +95,9 @@ def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> F
     V_(K-1), where M(s, s') is the share of the steps from s that led to s' and b = β times the
     share that led to success; a failure's end, a time-out too, is worth 0. ``closure`` is their
     limit: V solves (I - β M) V = b.
+
+    Returns:
+        ``value_V`` in [0, 1], float64, one for each node of all groups.
     """
     outcome_N = _outcomes(batch, config)
     value_V = _mean_at(outcome_N, graph.source_N, len(graph))
@@ -86,12 +113,22 @@ def action_values(
 ) -> Float64Array:
     """Q of each row's state and action: β times the mean value of the states it led to.
 
-    ``action_N`` holds dense ids. At depth K that value is V_(K-1), so that V_K is the mean of Q_K;
-    at depth 0 Q is the mean of the outcomes.
+    At depth K that value is V_(K-1), so that V_K is the mean of Q_K; at depth 0 Q is the mean of
+    the outcomes.
+
+    Args:
+        batch: The steps.
+        graph: The graph of the batch.
+        action_N: Dense id of each row's pair of state and action.
+        config: The settings.
+
+    Returns:
+        ``q_N`` in [0, 1], float64.
     """
     if config.depth == 0:
         next_value_N = _outcomes(batch, config)
     else:
+        # V of the closure is its own backup; at a finite depth Q_K looks one backup less far.
         before = config
         if config.depth != "closure":
             before = config.model_copy(update={"depth": config.depth - 1})
@@ -100,7 +137,12 @@ def action_values(
 
 
 def _outcomes(batch: StepBatch, config: CrbcSettings) -> Float64Array:
+    """β^(T-t) for every step t of a success, 0 in failures: V_0 before it is averaged by state.
+
+    Reads success, not rewards: CRBC's boundary values are 1 and 0 whatever a benchmark pays.
+    """
     line = batch.timeline
+    # The last step, t = T - 1, is one away from the end, so it is worth β, as in `_backed_up`.
     left_N = (line.length_N - line.step_N).astype(np.float64)
     outcome_N: Float64Array = config.beta**left_N * batch.success_N
     return outcome_N
@@ -118,13 +160,22 @@ def _backed_up(
 def _mean_at(value_N: Float64Array, node_N: IntArray, count: int) -> Float64Array:
     """Mean over the rows of each node; 0 of a node that no row leaves."""
     mean_V = np.zeros(count)
+    # Renumbered, because `moments` needs dense ids and the nodes of ends may have no rows.
     nodes, id_N = np.unique(node_N, return_inverse=True)
     mean_V[nodes] = moments(value_N, id_N).mean_G
     return mean_V
 
 
 def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float64Array:
-    """Group by group: each has some hundred nodes, and none of another's."""
+    """V of the closure, group by group: each has some hundred nodes, and none of another's.
+
+    A dense solve is cubic in the number of nodes, so that one system for all groups would cost far
+    more than one for each of them.
+
+    Returns:
+        ``value_V``; nodes that no step leaves, among them ``success``, keep 0: rows read the worth
+        of an end from ``_backed_up``, never from here.
+    """
     value_V = np.zeros(len(graph))
     rows = np.argsort(graph.group_V[graph.source_N], kind="stable")
     starts = np.flatnonzero(np.diff(graph.group_V[graph.source_N[rows]], prepend=-1))
@@ -133,10 +184,12 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
         inner_M = ~graph.end_N[members]
         count = len(nodes)
         visits = np.bincount(source_M)
+        # Each inner target is the source of the trajectory's next row, so it is among `nodes`.
         target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
         # A pair of nodes as one number, so that one call counts all moves.
         move_M = source_M[inner_M] * count + target_M
         moves = np.bincount(move_M, minlength=count * count).reshape(count, count)
+        # The last step of a failure is a visit but neither a move nor a win: it is worth 0.
         wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
         # Fixpoint of V = β (moves V + wins) / visits; β < 1 makes the system regular.
         matrix = np.eye(count) - config.beta * moves / visits[:, None]

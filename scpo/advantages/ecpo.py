@@ -18,7 +18,15 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class EcpoSettings(StateSettings):
-    """``kappa``: pseudo-counts of an action's return; ``tau``: visits that a state needs."""
+    """Settings of ECPO.
+
+    Attributes:
+        omega: Weight of the step term.
+        kappa: Pseudo-counts: an action's mean return is averaged with that many visits at the
+            state's mean; 0: no shrinkage.
+        tau: Scale of the trust in a state by its number of visits: tanh(n_s / τ) is 0.76 at τ
+            visits. Its paper's value is not known to us (ledger 58).
+    """
 
     name: Literal["ecpo"]
     omega: NonNegativeFloat
@@ -40,6 +48,15 @@ def ecpo(
       W = Σ (q - q̄)² / n_s within them.
 
     A_E is GRPO's outcome term. Actions are compared by their text without surrounding white space.
+
+    Args:
+        batch: The steps; copies take part in all counts.
+        step_return_N: R, discounted step returns.
+        bonus_N: What is added to them, the penalty of invalid actions included.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -48,19 +65,24 @@ def ecpo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: EcpoSettings
 ) -> Float64Array:
-    """ω ρ(s) A_act."""
+    """ω ρ(s) A_act, float64."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     state_N = state_groups(batch, config)
     action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
+
+    # Means of q by state and by action, the latter shrunk towards the former.
     at_state = moments(q_N, state_N)
     with_action = moments(q_N, action_N)
     mean_N = at_state.mean_G[state_N]
     action_mean_N = with_action.mean_G[action_N]
     count_N = with_action.count_G[action_N]
     shrunk_N = (count_N * action_mean_N + config.kappa * mean_N) / (count_N + config.kappa)
+
+    # Means over the rows of a state: an action counts n times, which is the n / n_s of B and W.
     between_N = moments((action_mean_N - mean_N) ** 2, state_N).mean_G[state_N]
     within_N = moments((q_N - action_mean_N) ** 2, state_N).mean_G[state_N]
     trust_N = np.tanh(at_state.count_G[state_N] / config.tau)
+    # 1e-6: a state whose returns are all equal has B = W = 0, and gets 0 instead of NaN.
     trust_N = trust_N * between_N / (between_N + within_N + 1e-6)
     step_N: Float64Array = config.omega * trust_N * config.normalised(shrunk_N, state_N)
     return step_N

@@ -12,6 +12,15 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class EmpgSettings(GroupSettings):
+    """Settings of EMPG.
+
+    Attributes:
+        normalisation: Of the GRPO advantage that is modulated.
+        k: How much a step's confidence scales its update; 0: not at all.
+        k_future: k', how fast the second term falls with the next step's entropy.
+        zeta: Weight of the second term. 0.05 as in ARLArena; its own listing has 0.1 (ledger 18).
+    """
+
     name: Literal["empg"]
     normalisation: Normalisation
     k: NonNegativeFloat
@@ -27,14 +36,24 @@ def empg(
     g = exp(-k H) / mean over the batch of exp(-k H) scales a step's update by its confidence; f =
     exp(-k' H) of the step that follows rewards leading to a state where the policy is sure, and is
     left out on a trajectory's last step. H is the step's mean token entropy under the old policy,
-    min-max normalised over the batch. Copies take part in the batch means. No code was published.
-    Step returns and bonus are not read.
+    min-max normalised over the batch. Copies take part in the batch means (ledger 18). No code was
+    published. Step returns and bonus are not read.
+
+    Args:
+        batch: The steps, with ``entropy_N`` in nats.
+        step_return_N: Not read.
+        bonus_N: Not read.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32, with a mean of 0 over the batch.
 
     Raises:
         StepBatchError: A row has no finite ``entropy_N``.
     """
     entropy_N = normalised_entropy(batch)
     confidence_N = np.exp(-config.k * entropy_N)
+    # Divided by its mean, so that the scales average 1: updates are redistributed, not shrunk.
     scale_N = confidence_N / _mean(confidence_N)
     next_N = batch.timeline.neighbours(1)
     clarity_N = np.where(next_N >= 0, np.exp(-config.k_future * entropy_N[next_N]), 0.0)
@@ -49,6 +68,7 @@ def normalised_entropy(batch: StepBatch) -> Float64Array:
     everywhere_N = np.ones(len(batch), dtype=bool)
     entropy_N = measured(batch, "entropy_N", everywhere_N, "estimator 'empg'")
     excess_N: Float64Array = entropy_N - entropy_N.min(initial=np.inf)
+    # Divisor 1 where the range is 0: all entropies are equal, and so scale to 0 (ledger 18).
     return excess_N / (excess_N.max(initial=0.0) or 1.0)
 
 

@@ -13,15 +13,24 @@ from scpo.steps import BoolArray, StepBatch, refuse
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
+"""Input of an estimator beyond the plain batch; trainers provide it or refuse at config time."""
+
 OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
 """Column of ``StepBatch`` of each requirement that is a column."""
 
 
 class EstimatorSettings(Strict):
-    """Settings of all estimators: discount, and penalty of an invalid action in the row's score.
+    """Settings of all estimators.
 
     s = episode return - penalty * [invalid]; q = step return + bonus. Each subclass declares
-    ``name`` as a ``Literal``.
+    ``name`` as a ``Literal``, from which the configuration tells which settings a YAML file holds.
+
+    Attributes:
+        name: The estimator's name in ``conf/estimator``.
+        gamma: Discount of a step in the step returns, in [0, 1]. Estimators that do not discount
+            have it for the diagnostics, which report step returns for all methods.
+        invalid_penalty: Subtracted from the score and the step return of a row whose action is
+            invalid, in the unit of the rewards (0.1 in the stack).
     """
 
     name: str
@@ -30,7 +39,15 @@ class EstimatorSettings(Strict):
 
 
 class GroupSettings(EstimatorSettings):
-    """Settings of estimators that compare siblings."""
+    """Settings of estimators that compare siblings.
+
+    Attributes:
+        statistics: Mean and deviation of the outcome term over step rows, as the stack takes them,
+            or over trajectories, as the papers write (ledger 4).
+        std_floor: A group whose standard deviation is smaller counts as all equal and gets 0. The
+            stack has no floor: its float32 rounding leaves equal returns a small deviation, and
+            dividing by it invents advantages (ledger 14).
+    """
 
     statistics: Literal["rows", "trajectories"]
     std_floor: NonNegativeFloat
@@ -77,6 +94,8 @@ def measured(
     why: str,
 ) -> NDArray[np.float64]:
     """An optional column in float64, checked where it is needed.
+
+    A NaN on a needed row would pass through means and ratios into the advantages of other rows.
 
     Args:
         batch: The steps.

@@ -17,7 +17,14 @@ VARIANCE_EPSILON = 1e-8
 
 
 class CriticSettings(Strict):
-    """The value model, read by the trainer. ``epochs`` None: as many as the policy's."""
+    """The value model, read by the trainer; the estimator itself only sees its values.
+
+    Attributes:
+        learning_rate: Its own, 1e-5 in verl-agent's script, where the policy's is 1e-6.
+        value_clip: Distance from the values before the update, in the unit of the rewards, beyond
+            which the loss no longer moves a value.
+        epochs: Passes over a batch; None: as many as the policy's, as in verl.
+    """
 
     learning_rate: PositiveFloat
     value_clip: PositiveFloat
@@ -27,7 +34,14 @@ class CriticSettings(Strict):
 
 
 class GaeSettings(EstimatorSettings):
-    """``gamma`` discounts tokens inside a response here, not steps."""
+    """Settings of PPO's estimator.
+
+    Attributes:
+        gamma: Discounts tokens inside a response here, not steps.
+        gae_lambda: λ; with γ = λ = 1, the stack's values, an advantage is the response's score
+            less the critic's value.
+        critic: The value model.
+    """
 
     name: Literal["gae"]
     gae_lambda: Annotated[float, Field(ge=0, le=1)]
@@ -45,7 +59,8 @@ def gae(
     A_l = δ_l + γλ A_{l+1}, δ_l = r_l + γ V_{l+1} - V_l, both over the valid tokens only: nothing
     follows the last one, and there is no bootstrap across turns. R = A + V, the critic's target, is
     taken before the whitening: A ← (A - mean(A)) / sqrt(var(A) + 1e-8) over all valid tokens of the
-    batch, var Bessel-corrected.
+    batch, var Bessel-corrected. Equal to verl-agent's ``compute_gae_advantage_return`` on the valid
+    tokens.
 
     Args:
         token_reward_NL: Rewards, in PPO the row's score on its last token (``outcome_rewards``).
@@ -64,9 +79,12 @@ def gae(
     reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
     critic_NL = _checked("value_NL", value_NL, valid_NL)
     advantage_NL = np.zeros(valid_NL.shape)
+    # What follows the token, for all rows at once: 0 after the last valid token of each.
     advantage_N = np.zeros(len(valid_NL))
     next_value_N = np.zeros(len(valid_NL))
     for token in range(valid_NL.shape[1] - 1, -1, -1):
+        # A masked token passes both on unchanged, so that gaps inside a response, and padding on
+        # either side, neither discount nor reset them (ledger 20).
         delta_N = reward_NL[:, token] + config.gamma * next_value_N - critic_NL[:, token]
         valid_N = valid_NL[:, token]
         advantage_N = np.where(
@@ -82,10 +100,19 @@ def gae(
 def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
     """Token rewards: the row's score on its last valid token.
 
-    A row without valid tokens gets none.
+    A row without valid tokens gets none. The episode's return is thus paid to each of its
+    responses, which stand for themselves: no value is carried from one turn to the next.
+
+    Args:
+        score_N: Score of each row, in the unit of the rewards.
+        mask_NL: True on response tokens.
+
+    Returns:
+        ``reward_NL``, float32.
     """
     valid_NL = np.asarray(mask_NL, dtype=bool)
     rows = np.flatnonzero(valid_NL.any(axis=1))
+    # argmax of a reversed mask: the number of tokens after the last valid one.
     last = valid_NL.shape[1] - 1 - np.argmax(valid_NL[rows, ::-1], axis=1) if len(rows) else rows
     reward_NL = np.zeros(valid_NL.shape, dtype=np.float32)
     reward_NL[rows, last] = np.asarray(score_N)[rows]
@@ -93,7 +120,10 @@ def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
 
 
 def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64Array:
-    """Convert to float64, 0 outside the mask, after checking shapes and values."""
+    """Convert to float64, 0 outside the mask, after checking shapes and values.
+
+    Only valid tokens are checked: what padding holds is not read.
+    """
     array_NL = np.asarray(value_NL, dtype=np.float64)
     if array_NL.shape != valid_NL.shape or array_NL.ndim != 2:
         raise StepBatchError(
@@ -107,7 +137,12 @@ def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64A
 
 
 def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
+    """Mean 0 and standard deviation 1 over the valid tokens of the batch; 0 elsewhere.
+
+    A batch whose advantages are all equal gets 0: the epsilon keeps the divisor above it.
+    """
     valid = value_NL[valid_NL]
+    # One group of all tokens; the sums are over that single group, and 0 where there is no token.
     stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
     white_NL = np.zeros(value_NL.shape)
     white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(

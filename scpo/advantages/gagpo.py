@@ -15,7 +15,12 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class GagpoSettings(StateSettings):
-    """``gae_lambda``: 0 looks one step ahead, 1 to the end of the rollout."""
+    """Settings of GAGPO.
+
+    Attributes:
+        gae_lambda: 0 looks one step ahead, 1 to the end of the rollout: without a bonus A_t is then
+            R_t - V(s_t) before it is normalised. Its paper's value is not known to us (ledger 45).
+    """
 
     name: Literal["gagpo"]
     gae_lambda: Annotated[float, Field(ge=0, le=1)]
@@ -29,6 +34,15 @@ def gagpo(
     δ_t = r_t + bonus + γ V(s_{t+1}) - V(s_t), where V(s) is the mean discounted return of the
     group's visits of s and 0 after a trajectory's end. The bonus, with the penalty of an invalid
     action in it, is part of the step's reward: it also reaches the steps before.
+
+    Args:
+        batch: The steps; copies take part in V and in the normalisation.
+        step_return_N: Unshaped discounted returns, of which V is the mean.
+        bonus_N: Added to the rewards.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     return as_advantage(step_term(batch, step_return_N, bonus_N, config))
 
@@ -47,6 +61,7 @@ def accumulated(
     """A_t before it is normalised, in the unit of the rewards; a copy has its original's."""
     line = batch.timeline
     state_N = state_groups(batch, config)
+    # Without the bonus: values are of what the environment paid, and credit is measured beyond it.
     value_N = moments(step_return_N, state_N).mean_G[state_N]
     next_N = line.neighbours(1)
     next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)

@@ -15,6 +15,17 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class GigpoSettings(StateSettings):
+    """Settings of GiGPO, the paper's host of SCPO.
+
+    Attributes:
+        omega: ω, weight of the step term (equation 3 of the paper).
+        anchors: ``exact``: steps with equal anchor texts are compared; ``similar``: verl-agent's
+            option ``enable_similarity``, by difflib's ratio. ``states`` is the general form of it.
+        anchor_similarity: Least ratio of ``similar``, in (0, 1]; not read otherwise.
+        singletons: A_S of a step whose anchor state no other step shares: ``zero``, as in the
+            stack, or compared with its group's rows of the same step index (ours, ledger 7).
+    """
+
     name: Literal["gigpo"]
     omega: NonNegativeFloat
     anchors: Literal["exact", "similar"]
@@ -45,7 +56,18 @@ def gigpo(
 
     A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted
     step return) among the rows that share an anchor state; a group of one row gets 0. Copies take
-    part in all statistics, as in the stack.
+    part in all statistics, as in the stack. Equal to verl-agent's
+    ``compute_gigpo_outcome_advantage``. With SCPO's bonus A_S becomes the paper's A~_S (section
+    3.5), and A_E stays as it is: credit never reaches the episode's outcome.
+
+    Args:
+        batch: The steps.
+        step_return_N: R, unshaped.
+        bonus_N: α * credit - penalty * [invalid].
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -54,7 +76,7 @@ def gigpo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GigpoSettings
 ) -> Float64Array:
-    """ω A_S."""
+    """ω A_S, float64."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     return config.omega * step_advantage(batch, q_N, config)
 

@@ -13,7 +13,15 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class GraphgpoSettings(StateSettings):
-    """``decay`` is w, ``success_value`` what a step into success is worth."""
+    """Settings of GraphGPO.
+
+    Attributes:
+        omega: Weight of the step term.
+        decay: w, by which a step is worth less for each further step to success; its scripts have
+            0.10 on ALFWorld and 0.20 on WebShop. Its code calls it gamma.
+        success_value: Reward of a step into success, 10 in its code whatever the environment pays.
+        normalize_distance: Reward the change of the distance instead of the distance.
+    """
 
     name: Literal["graphgpo"]
     omega: NonNegativeFloat
@@ -28,10 +36,19 @@ def graphgpo(
     """A = A_E + ω A_S (equations 4 to 8; what they leave open as the authors' code has it).
 
     A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s')
-    with d the steps to success by the shortest way known to the group (``graph.distances``), or r =
-    10 w^(d(s') - d(s) + 1) with ``normalize_distance``. The bonus holds the penalty of an invalid
-    action. In a group without success all r are equal, so that only the bonus separates its
-    rows. Step returns are not read.
+    with d the steps to success by the shortest way known to the group (``state_graph.distances``),
+    or r = 10 w^(d(s') - d(s) + 1) with ``normalize_distance``. The bonus holds the penalty of an
+    invalid action. In a group without success all r are equal, so that only the bonus separates its
+    rows (ledger 46). Step returns are not read.
+
+    Args:
+        batch: The steps; copies are edges and rows of the normalisation.
+        step_return_N: Not read.
+        bonus_N: Added to r.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -40,13 +57,16 @@ def graphgpo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings
 ) -> Float64Array:
-    """ω A_S."""
+    """ω A_S, float64."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
     return config.omega * config.normalised(graph_rewards(graph, config) + bonus_N, graph.source_N)
 
 
 def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
-    """The reward of every row, in the unit of ``success_value``."""
+    """The reward of every row, in (0, ``success_value``] unless the distance is normalised.
+
+    Equal to ``compute_graph_path_returns`` of the authors' recipe.
+    """
     distance_V = distances(graph)
     exponent_N = distance_V[graph.target_N]
     # The change of the distance instead of the distance: 0 for a step along a shortest way.

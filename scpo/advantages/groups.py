@@ -1,4 +1,8 @@
-"""Vectorised group-by: dense group ids and order-independent group statistics."""
+"""Vectorised group-by: dense group ids and order-independent group statistics.
+
+Everything is float64. In the stack's float32 a value x of a group with standard deviation s is
+known to about 6e-8 |x| / s, which is up to 0.06 where rewards are 10 and s is at the floor of 1e-5.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,12 +16,20 @@ Float64Array = NDArray[np.float64]
 Normalisation = Literal["mean_std_norm", "mean_norm"]
 
 EPSILON = 1e-6
+"""Added to a standard deviation before it divides, as in verl-agent's GRPO and GiGPO."""
 
 
 def group_ids(*keys_N: NDArray[Any]) -> IntArray:
     """Dense ids ``0..G-1`` of rows that agree in all integer keys.
 
-    Ids ascend with the keys, first key first.
+    Ids ascend with the keys, first key first: they depend on the keys alone, not on the order of
+    the rows.
+
+    Args:
+        *keys_N: Integer columns of equal length, at least one.
+
+    Returns:
+        ``id_N``, int64; every id below the largest occurs, as :func:`moments` requires.
     """
     id_N = np.zeros(len(keys_N[0]), dtype=np.int64)
     for key_N in keys_N:
@@ -29,18 +41,28 @@ def group_ids(*keys_N: NDArray[Any]) -> IntArray:
 
 @dataclass(frozen=True)
 class Moments:
-    """Size, mean and Bessel-corrected standard deviation of each group; 0 for a single value."""
+    """Size, mean and Bessel-corrected standard deviation of each group; 0 for a single value.
+
+    Attributes:
+        count_G: Number of values.
+        mean_G: Their mean.
+        std_G: With Bessel's correction, as ``torch.std``, which the stack calls.
+    """
 
     count_G: IntArray
     mean_G: Float64Array
     std_G: Float64Array
 
     def flat(self, std_floor: float) -> BoolArray:
-        """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding."""
+        """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding.
+
+        0 is flat with any floor: HGPO leaves such a level out of its mean, and PACE has no σ to
+        divide by.
+        """
         return np.less(self.std_G, std_floor) | np.equal(self.std_G, 0)
 
     def population(self) -> "Moments":
-        """Moments with the population's standard deviation, without Bessel's correction."""
+        """Moments with the population's standard deviation, without Bessel's correction (HGPO)."""
         correction_G = np.sqrt((self.count_G - 1) / np.maximum(self.count_G, 1))
         return replace(self, std_G=self.std_G * correction_G)
 
@@ -49,7 +71,14 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     """Group statistics in float64, for dense ids.
 
     Values are taken relative to the least of their group and summed in ascending order, so that
-    equal values have a standard deviation of exactly 0, and permuting the rows changes no bit.
+    equal values have a standard deviation of exactly 0, and permuting the rows changes no bit. The
+    order of a batch differs between trainers and numbers of GPUs: a last bit that changed with it
+    would become another update, and two runs of one seed would part.
+
+    Args:
+        value_N: Finite numbers.
+        id_N: Dense ids ``0..G-1``: ``reduceat`` would give an id without values the first value of
+            the next group.
     """
     # Sorted by value too: float sums must not depend on the order of the batch.
     order = np.lexsort((value_N, id_N))
@@ -59,6 +88,7 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
         return Moments(count_G, np.zeros(0), np.zeros(0))
     sorted_N = np.asarray(value_N, np.float64)[order]
     sorted_id_N = id_N[order]
+
     # Excess over the least value: equal values then have a deviation of exactly 0.
     least_G = sorted_N[starts]
     excess_N = sorted_N - least_G[sorted_id_N]
@@ -80,6 +110,17 @@ def normalise(
 
     ``mean_std_norm``: (x - mean) / (std + 1e-6); ``mean_norm``: x - mean. A flat group
     (``Moments.flat``) gets exactly 0 in both. Groups of one value have std 0, hence 0.
+
+    Args:
+        value_N: The values; need not be those that ``stats`` are of (statistics over trajectories
+            normalise the scores of rows).
+        id_N: Dense ids of their groups.
+        stats: The groups' statistics.
+        normalisation: The mode.
+        std_floor: Standard deviation below which a group is flat, in the unit of the values.
+
+    Returns:
+        float64, one for each value.
     """
     deviation_N = np.asarray(value_N, np.float64) - stats.mean_G[id_N]
     scale_G = np.ones_like(stats.std_G)
@@ -89,5 +130,5 @@ def normalise(
 
 
 def as_advantage(value_N: NDArray[Any]) -> FloatArray:
-    """Estimators compute in float64 and answer in float32."""
+    """Estimators compute in float64 and answer in float32, which is what trainers read."""
     return value_N.astype(np.float32)

@@ -18,6 +18,8 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class GrpoSettings(GroupSettings):
+    """Settings of GRPO, and of DAPO, which differs in sampling and clip range only."""
+
     name: Literal["grpo"]
     normalisation: Normalisation
 
@@ -28,7 +30,16 @@ def grpo(
     """A = (s - mean(s)) / (std(s) + 1e-6) over the group; ``mean_norm`` leaves the division out.
 
     s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not
-    read.
+    read. Equal to verl-agent's ``compute_grpo_outcome_advantage`` with the same ``statistics``.
+
+    Args:
+        batch: The steps.
+        step_return_N: Not read.
+        bonus_N: Not read, so GRPO cannot host SCPO.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32: within a trajectory it differs only by the penalty.
     """
     return as_advantage(episode_advantage(batch, config, config.normalisation))
 
@@ -40,10 +51,20 @@ def episode_advantage(
 
     A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the
     1e-6), as in verl-agent.
+
+    Args:
+        batch: The steps.
+        config: ``statistics``, ``std_floor`` and the penalty of invalid actions.
+        normalisation: The mode; an argument, because RLOO, HCAPO and ProxMO fix it.
+
+    Returns:
+        float64, one for each row. Never shaped: SCPO's credit must not turn a failure into a
+        success (paper, section 3.5).
     """
     score_N = row_scores(batch, config)
     id_N = group_ids(batch.group_N)
     stats = score_moments(batch, score_N, id_N, config)
+    # `normalise` gives 0 to a group of one, which is right for states but not for outcomes here.
     single_N = stats.count_G[id_N] == 1
     scale = 1 + EPSILON if normalisation == "mean_std_norm" else 1.0
     return np.where(

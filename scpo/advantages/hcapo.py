@@ -12,10 +12,17 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class HcapoSettings(GroupSettings):
-    """``smoothing``: weight of the next step's hindsight value.
+    """Settings of HCAPO.
 
-    The trainer reads ``hindsight_prompt``: it fills in the two fields and puts the prompt before
-    the response when it scores that again.
+    Attributes:
+        omega: Weight of the step term.
+        temperature: Divides the mean token log-probability of a response, in nats. At 5, its
+            paper's, p of a trajectory's steps lie closer together and fewer ratios are clipped.
+        ratio_low: Lower clip of the hindsight ratio ρ.
+        ratio_high: Its upper clip.
+        smoothing: Weight of the next step's hindsight value; its paper's option is 0.5.
+        hindsight_prompt: Read by the trainer, which fills in the two fields and puts the prompt
+            before the response when it scores that again. Its own text is unpublished (ledger 17).
     """
 
     name: Literal["hcapo"]
@@ -36,6 +43,15 @@ def hcapo(
     trajectories``); z(Q) the hindsight value of the step with those of all rows of the group,
     failures included. No code was published. Step returns and bonus are not read.
 
+    Args:
+        batch: The steps, with ``hindsight_logprob_N`` of the successes.
+        step_return_N: Not read.
+        bonus_N: Not read.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
+
     Raises:
         StepBatchError: A step of a success has no finite ``hindsight_logprob_N``.
     """
@@ -52,7 +68,7 @@ def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     """Q_t = ρ_t γ^(T-1-t) * episode return in successes, 0 in failures, in the unit of the rewards.
 
     ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its
-    own Q.
+    own Q (ledger 17), since 0 in that place would lower the step that reached the success.
     """
     line = batch.timeline
     discount_N = config.gamma ** (line.length_N - 1 - line.step_N)
@@ -72,6 +88,7 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     logprob_N = measured(
         batch, "hindsight_logprob_N", batch.success_N, "estimator 'hcapo' in a success"
     )
+    # A failure's log-probability is NaN; 0 makes its p, and so its ratio, 1.
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
     # Without copies, which would weigh their step twice in the mean.
     rows = np.flatnonzero(batch.original_N)

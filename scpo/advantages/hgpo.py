@@ -21,7 +21,16 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 
 
 class HgpoSettings(StateSettings):
-    """``context`` is K: a step is compared with those that share up to K states before it."""
+    """Settings of HGPO.
+
+    Attributes:
+        context: K: a step is compared with those that share up to K states before it. The recipe
+            ties it to the number of turns in the prompt.
+        weights: Weights of the levels for a = 1: ``paper`` 1:2:3, ``code`` 2:3:4 (ledger 16).
+        exponent: a; 0 weighs all levels alike.
+        base_group: Add the outcome term, which the paper's advantage lacks; the recipe's scripts
+            leave it out, too.
+    """
 
     name: Literal["hgpo"]
     context: NonNegativeInt
@@ -41,14 +50,27 @@ def hgpo(
     or (k+2)^a over the sum plus 1e-6 (``code``: the authors' recipe in verl-agent). ``base_group``
     adds GRPO's outcome term with weight 1 where it is not 0, as that recipe can; the paper has no
     such term. Copies take part in all statistics with their original's history (the recipe
-    estimates before rows are copied).
+    estimates before rows are copied). Equal to verl-agent's ``compute_hgpo_outcome_advantage`` with
+    ``weights: code`` on batches without copies.
+
+    Args:
+        batch: The steps.
+        step_return_N: R, discounted step returns.
+        bonus_N: What is added to them, the penalty of invalid actions included.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     q_N = step_return_N.astype(np.float64) + bonus_N
     sum_N = np.zeros(len(batch))
     weight_N = np.zeros(len(batch))
+
+    # The outcome term is a level of weight 1; as in the recipe, a row whose term is 0 lacks it.
     if config.base_group:
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
+
     levels = history_groups(batch, state_groups(batch, config), config.context)
     for level, id_N in enumerate(levels):
         # At step t only the levels up to t have a history.
@@ -61,6 +83,7 @@ def hgpo(
         # Groups without differences give no advantage, so they must not dilute the mean either.
         weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
 
+    # The recipe divides by the sum plus 1e-6; without it the paper's weights sum to exactly 1.
     slack = EPSILON if config.weights == "code" else 0.0
     return as_advantage(
         np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0)
@@ -70,7 +93,17 @@ def hgpo(
 def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterator[IntArray]:
     """Dense ids of rows with equal last k+1 anchors, k = 0..context; -1 at steps t < k.
 
-    ``anchor_N``: dense id of each row's anchor group.
+    Level k joins the row's anchor with the level k-1 of the step before it, so that no list of
+    anchors is ever compared.
+
+    Args:
+        batch: The steps.
+        anchor_N: Dense id of each row's anchor group; holds the rollout group, so that histories of
+            different groups never coincide.
+        context: K, the last level.
+
+    Yields:
+        ``id_N`` of level 0, 1, ..., K.
     """
     id_N = anchor_N
     previous_N = batch.timeline.neighbours(-1)
@@ -86,7 +119,11 @@ def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterat
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings
 ) -> Float64Array:
-    """Advantage without the outcome of ``base_group``."""
+    """Advantage without the outcome of ``base_group``.
+
+    The levels are an average, not a sum, so that the outcome's part cannot be subtracted from the
+    whole: the rest is computed as if it were off.
+    """
     without_outcome = config.model_copy(update={"base_group": False})
     return hgpo(batch, step_return_N, bonus_N, without_outcome).astype(np.float64)
 

@@ -18,6 +18,10 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
     Args:
         batch: The steps; rewards of copies are not read.
         gamma: Discount factor in [0, 1].
+
+    Returns:
+        ``step_return_N``, float32, as verl-agent's ``compute_step_discounted_returns``: without
+        penalty and without credit, which are added afterwards.
     """
     # One vectorised sweep over time instead of a loop over trajectories.
     reward_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
@@ -30,7 +34,8 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
 def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
     """Score of each row, s = episode return - penalty * [invalid], in the unit of the rewards.
 
-    As in verl-agent.
+    As in verl-agent, where the return is the reward of the row's last token and the penalty is
+    taken off it: the penalty of a step lowers that step alone, not its trajectory's return.
     """
     return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
 
@@ -42,11 +47,22 @@ def score_moments(
 
     Over rows, long trajectories weigh more. A trajectory's value is the mean score of its own rows
     without copies: its return, less the penalty times the share of invalid steps. The papers have
-    no penalty, so they are silent here.
+    no penalty, so they are silent here; verl-agent takes the score of whichever of its rows comes
+    first, which depends on the order of the batch (ledger 30).
+
+    Args:
+        batch: The steps.
+        score_N: Score of each row.
+        id_N: Dense id of each row's rollout group.
+        config: ``statistics`` selects one of the two.
+
+    Returns:
+        The statistics of each group; ``count_G`` counts rows or trajectories.
     """
     if config.statistics == "rows":
         return moments(score_N, id_N)
     # Copies would count a trajectory's value more than once.
     rows = np.flatnonzero(batch.original_N)
     line = batch.timeline
+    # A mean for each trajectory first; its group is that of its first row.
     return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])

@@ -18,7 +18,14 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class PaceSettings(StateSettings):
-    """``scale``: what Q - V is divided by; ``deviation`` that of the state's returns."""
+    """Settings of PACE.
+
+    Attributes:
+        omega: Weight of the step term.
+        scale: What Q - V is divided by: ``none``, which leaves it in the unit of the rewards, or
+            ``deviation``, that of the state's returns (ours, ledger 59), so that states whose
+            returns spread little weigh as much as others.
+    """
 
     name: Literal["pace"]
     omega: NonNegativeFloat
@@ -32,7 +39,18 @@ def pace(
 
     V and Q are the means of q = R + bonus over the visits of s, and over those with action a; σ is
     the standard deviation of q over the visits of s. A state whose σ is below ``std_floor``, one
-    visit included, gets 0. A_E is GRPO's outcome term. Copies take part in all statistics.
+    visit included, gets 0. A_E is GRPO's outcome term. Copies take part in all statistics. Unlike
+    GiGPO's A_S, all visits with the same action share one value: what followed them by chance is
+    averaged out.
+
+    Args:
+        batch: The steps.
+        step_return_N: R, discounted step returns.
+        bonus_N: What is added to them, the penalty of invalid actions included.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -41,10 +59,11 @@ def pace(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: PaceSettings
 ) -> Float64Array:
-    """ω (Q - V), scaled."""
+    """ω (Q - V), scaled; float64."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     state_N = state_groups(batch, config)
     action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
+    # The ids are of pairs of state and action: Q of an action is that of one state.
     at_state = moments(q_N, state_N)
     gain_N = moments(q_N, action_N).mean_G[action_N] - at_state.mean_G[state_N]
     if config.scale == "deviation":

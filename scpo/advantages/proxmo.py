@@ -23,7 +23,19 @@ _WORD = re.compile(r"\b\w\w+\b")
 
 
 class ProxmoSettings(GroupSettings):
-    """``success_rate``: p of the modulation, as the paper means it or as its code has it."""
+    """Settings of ProxMO.
+
+    Attributes:
+        state_key: The text whose words are compared; its code takes the raw observation.
+        omega: Weight of the step term.
+        alpha: Exponent of the group's success rate: the larger, the more the modulation is
+            confined to groups where the outcome is a surprise.
+        beta: Size of the modulation. Its script's 0.2164 is 0.05 / (sigmoid(1) - 1/2), with which w
+            stays within 0.95 to 1.05.
+        temperature: T of the softmax over cosines; the lower, the fewer neighbours count.
+        features: Size of the vocabulary, by frequency in the batch.
+        success_rate: p of the modulation, as the paper means it or as its code has it (ledger 60).
+    """
 
     name: Literal["proxmo"]
     state_key: StateKey
@@ -48,6 +60,15 @@ def proxmo(
     A_S = q - Σ_j softmax_j(cos(i, j) / T) q_j over the rows of the group, q = R + bonus, with the
     cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. All rows
     are neighbours, but its own return has the largest weight in its baseline.
+
+    Args:
+        batch: The steps.
+        step_return_N: R, discounted step returns.
+        bonus_N: What is added to them, the penalty of invalid actions included.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     outcome_N = episode_advantage(batch, config, "mean_norm") * _modulation(batch, config)
     return as_advantage(outcome_N + step_term(batch, step_return_N, bonus_N, config))
@@ -56,10 +77,11 @@ def proxmo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: ProxmoSettings
 ) -> Float64Array:
-    """ω A_S."""
+    """ω A_S, float64 and in the unit of the rewards: no deviation divides it."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     baseline_N = np.zeros(len(batch))
     unit_NV = _tfidf(state_texts(batch, config.state_key), config.features)
+    # Group by group, because only the rows of a group are baselines of each other.
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
         logit = unit_NV[rows] @ unit_NV[rows].T / config.temperature
@@ -72,6 +94,10 @@ def step_term(
 
 
 def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
+    """The factor w of each row: largest for rare successes, smallest for rare failures.
+
+    It is 1 where the outcome was certain: where all siblings succeed (p = 1) or all fail (p = 0).
+    """
     group_N = group_ids(batch.group_N)
     score_N = row_scores(batch, config)
     if config.success_rate == "as_code":
@@ -86,7 +112,17 @@ def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
 
 
 def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
-    """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word."""
+    """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word.
+
+    Written out, because estimators depend on NumPy alone.
+
+    Args:
+        text_N: The texts.
+        features: Most words kept.
+
+    Returns:
+        ``(rows, words)``, float64.
+    """
     words = [_WORD.findall(text.lower()) for text in text_N]
     totals = Counter(word for found in words for word in found)
     # Alphabetical columns, as scikit-learn has them; ties at the cut go by the alphabet too.

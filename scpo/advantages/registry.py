@@ -47,7 +47,13 @@ OURS = (
 
 
 def _installed() -> Iterator[Estimator]:
+    """Load the estimators of other packages.
+
+    Raises:
+        ConfigError: An entry point is no estimator, or its name is taken; names the package.
+    """
     taken = {entry.name for entry in OURS}
+    # By name, because the order of entry points is that of the file system.
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         estimator = point.load()
         if not isinstance(estimator, Estimator):
@@ -67,6 +73,8 @@ def _place(point: EntryPoint) -> str:
     return f"entry point {ENTRY_POINTS} of {package}, {point.value}"
 
 
+# At import: the configuration's type is the union of all estimators' settings
+# (``scpo.schema.method``), so that they must be known before a class is made of them.
 INSTALLED = tuple(_installed())
 ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in (*OURS, *INSTALLED)}
 

@@ -18,7 +18,16 @@ LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothin
 
 
 class RewardflowSettings(StateSettings):
-    """``gamma``: discount of the propagation. ``bridge``: skip ALFWorld's steps without effect."""
+    """Settings of RewardFlow.
+
+    Attributes:
+        omega: Weight of the step term.
+        gamma: Discount of a step of the propagation, 0.9 in the authors' scripts; diagnostics
+            discount the step returns by it, too.
+        bridge: Skip ALFWorld's steps without effect, as the authors' environment does there alone.
+        failed_end: Last step of a failure: ``reward``, the environment's, or ``value``, that less
+            V(s) (ledger 46).
+    """
 
     name: Literal["rewardflow"]
     omega: NonNegativeFloat
@@ -37,7 +46,16 @@ def rewardflow(
     reward that it brought; the last step of a failure gets the environment's reward (``failed_end:
     reward``, as in the code when time is up) or that less V(s) (``value``, as in the code when an
     episode is lost before). The bonus holds the penalty of an invalid action. Step returns are not
-    read.
+    read. Equal to the authors' code (tmlr-group/RewardFlow) on batches without copies.
+
+    Args:
+        batch: The steps.
+        step_return_N: Not read.
+        bonus_N: Added to the rise of V.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     episode_N = episode_advantage(batch, config, config.normalisation)
     return as_advantage(episode_N + step_term(batch, step_return_N, bonus_N, config))
@@ -46,14 +64,18 @@ def rewardflow(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
 ) -> Float64Array:
-    """ω A_S."""
+    """ω A_S, float64."""
     graph = state_graph(batch, config.state_key, state_ids(batch, config))
     reward_N = flow_rewards(batch, graph, config) + bonus_N
     return config.omega * config.normalised(reward_N, graph.source_N)
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
-    """The rise of V by every step, in the unit of the rewards."""
+    """The rise of V by every step, in the unit of the rewards.
+
+    A step earns V(s') - V(s) whether or not ``bridge`` left it out of the propagation: bridging
+    decides what states are worth, not which steps are rewarded.
+    """
     value_V = propagated(batch, graph, config)
     reward_N = batch.reward_N.astype(np.float64)
     timed_out_N = graph.end_N & ~batch.success_N & (config.failed_end == "reward")
@@ -68,10 +90,15 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     With ``bridge``, steps that look around, that change nothing or that return to their state are
     left out: the next one that leads elsewhere starts where they did. A state that only such steps
     touch is worth 0.
+
+    Returns:
+        ``value_V``, float64, in the unit of the rewards; never negative.
     """
     value_V = np.zeros(len(graph))
     reward_N = batch.reward_N.astype(np.float64)
     inner = np.flatnonzero(~graph.end_N)
+
+    # Rewards on the way belong to the state that they brought the rollout to.
     np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
     source_N = graph.source_N
     used_N = np.ones(len(batch), dtype=bool)
@@ -97,6 +124,7 @@ def _bridged(
     batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 ) -> tuple[IntArray, BoolArray]:
     """Source of each step once the steps without effect are left out, and the remaining steps."""
+    # By trajectory and time, so that one loop over steps bridges all trajectories at once.
     line = batch.timeline
     target_N = graph.target_N
     idle_KT = line.table(_looks_about(batch, graph, config)).astype(bool)
@@ -124,7 +152,11 @@ def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 
 
 def _after_no_op(batch: StepBatch, config: RewardflowSettings) -> BoolArray:
-    """Rows whose state is the answer to a step that changed nothing."""
+    """Rows whose state is the answer to a step that changed nothing.
+
+    The authors look for ALFWorld's sentence in the text. An environment that rewords its answers
+    has no such sentence and reports no-ops itself.
+    """
     if batch.no_op_N is None:
         return np.array(
             [NO_OP in text for text in state_texts(batch, config.state_key)], dtype=bool

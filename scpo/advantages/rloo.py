@@ -12,6 +12,8 @@ from scpo.steps import FloatArray, StepBatch
 
 
 class RlooSettings(GroupSettings):
+    """Settings of RLOO; it always subtracts the mean and never divides."""
+
     name: Literal["rloo"]
 
 
@@ -23,7 +25,17 @@ def rloo(
     s = episode return - penalty * [invalid], in the unit of the rewards. The paper has one response
     per prompt sample and excludes that one; verl-agent takes the n *step rows* of the group, so
     that a row is also compared with the other rows of its own trajectory (``statistics: rows``). A
-    group of one value keeps its score. Step returns and bonus are not read.
+    group of one value keeps its score. Step returns and bonus are not read. Equal to verl-agent's
+    ``compute_rloo_outcome_advantage`` with the same ``statistics``.
+
+    Args:
+        batch: The steps.
+        step_return_N: Not read.
+        bonus_N: Not read.
+        config: The settings.
+
+    Returns:
+        ``advantage_N``, float32.
     """
     id_N = group_ids(batch.group_N)
     count_N = score_moments(batch, row_scores(batch, config), id_N, config).count_G[id_N]

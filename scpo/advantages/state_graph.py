@@ -40,6 +40,10 @@ class StateGraph:
 def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) -> StateGraph:
     """Build the graph of all groups of a batch; copies are edges, too.
 
+    One graph with a component for each group, so that what walks over it is one array operation for
+    all groups. Texts of the next state are read of failures' last steps alone: elsewhere a step
+    leads to what the next one starts from, which is the same state by construction.
+
     Args:
         batch: The steps.
         key: Which text of a state is compared.
@@ -55,6 +59,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
 
     # Order of trajectory and time, so that node numbers do not depend on the order of rows.
     order = np.lexsort((batch.step_N, batch.trajectory_N))
+    # States to number: what every row leaves, then what the failures ended in.
     failed = order[end_N[order] & ~batch.success_N[order]]
     if ids is None:
         state_M = key_ids([*state_texts(batch, key)[order], *next_state_texts(batch, key)[failed]])
@@ -64,13 +69,17 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     # The node of success gets a number that no state has.
     place_M = np.concatenate([state_M, np.full(len(succeeded), state_M.max(initial=-1) + 1)])
     row_M = np.concatenate([order, failed, succeeded])
+    # Equal states of two groups are two nodes: what one group saw says nothing of another's task.
     node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
+
+    # Nodes back to the rows that they are of.
     source_N = np.zeros(len(batch), np.int64)
     target_N = np.zeros(len(batch), np.int64)
     source_N[order] = node_M[: len(order)]
     target_N[row_M[len(order) :]] = node_M[len(order) :]
     # Within a trajectory, a step leads to the state from which the next one starts.
     target_N[~end_N] = source_N[next_N[~end_N]]
+
     count = int(node_M.max(initial=-1)) + 1
     group_V = np.zeros(count, np.int64)
     success_V = np.zeros(count, bool)
@@ -80,6 +89,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
 
 
 def _in_order_of_appearance(id_M: IntArray) -> IntArray:
+    """Renumber dense ids by their first occurrence; an argsort of an argsort gives the rank."""
     first_V = np.unique(id_M, return_index=True)[1]
     if not len(id_M):
         return id_M
@@ -90,10 +100,15 @@ def distances(graph: StateGraph) -> Float64Array:
     """Steps from each node to its group's success by the shortest way that the rollouts know of.
 
     A node without a way is one step farther than the farthest that has one; in a group without a
-    success, where nothing has one, all nodes are 1 away.
+    success, where nothing has one, all nodes are 1 away. The same distances as the reverse Dijkstra
+    search of GraphGPO's code: every edge costs 1.
+
+    Returns:
+        ``distance_V``, float64 but whole numbers: infinity marks unknown ways on the way.
     """
     distance_V = np.where(graph.success_V, 0.0, np.inf)
-    # Bellman-Ford: one round per step of the longest shortest way.
+    # Bellman-Ford: one round per step of the longest shortest way. A round is one vectorised pass
+    # over the edges of all groups, where Dijkstra's queue would be a Python loop over nodes.
     while True:
         shorter_V = distance_V.copy()
         np.minimum.at(shorter_V, graph.source_N, distance_V[graph.target_N] + 1)

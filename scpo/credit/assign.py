@@ -36,13 +36,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Terms:
-    """Terms of an advantage.
+    """Terms of an advantage, one value for each row, in the unit of the rewards.
 
     Attributes:
-        return_N: Discounted step returns.
-        bonus_N: What is added to them.
-        penalty_N: The penalty of invalid steps, a part of the bonus.
-        after_N: What is added to the estimator's advantages.
+        return_N: Discounted step returns R, unshaped.
+        bonus_N: What the estimator adds to them: α * credit - penalty.
+        penalty_N: The penalty of invalid steps, not negative; the bonus holds it subtracted.
+        after_N: What is added to the estimator's advantages: α * credit with ``added_to:
+            advantages``, else 0.
     """
 
     return_N: FloatArray
@@ -64,9 +65,10 @@ def assign(
     """Advantage of each step: returns, credit, bonus, host estimator (paper, section 3.5).
 
     R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the
-    step that earned it. The episode's outcome stays unshaped. The estimator decides how R~ is used.
-    With ``added_to: advantages`` the bonus is only the penalty, and α * credit is added to the
-    estimator's advantages (ours).
+    step that earned it: neither term is discounted back to the steps before (as in GiGPO's code).
+    The episode's outcome stays unshaped. The estimator decides how R~ is used. With ``added_to:
+    advantages`` the bonus is only the penalty, and α * credit is added to the estimator's
+    advantages (ours).
 
     Args:
         batch: The steps.
@@ -93,18 +95,24 @@ def assign(
     _check_fields(batch, estimator)
     started = time.perf_counter()
 
-    # Numbered here, once, because estimators and metrics share the states and have no scorer.
+    # 1. States. Numbered here, once, because estimators and metrics share the states and have no
+    # scorer.
     batch, fell_back = identified(batch, host, scorer, memory)
     states_s = time.perf_counter() - started
+
+    # 2. Credit, and the terms that it is added to.
     return_N = step_returns(batch, host.gamma)
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer, memory=memory)
     before_N, after_N = _placed(config.shaper, shaped, batch)
     terms = _Terms(return_N, before_N - penalty_N, penalty_N, after_N)
+
+    # 3. Advantages of the host.
     given = estimator.function(batch, return_N, terms.bonus_N, host)
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
 
+    # 4. Metrics. The buffer is read before it takes this step's successes in (`_remembered`).
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
     metrics |= _metrics_of_terms(batch, config, terms, advantage_N)
@@ -122,6 +130,7 @@ def assign(
 def _timings(
     batch: StepBatch, shaped: Shaped | None, states_s: float, metrics_s: float
 ) -> dict[str, float]:
+    """Seconds by stage: the rows of the paper's timing table, and ``states``, which it lacks."""
     stages = dict(shaped.seconds) if shaped else {}
     timings = stage_timings(stages | {"metrics": metrics_s})
     # Methods that compare equal texts number no states.
@@ -133,6 +142,7 @@ def _timings(
 def _metrics_of_terms(
     batch: StepBatch, config: TrainedMethod, terms: _Terms, advantage_N: FloatArray
 ) -> dict[str, float]:
+    """Size of the advantage's two terms, and how near the step term is to the true states' one."""
     estimator = ESTIMATORS[config.estimator.name]
     host = config.estimator
     if estimator.step_term is None:
@@ -150,7 +160,11 @@ def _without_credit(
     shaped: Shaped | None,
     advantage_N: FloatArray,
 ) -> tuple[FloatArray | None, dict[str, float]]:
-    """The advantages without the credit, None without a shaper, and metrics of the difference."""
+    """The advantages without the credit, None without a shaper, and metrics of the difference.
+
+    The estimator is called again rather than the credit subtracted: a host's normalisation also
+    changes the advantages of rows beside the credited ones (paper, equation 5).
+    """
     if not shaped:
         return None, {}
     if not shaped.credit_N.any():
@@ -181,7 +195,12 @@ def _remembered(
 
 
 def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
-    """An estimator's answer as float32; another shape would be broadcast without a word."""
+    """An estimator's answer as float32; another shape would be broadcast without a word.
+
+    Raises:
+        StepBatchError: The answer is no array of numbers with one for each row. Estimators of
+            installed packages come through here, too.
+    """
     array = np.asarray(given)
     if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
         shape = f"an array of {array.dtype} with shape {array.shape}"
@@ -211,7 +230,8 @@ def _placed(
 ) -> tuple[FloatArray, FloatArray]:
     """α * credit, split into the parts added to step returns and to advantages.
 
-    One of them is 0.
+    One of them is 0. α is cast to float32 first, so that the product has the credit's data type
+    and the trainer's.
     """
     nothing_N = np.zeros(len(batch), dtype=np.float32)
     if shaper is None or shaped is None:
@@ -232,7 +252,14 @@ def _shape(
     buffer: ReferenceBuffer | None,
     memory: Memory | None,
 ) -> Shaped | None:
-    """The shaper's answer; None for a method without a shaper, or when the scorer is gone."""
+    """The shaper's answer; None for a method without a shaper, or when the scorer is gone.
+
+    ``ScorerUnavailable`` is only raised where the configuration allows a step without shaping
+    (``on_scorer_failure: skip_shaping``); any other failure of a scorer ends the run.
+
+    Raises:
+        ConfigError: The method has a shaper, and there is no scorer.
+    """
     if config.shaper is None:
         return None
     if scorer is None:
@@ -267,6 +294,7 @@ def assign_tokens(
     """Advantage of every response token, for estimators that read a critic's values (PPO).
 
     The row's score (episode return - penalty * [invalid]) is the reward of its last valid token.
+    There is no credit here: a shaper's host must read a step's bonus, and GAE does not.
 
     Args:
         batch: The steps.
@@ -306,6 +334,8 @@ def assign_tokens(
 def resolve(config: TrainedMethod) -> Estimator:
     """Registered estimator of a method; ``level`` selects ``assign`` or ``assign_tokens``.
 
+    Warns where λ exceeds θ, which is allowed: it separates what advances the walk from what earns.
+
     Raises:
         ConfigError: The estimator is unknown.
     """
@@ -343,6 +373,7 @@ def _check_kinds(batch: StepBatch, scorer: object, config: object) -> None:
 
 
 def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> None:
+    """Refuse a row-level estimator in ``assign_tokens`` and a token-level one in ``assign``."""
     if estimator.level != level:
         call = "assign_tokens" if estimator.level == "token" else "assign"
         raise ConfigError(
@@ -352,6 +383,7 @@ def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> Non
 
 
 def _check_fields(batch: StepBatch, estimator: Estimator) -> None:
+    """Refuse a batch without an optional column that the estimator requires."""
     for requirement, field in OPTIONAL_FIELDS.items():
         if requirement in estimator.requires and getattr(batch, field) is None:
             raise StepBatchError(

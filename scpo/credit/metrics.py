@@ -57,7 +57,10 @@ class CreditDiagnostics:
 
 
 def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
-    """Seconds of every stage by its name in the logs; 0 for one that did not run."""
+    """Seconds of every stage by its name in the logs; 0 for one that did not run.
+
+    All of them are always there, so that runs with and without a shaper log the same columns.
+    """
     return {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
 
 
@@ -66,7 +69,17 @@ def credit_metrics(
 ) -> dict[str, float]:
     """Metrics of the batch, of credit and of scored pairs, over rows without copies.
 
-    ``exact`` is about what the matcher credited.
+    Copies are left out because their number depends on the trainer and its number of GPUs.
+    ``exact`` is about what the matcher credited, also where a control moved the credit on.
+
+    Args:
+        batch: The steps.
+        config: The method.
+        shaped: The shaper's answer, after the controls; None: no shaper, or no scorer.
+        seed: Run seed and training step.
+
+    Returns:
+        Values by their names in ``metrics.jsonl``, as described in ``CreditDiagnostics``.
     """
     original_N = batch.original_N
     failed = int((original_N & ~batch.success_N).sum())
@@ -77,9 +90,12 @@ def credit_metrics(
     # In float64: float32 sums over thousands of steps would depend on their order.
     credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
     credited = sum(map(_credited, matches))
+
+    # Credited cells, and those of equal texts (74 % in the paper, appendix C.2).
     cells = exact = 0
     for match in matches:
         for cell in match.trace.credited:
+            # A match below λ is a cell of the walk that earned nothing.
             if cell.credit > 0:
                 cells += 1
                 exact += match.task.reference[cell.u] == match.task.failed[cell.v]
@@ -97,6 +113,7 @@ def credit_metrics(
 
 
 def _credited(match: FailedMatch) -> int:
+    """Number of credited steps of a failed trajectory."""
     return int((match.credit_l > 0).sum())
 
 
@@ -115,6 +132,8 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     remembered = [match for match in matches if match.age is not None]
     # By group, because all failures of a group share one reference.
     ages = {match.task.group: match.age for match in remembered}
+
+    # Credit of every failed trajectory, and of those matched with a remembered reference.
     amounts = []
     from_buffer = []
     for match in matches:
@@ -139,6 +158,8 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
     ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of
     rows without another row in their anchor group, whose step term is 0 in most hosts.
     ``credit/no_op_anchors``: share of rows whose anchor group may mix unlike states (ledger 13).
+    ``credit/descents``: how often the step index falls along the processing order, a trajectory
+    (ledger 9).
     """
     line = batch.timeline
     shaper = config.shaper
@@ -158,6 +179,11 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
 
 
 def _pair_metrics(pairs: Pairs) -> dict[str, float]:
+    """Counts of pairs, and the share that reaches θ.
+
+    Warns where nearly all do: such a scorer credits whatever comes first, as a bi-encoder does
+    whose cosine is mapped to (1 + cosine) / 2.
+    """
     # Of few pairs, a large share may be chance.
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
@@ -189,6 +215,13 @@ def effect_metrics(
     advantages of credited rows. ``shift_rms``: root mean square change over all rows; a
     normalisation also moves rows without credit. ``turned_positive``: share of credited rows whose
     advantage is positive with the credit and was not without.
+
+    Args:
+        batch: The steps.
+        credit_N: Credit of every row, some of it above 0.
+        unshaped_N: Advantages without the credit.
+        advantage_N: Advantages with it.
+        host: Settings of the host, which decide on the anchor groups.
     """
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
@@ -212,7 +245,8 @@ def term_metrics(
     """Mean and standard deviation of an advantage's two terms, over rows without copies.
 
     ``advantage/step_*``: the term that separates the steps of one trajectory, its weight included;
-    missing for an estimator without one (``step_N`` is None). ``advantage/outcome_*``: the rest.
+    missing for an estimator without one (``step_N`` is None). ``advantage/outcome_*``: the rest. An
+    advantage is the sum of the two terms, so the rest is found by subtraction.
     """
     advantage_M = advantage_N[batch.original_N].astype(np.float64)
     if not len(advantage_M):
@@ -230,7 +264,7 @@ def _moments(name: str, value_M: Float64Array) -> dict[str, float]:
 def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArray:
     """Rows that are the only step of their anchor group, as the host forms it.
 
-    A step and its copies count as one.
+    A step and its copies count as one: compared with itself alone, a step learns nothing.
     """
     anchor_N = host_anchor_groups(batch, host)
     count_A = np.bincount(anchor_N[batch.original_N], minlength=int(anchor_N.max(initial=-1)) + 1)
@@ -239,11 +273,16 @@ def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArra
 
 
 def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
-    """Dense id of every row's anchor group, as the host estimator forms them."""
+    """Dense id of every row's anchor group, as the host estimator forms them.
+
+    Hosts that compare no states get GiGPO's groups, equal raw observations, so that a run of GRPO
+    logs the same diagnostics.
+    """
     if isinstance(host, StateSettings):
         return state_groups(batch, host)
     return anchor_groups(batch)
 
 
 def _ratio(name: str, part: float, whole: int) -> dict[str, float]:
+    """``part / whole`` under a name; nothing where ``whole`` is 0."""
     return {name: part / whole} if whole else {}

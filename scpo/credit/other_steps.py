@@ -14,7 +14,14 @@ from scpo.steps import FloatArray, StepBatch
 def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) -> Shaped:
     """Credit without the steps whose state a success of their group also visited: a control.
 
-    The host estimator may already reward those.
+    The host estimator compares these with the success's step and may already reward them; the
+    remaining ones it compares with no success.
+
+    Args:
+        batch: The steps.
+        shaped: The matcher's answer.
+        states: The text that tells states apart, ``anchor_without_success`` or
+            ``state_without_success``.
     """
     anchor_N = anchor_groups(batch, key="state" if states == "state_without_success" else "anchor")
     passed_A = np.zeros(anchor_N.max(initial=-1) + 1, dtype=bool)
@@ -29,11 +36,16 @@ def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
     share suffice? Nearer by one: along a shortest way known to the group
     (``scpo.advantages.state_graph.distances``), among the steps that survived the filter. If its
     failures have no such step, all surviving ones share the credit. A step may get more than 1.
+
+    Args:
+        batch: The steps, with ``state_N``.
+        shaped: The matcher's answer, whose amount of credit each group keeps.
     """
     graph = state_graph(batch, "state")
     distance_V = distances(graph)
     nearer_N = distance_V[graph.target_N] < distance_V[graph.source_N]
     credit_N = np.zeros(len(batch), dtype=np.float32)
+    # `groupby` without sorting: matches are ordered by group.
     for _, group in groupby(shaped.matches, key=lambda match: match.task.group):
         matches = list(group)
         rows = np.concatenate([match.failed_row_l for match in matches])
@@ -41,10 +53,12 @@ def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
         chosen = rows[nearer_N[rows]] if nearer_N[rows].any() else rows
         if len(chosen):
             credit_N[chosen] = total / len(chosen)
+    # Written to originals; a copy gets its original's.
     return _credited(shaped, credit_N[batch.timeline.neighbours(0)])
 
 
 def _credited(shaped: Shaped, credit_N: FloatArray) -> Shaped:
+    """The same matches with other credit; the traces keep what the matcher did."""
     matches = tuple(
         replace(match, credit_l=credit_N[match.failed_row_l]) for match in shaped.matches
     )

@@ -25,9 +25,18 @@ def identified(
     scorer: Similarity | None,
     memory: Memory | None = None,
 ) -> tuple[StepBatch, bool]:
-    """Find the states of a batch with the host's identity; ``memory`` is as in ``identify``.
+    """Find the states of a batch with the host's identity.
 
-    Also returns True if the scorer was missing and states were compared exactly.
+    Args:
+        batch: The steps.
+        host: Settings of the estimator.
+        scorer: For ``states=scorer``.
+        memory: As in ``scpo.states.registry.identify``; this step's findings are added.
+
+    Returns:
+        The batch with ``state_id_N`` and ``next_state_id_N``, or unchanged where the host compares
+        equal texts or no states; and True if the scorer was unavailable, so that states were
+        compared exactly in this step.
 
     Raises:
         ConfigError: The identity needs a scorer and got None.
@@ -47,7 +56,10 @@ def identified(
 
 
 def make_memory(config: TrainedMethod) -> Memory | None:
-    """The empty memory of a run whose host or matcher compares states by an identity with one."""
+    """The empty memory of a run whose host or matcher compares states by an identity with one.
+
+    One memory serves both: ``effects`` is the only identity with one.
+    """
     host, shaper = config.estimator, config.shaper
     identities = [host.identity] if isinstance(host, StateSettings) else []
     if shaper is not None and shaper.states is not None:
@@ -64,7 +76,8 @@ def named_states(
     """Batch whose texts are state numbers, and a shaper that compares actions and these.
 
     Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1
-    in equal states after equal actions, and of 0 elsewhere.
+    in equal states after equal actions, and of 0 elsewhere. No-ops are still found by their
+    observations, which stay as they are.
     """
     if shaper.states is None:
         return batch, shaper
@@ -77,6 +90,8 @@ def named_states(
 
 
 def _names(number_N: IntArray) -> StrArray:
+    """A text for each state number."""
+    # Filled afterwards, because np.array would make a fixed-width string array of the texts.
     name_N = np.empty(len(number_N), dtype=object)
     name_N[:] = [f"state {number}" for number in number_N]
     return name_N
@@ -91,6 +106,9 @@ def state_metrics(
     ``states/recall``: of pairs in one true state, the share that it joins; ``states/purity``: share
     of rows in the most frequent true state of theirs. ``states/fell_back``: the scorer was missing
     and equal texts were compared instead.
+
+    The true states are only given where an environment rewords its observations; elsewhere there
+    is no agreement to report.
     """
     if not isinstance(host, StateSettings):
         return {}
@@ -102,6 +120,8 @@ def state_metrics(
     true_M = state_groups(*truth)[rows]
     found_M = state_groups(batch, host)[rows]
     both_M = group_ids(found_M, true_M)
+
+    # Numbers of pairs, from the sizes of the states: no pair is looked at by itself.
     joined = _pairs(found_M)
     same = _pairs(true_M)
     agreed = _pairs(both_M)
@@ -125,7 +145,9 @@ def oracle_cosine(
 ) -> dict[str, float]:
     """Cosine of the step term with the one of the simulator's states; nothing without the latter.
 
-    0 where the host's step term is 0 and that of the simulator's states is not.
+    0 where the host's step term is 0 and that of the simulator's states is not. The measure to
+    judge an identity by: precision and recall of pairs do not tell which of them credit depends on
+    (docs/meaning.md).
 
     Args:
         batch: The steps.
@@ -154,11 +176,13 @@ def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateS
     if known is None:
         return None
     changes: dict[str, object] = {"states": "oracle", "states_threshold": None}
+    # GiGPO's `anchors: similar` would otherwise go before `states`.
     if "anchors" in type(host).model_fields:
         changes["anchors"] = "exact"
     return replace(batch, state_id_N=None, next_state_id_N=None), host.model_copy(update=changes)
 
 
 def _pairs(id_M: IntArray) -> int:
+    """Number of pairs of rows with equal ids."""
     count = np.bincount(id_M)
     return int((count * (count - 1) // 2).sum())

@@ -23,7 +23,7 @@ TextPair = tuple[str, str]
 
 
 class Scorer(Protocol):
-    """Says how similar two step texts are.
+    """Similarity of two step texts, f(x*_u, x^w_v) in the paper.
 
     ``name`` identifies the scorer with all settings that change its answers. ``score`` answers
     ordered pairs with float32 similarities in [0, 1], and the same call again with the same bits.
@@ -41,7 +41,11 @@ class Scorer(Protocol):
 class MatchTask:
     """Filtered step texts of a failed trajectory and its reference, and the processing order.
 
-    Tasks of the same ``group`` share their reference.
+    Attributes:
+        group: Rollout group; tasks of the same group share their reference.
+        reference: Texts of the reference steps, in reference order.
+        failed: Texts of the failed steps, in time order.
+        order: Indices into ``failed``, in processing order (π of the paper).
     """
 
     group: int
@@ -56,7 +60,11 @@ class MatchTask:
         ]
 
     def cells(self, matrix: str) -> Iterator[Cell]:
-        """All cells of M, or those of M* above its diagonal."""
+        """All cells of M, or those of M* above its diagonal.
+
+        Below the diagonal M* would be the same pairs with the later step first, which no table
+        reads.
+        """
         if matrix == "failed":
             return (
                 Cell("failed", u, v)
@@ -67,12 +75,15 @@ class MatchTask:
 
 
 class Pairs(NamedTuple):
-    """Numbers of scored pairs.
+    """Numbers of scored pairs of a training step.
 
-    ``dense``: cells of all M, and of one M* per group above its diagonal (none for the forward
-    matcher); ``asked``: cells that the walks read; ``scored``: distinct text pairs of these;
-    ``above_theta``: scored pairs >= θ; ``speculated``: further pairs that were scored in advance
-    and that no walk read.
+    Attributes:
+        dense: Cells of all M, and of one M* per group above its diagonal (none for the forward
+            matcher): what the paper scores.
+        asked: Cells that the walks read.
+        scored: Distinct text pairs of these; with ``dense`` all distinct pairs.
+        above_theta: Scored pairs >= θ.
+        speculated: Further pairs that were scored in advance and that no walk read.
     """
 
     dense: int
@@ -83,7 +94,13 @@ class Pairs(NamedTuple):
 
 
 class CreditMatches(NamedTuple):
-    """Traces of all tasks, in their order, with pair counts and the seconds of each stage."""
+    """Matches of a training step.
+
+    Attributes:
+        traces: The trace of each task, in the order of the tasks.
+        pairs: Counts of pairs.
+        seconds: Seconds by stage: ``scoring``, ``self_similarity``, ``matching``.
+    """
 
     traces: tuple[MatchTrace, ...]
     pairs: Pairs
@@ -117,6 +134,8 @@ def credit_batch(
             names the pair.
     """
     started = time.perf_counter()
+    # New for every training step: a resumed run has no older scores, and must ask in the same
+    # calls to get the same bits (docs/scoring.md).
     book = _ScoreBook(scorer)
 
     # The forward match never compares the reference with itself.
@@ -127,6 +146,8 @@ def credit_batch(
             for task in tasks:
                 all_pairs += [(cell.matrix, task.texts(cell)) for cell in task.cells(kind)]
         book.learn(all_pairs)
+
+    # After a dense start every pair is known, so that the walks end in one round without a call.
     traces, asked = _run_in_lockstep(
         tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
     )
@@ -149,6 +170,7 @@ def credit_batch(
 
 
 def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
+    """Number of cells that the paper's procedure scores, repeated text pairs included."""
     cells = sum(len(task.reference) * len(task.failed) for task in tasks)
     if "self" in kinds:
         # Failures of a group share one reference, and so one M*.
@@ -160,6 +182,15 @@ def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
 def _run_in_lockstep(
     tasks: Sequence[MatchTask], rule: MatchRule, book: "_ScoreBook", *, speculate: bool
 ) -> tuple[tuple[MatchTrace, ...], int]:
+    """Run all walks to their end, and count the cells that they read.
+
+    A walk alone asks for one pair at a time, which would be a call of the scorer for each step.
+    Side by side, the walks of all groups fill one call a round, and there are at most as many
+    rounds as the longest walk reads cells.
+
+    Returns:
+        The trace of each task, and the number of cells read.
+    """
     traces: dict[int, MatchTrace] = {}
     walks = {i: match(rule, len(task.reference), task.order) for i, task in enumerate(tasks)}
     waiting: dict[int, Cell | None] = dict.fromkeys(walks)
@@ -176,6 +207,7 @@ def _run_in_lockstep(
                 del waiting[i]
             else:
                 waiting[i] = advanced.state
+
         # Every walk that is still waiting asks for exactly one cell.
         asking = [(tasks[i], cell) for i, cell in waiting.items() if cell]
         ahead = [pair for task, cell in asking for pair in _ahead(task, cell)] if speculate else []
@@ -197,6 +229,12 @@ def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
 
 
 class _Advanced(NamedTuple):
+    """A walk after known scores carried it on.
+
+    ``state``: the cell that it waits for, or its result at the end; ``answered``: cells that it
+    read meanwhile.
+    """
+
     state: Cell | MatchTrace
     answered: int
 
@@ -214,15 +252,23 @@ def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBo
             answered += 1
             cell = walk.send(score)
     except StopIteration as stop:
+        # The return value of a generator.
         return _Advanced(stop.value, answered)
     return _Advanced(cell, answered)
 
 
 @dataclass
 class _ScoreBook:
-    """Scores of one batch by ordered text pair, and the seconds by kind of pair.
+    """Scores of one batch by ordered text pair.
 
-    ``unread``: pairs that were scored in advance and that no walk has read yet.
+    By text rather than by cell: siblings share their reference and repeat each other's steps. On
+    the recorded rollouts the walks read about three times as many cells as there are pairs.
+
+    Attributes:
+        scorer: Asked for what is not known.
+        known: Scores in float32.
+        unread: Pairs that were scored in advance and that no walk has read yet.
+        seconds: Seconds in the scorer, by matrix: ``failed`` (M) and ``self`` (M*).
     """
 
     scorer: Scorer
@@ -240,7 +286,9 @@ class _ScoreBook:
     ) -> None:
         """Score the unknown pairs in one call; its time is split by the kinds' shares of the pairs.
 
-        Speculative pairs are appended to those that a walk waits for.
+        Args:
+            questions: The matrix and the texts of each cell that a walk waits for.
+            ahead: Speculative pairs, appended to these; all of them are of M.
         """
         unknown: dict[TextPair, str] = {}
         for matrix, texts in questions:
@@ -277,6 +325,7 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
             f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
             f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
+    # In the precision of θ, so that a check here and a comparison there see the same number.
     scores = answers.astype(np.float32)
     # Negated, so that NaN, for which every comparison is false, counts as bad too.
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))

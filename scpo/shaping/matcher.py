@@ -33,7 +33,11 @@ class Cell(NamedTuple):
 
 
 class Credited(NamedTuple):
-    """Failed step v earned ``credit`` at reference position u."""
+    """Failed step v earned ``credit`` at reference position u, with ``similarity`` M[u, v].
+
+    Both are float32 values as Python floats. ``credit`` is 0 where λ exceeds θ and the similarity
+    lies between them: the position is used up all the same.
+    """
 
     u: int
     v: int
@@ -56,7 +60,7 @@ class MatchTrace:
     credited: tuple[Credited, ...]
 
     def credit_l(self, length: int) -> FloatArray:
-        """Credit of each of the ``length`` failed steps, in [0, 1]."""
+        """Credit of each of the ``length`` failed steps, in [0, 1]: r^SCPO_w of the paper."""
         credit_l = np.zeros(length, dtype=np.float32)
         for cell in self.credited:
             credit_l[cell.v] = cell.credit
@@ -77,6 +81,7 @@ class MatchTrace:
 
 
 Matching = Generator[Cell, np.float32, MatchTrace]
+"""A walk: yields the cell to read, is sent its score, returns the trace."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class MatchRule:
 
 def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Match one failed trajectory, processed in ``order``, with a reference of length ``m``."""
+    # An empty reference has no position to ask for: the walk ends at once, without credit.
     return MATCHERS[rule.matcher](rule, m, order if m else ())
 
 
@@ -138,8 +144,22 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     carry over.
 
     Without monotonicity every advance of j earns credit, also before the frontier. After a full
-    match the paper is silent: ``stop`` ends the walk, ``restart`` falls back to next(m-1).
+    match the paper is silent (ledger 11): ``stop`` ends the walk, ``restart`` falls back to
+    next(m-1).
+
+    Args:
+        rule: θ, λ and the variants.
+        m: Reference length, at least 1.
+        order: Failed steps in processing order.
+
+    Yields:
+        The cell to read; expects its score as float32.
+
+    Returns:
+        The trace.
     """
+    # A table for each walk, grown on demand. Siblings repeat each other's questions about M*, but
+    # the driver scores a pair once.
     table = [-1]
     j = frontier = -1
     walk = []
@@ -168,6 +188,9 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
 def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.float32, int]:
     """next(j) of the semantic KMP table over M*, which is built only as far as a walk needs it.
 
+    Most walks never get far: without this, m - 1 self-similarities at least would be scored for
+    every reference before its first failed step is read.
+
     next(0) = -1; next(i) = k + 1 for the first k of next(i-1), next(next(i-1)), ..., -1 with
     M*[k+1, i] >= θ, else -1.
     """
@@ -189,7 +212,8 @@ def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
 
     Positions may be skipped, so credit needs no contiguous run. Without monotonicity (silent; ours)
     a step is credited at the first similar position of the whole reference; a match of the last
-    position ends the walk unless ``after_full_match`` is ``restart``.
+    position ends the walk unless ``after_full_match`` is ``restart``. A control: Algorithm 2 is the
+    default (ledger 8). Arguments, yields and result as in :func:`progress_match`.
     """
     frontier = -1
     walk = []
@@ -215,7 +239,13 @@ MATCHERS: dict[str, Callable[[MatchRule, int, Sequence[int]], Matching]] = {
 
 
 def kmp_table(self_similarity: NDArray[Any], theta: float) -> list[int]:
-    """The whole table next(0..m-1) from a full M*, for inspection."""
+    """The whole table next(0..m-1) from a full M*, for inspection.
+
+    Args:
+        self_similarity: M*, ``(m, m)``, m >= 1; only cells above the diagonal are read.
+        theta: Match threshold θ.
+    """
+    # λ plays no part in the table.
     rule = MatchRule(theta, 0.0)
     table = [-1]
     answer(_fall_back(table, len(self_similarity) - 1, rule), {"self": self_similarity})
@@ -223,7 +253,15 @@ def kmp_table(self_similarity: NDArray[Any], theta: float) -> list[int]:
 
 
 def answer(asking: Generator[Cell, np.float32, T], matrices: dict[str, NDArray[Any]]) -> T:
-    """Run a matcher to its end with scores from full matrices."""
+    """Run a matcher to its end with scores from full matrices.
+
+    Args:
+        asking: The walk, or the part of one that builds the table.
+        matrices: M as ``failed`` and M* as ``self``.
+
+    Returns:
+        What the generator returns.
+    """
     try:
         cell = next(asking)
         while True:

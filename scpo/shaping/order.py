@@ -22,6 +22,7 @@ Order = Literal["balanced", "chronological", "length", "random"]
 # depend on it, so every trainer takes the order of the paper's four GPUs (verl's balance).
 UNSHAPED_ORDER: Order = "balanced"
 UNSHAPED_RANKS = 4
+
 Seed = tuple[int, int]
 """Run seed and training step."""
 
@@ -51,6 +52,8 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
         rows = np.concatenate(
             [np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)]
         )
+
+    # Sorted by length over the whole batch, a control: no ranks, no stretches.
     elif order == "length":
         # Stable, so that rows of equal length keep their order.
         rows = np.argsort(-lengths, kind="stable")
@@ -64,7 +67,13 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
 class _Part(NamedTuple):
     """Rows of one rank.
 
-    Parts compare by total length, then number of rows, then their first row, as in verl.
+    Parts compare by total length, then number of rows, then their first row, as in verl: the order
+    of the fields is that of the comparison.
+
+    Attributes:
+        total: Sum of the lengths.
+        size: Number of rows.
+        rows: Their indices, in the order in which they were joined.
     """
 
     total: int
@@ -80,6 +89,13 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     are broken as in verl 0.9.1. verl copies rows until their number divides; here at most ``ranks -
     1`` empty rows fill up the shortest tuple, and part sizes then differ by at most one.
 
+    Ours rather than verl's function, because the local trainer needs the order without verl, and
+    for four ranks although it has one process.
+
+    Args:
+        lengths: Sequence length of each row, in tokens (characters with the choice policy).
+        ranks: Number of parts R >= 1.
+
     Returns:
         Row indices of each part, the part with the largest total first.
     """
@@ -87,9 +103,13 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     filled = lengths + [0] * (-len(lengths) % ranks)
     padded = sorted((length, row) for row, length in enumerate(filled))
     heap: list[tuple[tuple[int, int, int, int], list[_Part]]] = []
+
+    # One partial solution for each tuple of rows of similar length: a row for every rank.
     for start in range(0, len(padded), ranks):
         parts = [_Part(length, 1, (row,)) for length, row in padded[start : start + ranks]]
         heapq.heappush(heap, _by_spread(parts))
+
+    # Merged until one solution is left.
     while len(heap) > 1:
         widest = heapq.heappop(heap)[1]
         second = heapq.heappop(heap)[1]
@@ -120,6 +140,14 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the
     smallest of it and its copies. ``chronological`` is the step index. ``random`` shuffles each
     trajectory by itself.
+
+    Args:
+        batch: The steps, with the trainer's ``position_N``.
+        order: The setting of the shaper.
+        seed: Run seed and training step, read by ``random`` alone.
+
+    Returns:
+        ``key_N``, int64; comparable within a trajectory only.
     """
     line = batch.timeline
     if order == "chronological":
@@ -138,7 +166,8 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
 def descents(batch: StepBatch, key_N: IntArray) -> float:
     """Mean number of times that the step index falls while a trajectory is processed.
 
-    Over trajectories; 0 without any.
+    Over trajectories; 0 without any. It shows which order a trainer really left: 0 is
+    chronological, and R ranks leave at most R - 1.
     """
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)
@@ -148,13 +177,20 @@ def descents(batch: StepBatch, key_N: IntArray) -> float:
 
 
 Purpose = Literal["order", "reference", "control", "sample"]
+# Part of every seed: another number would change the draws of all earlier runs.
 _PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2, "sample": 3}
 
 
 def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
     """Random generator of one trajectory or group in one training step.
 
-    Independent of all others and of the batch.
+    Independent of all others and of the batch: what one trajectory draws does not change with the
+    trajectories beside it, nor with what else the step draws.
+
+    Args:
+        seed: Run seed and training step.
+        purpose: What the numbers are for; purposes share none.
+        index: Trajectory id, or group for ``reference``.
     """
     return np.random.default_rng(
         np.random.SeedSequence((*seed, index), spawn_key=(_PURPOSES[purpose],))

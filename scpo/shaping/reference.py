@@ -12,7 +12,11 @@ Selection = Literal["longest", "shortest", "random"]
 
 
 def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """``(group, successful, failed)`` for all groups; the last two are trajectories of ``line``."""
+    """``(group, successful, failed)`` for all groups; the last two are trajectories of ``line``.
+
+    By ascending group, and ascending trajectory id within it: the order of the shaper's records
+    depends on neither the order of the rows nor the trainer.
+    """
     for group in np.unique(line.group_K).tolist():
         members = np.flatnonzero(line.group_K == group)
         success = line.success_K[members]
@@ -20,7 +24,11 @@ def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
 
 
 def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """Groups with both successes and failures, with the trajectories of each."""
+    """Groups with both successes and failures, with the trajectories of each.
+
+    The others are left unchanged: without a success there is no reference, and without a failure
+    nothing to credit.
+    """
     return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 
 
@@ -34,10 +42,20 @@ def select(line: Timeline, successful: IntArray, selection: Selection, seed: See
 
     Length is the number of environment steps before filtering. ``shortest`` is the paper's
     ablation; ``random`` is ours, seeded by run, training step and group. The paper is silent on
-    ties: the smallest trajectory id wins.
+    ties: the smallest trajectory id wins (ledger 12).
+
+    Args:
+        line: Trajectories of the batch.
+        successful: Indices into it, ascending, at least one.
+        selection: The rule.
+        seed: Run seed and training step, read by ``random`` alone.
+
+    Returns:
+        Index into ``line``.
     """
     if selection == "random":
         group = int(line.group_K[successful[0]])
         return int(generator(seed, "reference", group).choice(successful))
     length = line.length_K[successful]
+    # argmax and argmin take the first of equals, which has the smallest id.
     return int(successful[np.argmax(length) if selection == "longest" else np.argmin(length)])

@@ -55,10 +55,19 @@ class ReferenceBuffer:
         return kept
 
     def keep(self, task: str, step: int, texts: Sequence[str]) -> None:
-        """Store a success in place of the task's earlier one; drop expired and excess entries."""
+        """Store a success in place of the task's earlier one; drop expired and excess entries.
+
+        The latest one is kept whatever its length, for an older policy played the other.
+
+        Args:
+            task: Task id, the same in every training step.
+            step: Training step in which it was played.
+            texts: Filtered step texts, in reference order.
+        """
         # Removed first, so that the task moves to the end: the dict is ordered by age.
         self._kept.pop(task, None)
         self._kept[task] = Remembered(step, tuple(texts))
+        # Ends at the latest at the entry just stored, which is never too old.
         while len(self._kept) > self._tasks or self._too_old(self._oldest, step):
             del self._kept[next(iter(self._kept))]
 
@@ -70,7 +79,11 @@ class ReferenceBuffer:
         return self._max_age is not None and step - kept.step > self._max_age
 
     def dump(self) -> bytes:
-        """For the checkpoint: gzipped JSON, the same bytes for the same content."""
+        """For the checkpoint: gzipped JSON, the same bytes for the same content.
+
+        ``mtime=0``, because gzip otherwise writes the time into its header, and a resumed run's
+        checkpoints would differ from an undisturbed one's.
+        """
         content = {task: [kept.step, kept.texts] for task, kept in self._kept.items()}
         return gzip.compress(json.dumps(content, ensure_ascii=False).encode(), mtime=0)
 
@@ -81,6 +94,7 @@ class ReferenceBuffer:
             RecordError: It is nothing of the kind.
         """
         try:
+            # JSON keeps the order of keys, which is the order by age.
             found = json.loads(gzip.decompress(content)).items()
             self._kept = {
                 str(task): Remembered(int(step), tuple(texts)) for task, (step, texts) in found

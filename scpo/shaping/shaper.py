@@ -31,19 +31,42 @@ LABEL = "SCPO"
 
 
 class ShaperConfig(Strict):
-    """SCPO's shaper (paper section 3, table 4). ``allocation`` is where the matcher's credit lands.
+    """SCPO's shaper (paper section 3, table 4).
 
-    ``reference_buffer``: what groups without a success are matched with; ``reference_max_age`` in
-    training steps, None for any. ``dense``: all pairs are scored before the walks start, as in the
-    paper, instead of those that a walk reads: the same credit at the paper's cost. ``amount``:
-    ``distance`` pays a match by the reference positions that it advances, of all.
-    ``credited_states``: ``anchor_without_success`` and ``state_without_success`` drop the credit of
-    steps whose state a success of the group passed, too, where a host that compares equal states
-    already knows which step is better. ``states``: steps match if their actions are equal and lead
-    to one state by this identity of ``scpo.states``, instead of by a similarity of ``step_text``.
-    ``added_to``: what α * credit is added to, the step returns that the host normalises (the paper)
-    or the advantages that it answers with, where no normalisation changes it (ours). These are left
-    out of a run's identity where they are off.
+    The fields from ``reference_buffer`` on are ours. Each is off by default and then left out of a
+    run's identity, so that runs from before it existed keep their ids.
+
+    Attributes:
+        matcher: ``kmp``, Algorithm 2, or ``forward``, the prose of section 3.3 (ledger 8).
+        monotonic: Credit a reference position at most once; False is the ablation "- monotonicity".
+        after_full_match: Without monotonicity, what follows a match of the last position (ledger
+            11).
+        theta: Match threshold θ.
+        soft_base: λ, the similarity that earns no credit. Above θ it is allowed, with a warning.
+        alpha: α, weight of the credit in the unit of the rewards.
+        reference: The success that failures are matched with.
+        reference_order: Its steps in time order, or as the trainer's batch has them (ledger 12).
+        order: Processing order of a failure's steps (ledger 9).
+        order_ranks: Data-parallel ranks that ``balanced`` is computed for, where the trainer has
+            others.
+        step_text: What the scorer compares (ledger 5).
+        step_filter: Steps that take no part.
+        allocation: Where the matcher's credit lands; anything but ``matched`` is a control.
+        reference_buffer: What groups without a success are matched with (ledger 40).
+        reference_max_age: Training steps after which a remembered reference serves no more; None
+            for any.
+        dense: Score all pairs before the walks start, as in the paper, instead of those that a walk
+            reads: the same credit at the paper's cost (ledger 50).
+        amount: ``distance`` pays a match by the reference positions that it advances, of all.
+        credited_states: ``anchor_without_success`` and ``state_without_success`` drop the credit of
+            steps whose state a success of the group passed, too, where a host that compares equal
+            states already knows which step is better.
+        states: Steps match if their actions are equal and lead to one state by this identity of
+            ``scpo.states``, instead of by a similarity of ``step_text``.
+        states_threshold: Of that identity; None: its own.
+        added_to: What α * credit is added to: the step returns that the host normalises (the
+            paper), or the advantages that it answers with, where no normalisation changes it
+            (ledger 56).
     """
 
     matcher: Matcher
@@ -95,6 +118,7 @@ class ShaperConfig(Strict):
         try:
             identity = find_identity(self.states, self.states_threshold)
         except ConfigError as error:
+            # A plain ValueError: pydantic reports the message together with the field's location.
             raise ValueError(str(error)) from error
 
         if "scorer" in identity.requires:
@@ -195,6 +219,7 @@ def shape(
     started = time.perf_counter()
     text_N = step_texts(batch, config.step_text)
     surviving_N = surviving(batch, config.step_filter)
+    # A list: the time of making the plans belongs to the stage "text", not to the matching.
     plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
     rule = MatchRule(
@@ -206,6 +231,8 @@ def shape(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
     )
     driven = time.perf_counter()
+
+    # The walks' credit, moved by a control if there is one, and written back to the rows.
     matches = _matches(batch, plans, matched.traces, config, seed)
     credit_N = _accumulate(batch, matches)
     seconds = {
@@ -219,7 +246,15 @@ def shape(
 def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, seed: Seed) -> None:
     """Store the reference of every group with a success, as :func:`shape` would choose it.
 
-    A success without surviving steps is not stored.
+    A success without surviving steps is not stored. Groups in which every sibling succeeded count
+    as well: their task may fail next time.
+
+    Args:
+        buffer: Changed in place.
+        batch: The steps.
+        config: The shaper's settings.
+        seed: Run seed and training step; the same as of :func:`shape`, so that a random choice of
+            the reference is the same.
 
     Raises:
         StepBatchError: The batch has no task ids.
@@ -262,6 +297,12 @@ def _plans(
 
     With a buffer also those of the groups without a success, against what is remembered of their
     task.
+
+    Yields:
+        A plan for each failed trajectory, by group and trajectory id; the remembered ones last.
+
+    Raises:
+        StepBatchError: There is a buffer, and the batch has no task ids.
     """
     line = batch.timeline
     key_N = processing_key(batch, config.order, seed)
@@ -284,6 +325,7 @@ def _plans(
             age,
         )
 
+    # Groups with a success: all failures of a group share one reference.
     for group, successful, failed in active_groups(line):
         reference_row_m = _reference_rows(batch, successful, surviving_N, config, seed)
         reference = tuple(text_N[reference_row_m])
@@ -292,6 +334,8 @@ def _plans(
 
     if buffer is None:
         return
+
+    # Groups without a success, with what is remembered of their task.
     task_N = _task_ids(batch)
     for group, failed in failed_groups(line):
         first_row = line.rows_of(failed[0])[0]
@@ -307,6 +351,7 @@ def _plans(
 def _reference_rows(
     batch: StepBatch, successful: IntArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
 ) -> IntArray:
+    """Rows of a group's reference, in the order in which the matcher passes them."""
     line = batch.timeline
     chosen = select(line, successful, config.reference, seed)
 
@@ -318,6 +363,7 @@ def _reference_rows(
 
 
 def _task_ids(batch: StepBatch) -> StrArray:
+    """Task of each row: a group's number is new in every training step, its task is not."""
     if batch.task_id_N is None:
         raise StepBatchError(
             "a reference buffer needs task_id_N, which this batch lacks: the trainer provides it, "
@@ -327,6 +373,7 @@ def _task_ids(batch: StepBatch) -> StrArray:
 
 
 def _filtered(rows: IntArray, surviving_N: BoolArray) -> IntArray:
+    """The given rows that passed the step filter, in their order."""
     return rows[surviving_N[rows]]
 
 
@@ -349,12 +396,14 @@ def _matches(
 def _credit(
     batch: StepBatch, plan: _Plan, trace: MatchTrace, config: ShaperConfig, seed: Seed
 ) -> FloatArray:
+    """``credit_l`` of one failed trajectory, in time order, after the controls."""
     length = len(plan.failed_row_l)
     m = len(plan.task.reference)
     if config.amount == "similarity":
         matched_l = trace.credit_l(length)
     else:
         matched_l = trace.distance_credit_l(length, m)
+    # All steps were filtered out: there is nothing to allocate, and no row to read the id from.
     if not len(matched_l):
         return matched_l
     trajectory = int(batch.trajectory_N[plan.failed_row_l[0]])
@@ -376,10 +425,14 @@ def allocate(
         allocation: The rule.
         seed: Run seed and training step.
         trajectory: Trajectory id: with ``seed``, all that the draw depends on.
+
+    Returns:
+        ``credit_l``, float32.
     """
     if allocation == "random_match":
         return generator(seed, "control", trajectory).permutation(matched_l)
     if allocation == "uniform_bonus":
+        # The mean in float64, so that l times it gives the sum back as exactly as float32 allows.
         return np.full_like(matched_l, matched_l.mean(dtype=np.float64))
     return matched_l
 
@@ -390,4 +443,5 @@ def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArra
     # Trajectories do not overlap, so each row is written at most once.
     for match in matches:
         credit_N[match.failed_row_l] = match.credit_l
+    # Matching reads originals alone; an offset of 0 is every row's original.
     return credit_N[batch.timeline.neighbours(0)]

@@ -14,7 +14,17 @@ StepText = Literal["action_next_observation", "observation_action", "action", "a
 
 
 class StepFilter(Strict):
-    """No-op observations: such steps earn no credit and cannot be a reference position."""
+    """No-op observations: such steps earn no credit and cannot be a reference position.
+
+    A rejected action repeats in many failures with the same text, so that unfiltered it would match
+    whichever reference has one, too (appendix A.5).
+
+    Attributes:
+        no_op_observations: Whole observations that mean "nothing happened", such as ALFWorld's
+            "Nothing happens." (ledger 15).
+        no_op_if_unchanged: An observation equal to the one before the action is a no-op, too;
+            WebShop has no sentence for it (ledger 53).
+    """
 
     no_op_observations: tuple[str, ...]
     no_op_if_unchanged: bool
@@ -26,7 +36,15 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
     ``action_next_observation``: action ∥ resulting observation (appendix A.5; default).
     ``observation_action``: state observation ∥ action (section 3.2 of the same paper). ``action``:
     only the action. ``action_next_state``: the first with the state text in place of the
-    observation (ours). The paper does not print the separator; ours is " || ".
+    observation (ours). The paper does not print the separator; ours is " || " (ledger 52). The
+    paper's two descriptions differ (ledger 5).
+
+    Args:
+        batch: The steps.
+        form: The setting of the shaper.
+
+    Returns:
+        ``text_N``; rows that the filter drops have one, too.
 
     Raises:
         StepBatchError: States are asked for, and the environment gave none.
@@ -58,6 +76,13 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     before the action is a no-op as well (WebShop: the page did not change). An environment that
     rewords its answers reports no-ops itself (``no_op_N``). The filter reads the resulting
     observation, whichever text is compared.
+
+    Args:
+        batch: The steps.
+        step_filter: The benchmark's no-ops.
+
+    Returns:
+        ``surviving_N``.
     """
     # An invalid action is filtered out as well, and matches nothing (ledger 51).
     observation_N = _stripped(batch.next_observation_N)
@@ -70,7 +95,11 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 
 
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
-    """Rows whose anchor state is a no-op observation, which different states share."""
+    """Rows whose anchor state is a no-op observation, which different states share.
+
+    With the raw observation as anchor, GiGPO compares such rows although the agent stands in
+    different places (ledger 13); only their share is logged.
+    """
     # Reworded texts cannot be compared with the configured sentences.
     if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:
         before_N = batch.timeline.neighbours(-1)

@@ -8,7 +8,16 @@ from scpo.steps import IntArray
 def closure(visits: Visits, comparison: Comparison) -> IntArray:
     """Finest labels, closed under actions, that merge equal texts and siblings' first states.
 
-    In a stochastic world the closure merges states that differ, and one false merge spreads.
+    In a stochastic world the closure merges states that differ, and one false merge spreads. Under
+    rewording it finds few of the equal states (recall 0.13 to 0.21 in docs/meaning.md): what it
+    knows to be equal serves ``learned`` as examples rather than credit as states.
+
+    Args:
+        visits: The visits.
+        comparison: Not read.
+
+    Returns:
+        ``label_M``.
     """
     return closed(visits.batch, visits.group_M, key_ids(visits.text_M))
 

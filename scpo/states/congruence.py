@@ -8,6 +8,8 @@ import numpy as np
 
 from scpo.steps import IntArray, StepBatch
 
+# A bound, not a tuned number: a round carries equality one step further, an ALFWorld episode has at
+# most 50 steps, and the rounds end as soon as nothing changes.
 MOST_ROUNDS = 50
 
 
@@ -19,6 +21,9 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
         group_M: The rollout group of each visit: every row's state before its step, then the final
             state of each trajectory (``scpo.states.identity.Visits``).
         seed_M: Labels whose equality inside a group is taken for granted.
+
+    Returns:
+        ``label_M``: the smallest visit of each class. Different groups share no label.
     """
     line = batch.timeline
     parent = _Forest(len(group_M))
@@ -39,12 +44,17 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
 
 
 class _Forest:
-    """Disjoint sets (union-find with path halving)."""
+    """Disjoint sets (union-find with path halving).
+
+    Without ranks: the root is the smallest item whatever the sizes are, which keeps labels the same
+    for every order of joins.
+    """
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))
 
     def root(self, item: int) -> int:
+        """The smallest item of a set; shortens the way to it by halves."""
         parent = self._parent
         while parent[item] != item:
             parent[item] = parent[parent[item]]

@@ -65,7 +65,7 @@ class ActMemory:
         """Take over what :meth:`dump` gave.
 
         Raises:
-            RecordError: It is nothing of the kind.
+            RecordError: It is no JSON, or no list of verbs.
         """
         try:
             found = json.loads(content)
@@ -85,7 +85,15 @@ def effects(visits: Visits, comparison: Comparison) -> IntArray:
     pronoun may stand for the second mention, or in a text for what the last action named. The order
     of acts and how often one was done are not represented either: a box that is opened, closed and
     opened again is as one that was opened and closed.
+
+    Args:
+        visits: The visits.
+        comparison: Its memory gets the verbs found here; without one, the batch is the only one.
+
+    Returns:
+        ``label_M``.
     """
+    # With the list of commands in the text, every thing that can be reached would be spoken of.
     visits = visits.without_commands()
     named = _things(visits)
     acts = _acts_on_named(visits, named)
@@ -108,13 +116,19 @@ def _things(visits: Visits) -> list[Things]:
 
 
 def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
-    """The acts before each visit that were done to things which its text names, sorted."""
+    """The acts before each visit that were done to things which its text names, sorted.
+
+    Acts on other things are left out: what was done to the mug does not tell two fridges apart.
+    """
     batch, line = visits.batch, visits.batch.timeline
     before: list[dict[str, set[str]]] = [{} for _ in range(len(visits))]
+
+    # Along each trajectory, the verbs used so far on each thing.
     for slot, length in enumerate(line.length_K):
         done: dict[str, set[str]] = {}
         for row in line.row_KT[slot, :length].tolist():
             before[row] = {name: set(verbs) for name, verbs in done.items()}
+            # The first name is what is acted on: "put mug 1 in/on desk 2" changes the mug.
             name = first_name(batch.action_N[row])
             if name is not None:
                 done.setdefault(name, set()).add(verb_of(batch.action_N[row]))
@@ -147,12 +161,17 @@ def lasting_acts(
         named: The things that each visit's text is about.
         acts: The acts on these before each visit.
         known: Verbs of earlier training steps.
+
+    Returns:
+        The verbs of this batch that last, known ones among them.
     """
+    # One column for each verb: was it used on anything that the text is about?
     verbs = sorted({verb for done in acts for _, verb in done})
     place = {verb: index for index, verb in enumerate(verbs)}
     done_MV = np.zeros((len(visits), len(verbs)), dtype=bool)
     for visit, done in enumerate(acts):
         done_MV[visit, [place[verb] for _, verb in done]] = True
+
     # A trainer's copies add no evidence.
     rows = np.flatnonzero(visits.batch.original_N[visits.row_M])
     has_MW = (word_counts(visits) > 0)[rows]
@@ -161,6 +180,8 @@ def lasting_acts(
     keys = zip(visits.group_M.tolist(), visits.last_action_M, named, strict=True)
     class_M = key_ids(keys)[rows]
     done_MV = done_MV[rows]
+
+    # At most one verb a round; the classes are split by all verbs that last so far.
     for _ in verbs:
         split_M = key_ids(zip(class_M.tolist(), map(bytes, done_MV[:, lasts_V]), strict=True))
         z_V = np.where(lasts_V, 0.0, _evidence(done_MV, has_MW, split_M, episode_M))
@@ -171,7 +192,16 @@ def lasting_acts(
 
 
 class _Moments(NamedTuple):
-    """Sums over visits of what a verb (V) and a word (W) do within their class."""
+    """Sums over visits of what a verb (V) and a word (W) do within their class.
+
+    Sums, so that an episode can be left out by subtraction instead of summing up the others anew.
+
+    Attributes:
+        product_VW: Verb times word, both centred within the class.
+        square_V: Square of the verb.
+        square_VW: Square of the word over the visits whose class varies in the verb.
+        visits_V: Number of such visits.
+    """
 
     product_VW: FloatMatrix
     square_V: FloatMatrix
@@ -179,10 +209,12 @@ class _Moments(NamedTuple):
     visits_V: FloatMatrix
 
     def without(self, other: _Moments) -> _Moments:
+        """The sums over the visits that are not among the other's."""
         return _Moments(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 def _moments(done_MV: FloatMatrix, has_MW: FloatMatrix) -> _Moments:
+    """The sums of some visits; both arguments are centred within their classes."""
     # Only visits whose class varies in the verb are informative.
     varies_MV = (done_MV != 0).astype(np.float64)
     return _Moments(
@@ -212,21 +244,33 @@ def _evidence(
     r is the correlation within classes between whether the verb was used and a prediction from the
     words, whose weights are those of all other episodes: of some hundred words and a few visits one
     always fits by chance. n counts the visits in classes that vary in the verb.
+
+    Args:
+        done_MV: True where the verb was used on a thing of the visit.
+        has_MW: True where the text has the word.
+        class_M: Visits of one class are compared.
+        episode_M: Episode of each visit.
     """
     used_MV, has_centred_MW = centred(done_MV, class_M), centred(has_MW, class_M)
     informative = np.flatnonzero((used_MV != 0).any(axis=1))
     used_MV, has_centred_MW = used_MV[informative], has_centred_MW[informative]
     episode_M = episode_M[informative]
+
+    # Prediction of each episode from the weights of all others.
     total = _moments(used_MV, has_centred_MW)
     predicted_MV = np.zeros_like(used_MV)
     for episode in np.unique(episode_M):
         rows = np.flatnonzero(episode_M == episode)
         others = total.without(_moments(used_MV[rows], has_centred_MW[rows]))
         predicted_MV[rows] = has_centred_MW[rows] @ _weights(others).T
+    # Visits whose class does not vary in the verb say nothing of it.
     predicted_MV[used_MV == 0] = 0.0
+
+    # Correlation of prediction and use over all visits.
     scale_V = np.sqrt((used_MV**2).sum(axis=0) * (predicted_MV**2).sum(axis=0))
     product_V = (used_MV * predicted_MV).sum(axis=0)
     r_V = np.divide(product_V, scale_V, out=np.zeros_like(product_V), where=scale_V > 0)
+    # One-sided: a prediction that is wrong more often than right is no evidence.
     return np.where(r_V >= LEAST_R, r_V * np.sqrt(total.visits_V), 0.0)
 
 

@@ -5,7 +5,11 @@ from scpo.steps import IntArray
 
 
 def exact(visits: Visits, comparison: Comparison) -> IntArray:
-    """One label for each text."""
+    """One label for each text.
+
+    Estimators compare equal texts themselves (``scpo.advantages.anchors``); this is asked by the
+    matcher, and where a scorer is unavailable.
+    """
     return key_ids(visits.text_M)
 
 

@@ -22,15 +22,25 @@ def history(visits: Visits, comparison: Comparison) -> IntArray:
 
     Names count if the group's actions or commands use them too, which excludes time stamps. Verbs
     that were undone, and how often a verb was used, are not represented.
+
+    Args:
+        visits: The visits.
+        comparison: Not read: lasting verbs are counted anew in each batch.
+
+    Returns:
+        ``label_M``.
     """
     commands_M = visits.given("commands")
     named = acted_names(visits)
+
+    # Verbs used before each visit, of those alone that leave a trace in the texts.
     used_MV, _ = verbs_used(visits)
     kept = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
     return key_ids(
         zip(
             named,
             visits.last_action_M,
+            # A row as bytes can be hashed; an array cannot.
             map(bytes, kept.astype(np.uint8)),
             commands_M if commands_M is not None else [""] * len(visits),
             strict=True,

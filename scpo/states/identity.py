@@ -47,6 +47,9 @@ def key_ids(keys: Iterable[Hashable]) -> IntArray:
 def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     """The text of the state that each row's step starts from.
 
+    Never falls back to the observation: on ALFWorld it joins states that differ in what is held,
+    which changes what graph credit learns (REPRODUCTION.md, "Study scale").
+
     Raises:
         StepBatchError: ``state`` is asked for and the environment gave none.
     """
@@ -61,13 +64,17 @@ def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 
 def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
-    """The text of the state that each row's step leads to."""
+    """The text of the state that each row's step leads to.
+
+    Only read of last steps; ``state_texts`` has refused a batch without states before.
+    """
     if key == "anchor" or batch.next_state_N is None:
         return batch.next_observation_N
     return batch.next_state_N
 
 
 def _cut(text_N: StrArray, end_N: StrArray) -> StrArray:
+    """The texts without the given ends; a text that ends otherwise stays whole."""
     cut_N: StrArray = np.empty(len(text_N), dtype=object)
     cut_N[:] = [text.removesuffix(end) for text, end in zip(text_N, end_N, strict=True)]
     return cut_N
@@ -121,6 +128,7 @@ class Visits:
         """The same visits, with states that do not end with the list of admissible commands.
 
         ALFWorld's state text has that list. A command names things of which the text tells nothing.
+        Batches without states or without commands are returned as they are.
         """
         batch = self.batch
         if (
@@ -156,12 +164,17 @@ class Visits:
     def order_M(self) -> IntArray:
         """Visits in the trainer's processing order, last states after all others.
 
-        A step and its copies have one place, so that a trainer's copies change no cluster.
+        A step and its copies have one place, so that a trainer's copies change no cluster. Leader
+        clusters depend on the order; this is the one in which verl-agent's code meets the rows.
         """
         return np.lexsort((self.batch.timeline.position_N[self.row_M], self.final_M))
 
     def given(self, name: GivenColumn) -> StrArray | None:
-        """Further facts that the environment provides on the state; None if there are none."""
+        """Further facts that the environment provides on the state; None if there are none.
+
+        Args:
+            name: The column, read before the step for all visits but the last ones.
+        """
         before_N: StrArray | None = getattr(self.batch, f"{name}_N")
         after_N: StrArray | None = getattr(self.batch, f"next_{name}_N")
         if before_N is None or after_N is None:
@@ -184,7 +197,14 @@ class Visits:
         return column_M
 
     def split(self, label_M: IntArray) -> StateIds:
-        """Labels of all visits by row."""
+        """Labels of all visits by row.
+
+        Args:
+            label_M: The answer of an identity.
+
+        Returns:
+            The labels before and after each row's step.
+        """
         line = self.batch.timeline
         source_N = label_M[: len(self.batch)]
         last_K = label_M[len(self.batch) :]
@@ -208,6 +228,7 @@ class StateIds:
 
 
 IdentityRequirement = Literal["facts", "truth", "scorer"]
+"""Input of an identity beyond texts and actions; see ``Identity.requires``."""
 
 
 class Similarity(Protocol):
@@ -217,7 +238,11 @@ class Similarity(Protocol):
 
 
 class Memory(Protocol):
-    """Memory of an identity between training steps; checkpoints hold it."""
+    """Memory of an identity between training steps; checkpoints hold it.
+
+    ``dump`` gives the same bytes for the same content, since checkpoints are compared by their
+    checksums; ``load`` takes over what ``dump`` gave.
+    """
 
     def dump(self) -> bytes: ...
 
@@ -301,9 +326,15 @@ class Identity:
 def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
     """The names in each text that the group's actions or commands use, and how often each.
 
+    Names that nobody acts on, such as the time of a log line or the price of an advertisement, say
+    nothing of the state.
+
     Args:
         visits: The visits.
         commands: Whether to read the admissible commands, if the environment gives them.
+
+    Returns:
+        The names of each visit's text, with their counts, sorted.
     """
     known = _names_acted_on(visits, commands=commands)
     acted = []
@@ -320,6 +351,7 @@ def _names_acted_on(visits: Visits, *, commands: bool) -> dict[int, set[str]]:
     if commands_M is not None:
         texts.append(commands_M)
     for column in texts:
+        # A set: a group repeats most of its texts, and each costs a search.
         for group, text in set(zip(visits.group_M.tolist(), column, strict=True)):
             known.setdefault(group, set()).update(name for name, _ in names_in(text))
     return known
@@ -328,7 +360,8 @@ def _names_acted_on(visits: Visits, *, commands: bool) -> dict[int, set[str]]:
 def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     """The verbs used before each visit, ``(visits, verbs)``, and the list of verbs.
 
-    A verb is the first word of an action.
+    A verb is the first word of an action. By trajectory and time (``KTV``), so that copies, which
+    are in no timeline, read their original's cell.
     """
     batch = visits.batch
     line = visits.batch.timeline
@@ -336,6 +369,8 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     verbs = sorted(set(verb_N))
     place = {verb: index for index, verb in enumerate(verbs)}
     code_N = np.array([place[verb] for verb in verb_N], dtype=np.int64)
+
+    # Used at a step, up to it, and before it.
     used_KTV = np.zeros((*line.row_KT.shape, len(verbs)), dtype=bool)
     k, t = np.nonzero(line.row_KT >= 0)
     used_KTV[k, t, code_N[line.row_KT[k, t]]] = True
@@ -343,6 +378,8 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     before_KTV = np.zeros_like(after_KTV)
     # What was used before a step was used up to the step before it; before the first, nothing was.
     before_KTV[:, 1:] = after_KTV[:, :-1]
+
+    # A final state has what was used up to the last step.
     slot_M = line.slot_N[visits.row_M]
     step_M = line.step_N[visits.row_M]
     after_MV = after_KTV[slot_M, step_M]
@@ -362,6 +399,9 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
         visits: The visits.
         used_MV: Which verbs were used before each visit.
         name_id_M: The names of each visit's text, by number.
+
+    Returns:
+        ``lasts_V``.
     """
     lasts_V = np.zeros(used_MV.shape[1], dtype=bool)
     has_MW = word_counts(visits) > 0
@@ -373,6 +413,7 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
         best = int(np.argmax(z_V))
         if z_V[best] < LEAST_Z:
             break
+
         lasts_V[best] = True
         # The next verbs are compared among visits that agree in this one.
         class_M = key_ids(zip(class_M.tolist(), used_MV[:, best].tolist(), strict=True))
@@ -380,7 +421,20 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
 
 
 def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDArray[np.float64]:
-    """For each verb the largest |r| sqrt(n) with a word's presence, within classes."""
+    """For each verb the largest |r| sqrt(n) with a word's presence, within classes.
+
+    Under independence |r| sqrt(n) of one word is nearly standard normal; ``LEAST_Z`` allows for
+    the largest of many.
+
+    Args:
+        used_MV: Which verbs were used before each visit.
+        has_MW: Which words each text has.
+        class_M: Visits of one class are compared.
+
+    Returns:
+        ``z_V``, not negative.
+    """
+    # Dense, as `centred` counts with them.
     _, class_id_M = np.unique(class_M, return_inverse=True)
     used = centred(used_MV, class_id_M)
     has = centred(has_MW, class_id_M)
@@ -410,6 +464,9 @@ def word_counts(visits: Visits) -> NDArray[np.int64]:
     """Count the batch's most frequent words in each text, shape ``(visits, words)``.
 
     A word before a number is a part of a name and not counted.
+
+    Args:
+        visits: The visits; each distinct text is read once.
     """
     words = {text: Counter(_WORD.findall(text.lower())) for text in set(visits.text_M)}
     totals: Counter[str] = Counter()
@@ -442,6 +499,9 @@ def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int
     Args:
         visits: The visits.
         leaders_of: For each of a group's distinct texts, in order, the index of its leader.
+
+    Returns:
+        ``label_M``; labels of different groups coincide, which nobody compares.
     """
     text_id_M = key_ids(visits.text_M)
     order = visits.order_M
@@ -450,8 +510,10 @@ def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int
         members = order[visits.group_M[order] == group]
         # Equal texts are compared once: a group repeats most of them.
         _, first, place = np.unique(text_id_M[members], return_index=True, return_inverse=True)
+        # `unique` sorts by id; `in_order` brings the texts back into the order of the visits.
         in_order = np.argsort(first)
         texts = [visits.text_M[members[first[distinct]]] for distinct in in_order]
+        # The inverse permutation: the place of each distinct text among `texts`.
         rank = np.argsort(in_order)
         label_M[members] = np.asarray(leaders_of(texts), dtype=np.int64)[rank[place]]
     return label_M

@@ -22,13 +22,16 @@ from scpo.states.identity import (
 )
 from scpo.steps import BoolArray, IntArray
 
-# Maximum rate of differences among equal states, relative to others.
+# Maximum rate of differences among equal states, relative to others. Not 0: one false merge of the
+# closure would drop a feature that tells states apart everywhere else.
 MOST_DIFFERENT = 0.05
 
-# Minimum number of pairs of other states that differ in a kept feature.
+# Minimum number of pairs of other states that differ in a kept feature: a rate of fewer pairs says
+# little.
 FEWEST_DIFFERENT = 20
 
-# The number of pairs grows with the square of the number of rows.
+# The number of pairs grows with the square of the number of rows. The first ones of a class are
+# taken, so that no random number is involved.
 ROWS_OF_A_CLASS = 60
 
 
@@ -40,11 +43,22 @@ def learned(visits: Visits, comparison: Comparison) -> IntArray:
     texts joins differ in it far less than others after the same last action do. A paraphrased word,
     or names that pronouns replace, differ among equal states and are dropped. Information that only
     such words carry is lost: a trade of precision for recall. Admissible commands are not read.
+
+    Args:
+        visits: The visits.
+        comparison: Not read.
+
+    Returns:
+        ``label_M``.
     """
+    # Candidates: the names as one feature, then the count of each word.
     name_id_M = key_ids(acted_names(visits))
     value_MF = np.concatenate([name_id_M[:, None], word_counts(visits)], axis=1)
+    # Examples of equal states, found without labels.
     equal_M = closed(visits.batch, visits.group_M, key_ids(visits.text_M))
     kept_F = kept_by_equals(visits, value_MF, equal_M)
+
+    # Lasting verbs, among visits with equal names if names are kept.
     used_MV, _ = verbs_used(visits)
     names_kept = name_id_M if kept_F[0] else np.zeros_like(name_id_M)
     used_MV = used_MV[:, lasting_verbs(visits, used_MV, names_kept)]
@@ -68,6 +82,9 @@ def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArra
         visits: The visits.
         value_MF: A feature's value at each visit, ``(visits, features)``.
         equal_M: Labels of states that are known to be equal.
+
+    Returns:
+        ``kept_F``; none where no two equal states are known.
     """
     class_M = key_ids(zip(visits.group_M.tolist(), visits.last_action_M, strict=True))
     pairs_equal = pairs_other = 0
@@ -83,6 +100,7 @@ def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArra
         differ_equal += differs[equal].sum(axis=0)
         differ_other += differs[~equal].sum(axis=0)
 
+    # differ_equal / pairs_equal <= MOST_DIFFERENT * differ_other / pairs_other, without dividing.
     kept: BoolArray = (differ_other >= FEWEST_DIFFERENT) & (
         differ_equal * pairs_other <= MOST_DIFFERENT * differ_other * pairs_equal
     )

@@ -7,6 +7,9 @@ from scpo.steps import IntArray
 def oracle(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each canonical text, of the kind that ``key`` selects.
 
+    The control of every study of rewording: by it all estimators must equal themselves by equal
+    texts without rewording.
+
     Raises:
         StepBatchError: The environment does not give it.
     """

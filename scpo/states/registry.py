@@ -49,6 +49,10 @@ IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
 def find_identity(name: str, threshold: float | None = None) -> Identity:
     """Look up an identity by name, with its default threshold or the given one.
 
+    Args:
+        name: Its name in ``method.estimator.states``.
+        threshold: Replaces its default; None: keep that.
+
     Raises:
         ConfigError: Unknown identity, or a threshold for an identity without similarities.
     """
@@ -92,6 +96,9 @@ def identify(
         ConfigError: The identity needs a scorer, and none was passed.
         StepBatchError: The batch lacks a field that the identity reads; the message names it and
             the alternatives.
+
+    Returns:
+        The states by row. The numbers are compared inside a rollout group only.
     """
     visits = Visits.of(batch, key)
     return visits.split(identity.function(visits, Comparison(identity.threshold, scorer, memory)))

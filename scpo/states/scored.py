@@ -11,6 +11,9 @@ def scored(visits: Visits, comparison: Comparison) -> IntArray:
 
     A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence
     encoders embed each text once. Others are asked for the pairs of a text with the leaders so far.
+
+    Raises:
+        ConfigError: There is no scorer, or no threshold.
     """
     scorer = comparison.needed_scorer()
     threshold = comparison.needed_threshold()
@@ -18,10 +21,13 @@ def scored(visits: Visits, comparison: Comparison) -> IntArray:
 
 
 def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int]:
+    """Index of each text's leader: the first earlier one that it is similar to, or itself."""
     all_pairs = getattr(scorer, "similarities", None)
     matrix = None if all_pairs is None else all_pairs(texts)
     if matrix is not None:
         return leaders_in(matrix, threshold)
+
+    # Each pair costs a reranker's forward pass, so that texts are compared with leaders alone.
     leaders: list[int] = []
     chosen: list[int] = []
     for index, text in enumerate(texts):

@@ -15,13 +15,18 @@ def tfidf(visits: Visits, comparison: Comparison) -> IntArray:
     """Leader clusters of the cosine, with document frequencies of the group's own texts.
 
     Weight of a word: count * (ln((1 + n) / (1 + df)) + 1) for n distinct texts, as in
-    scikit-learn's default.
+    scikit-learn's default. Words of one letter and numbers count, unlike in its default pattern:
+    "cabinet 1" and "cabinet 2" differ in nothing else.
+
+    Raises:
+        ConfigError: There is no threshold.
     """
     threshold = comparison.needed_threshold()
     return leader_labels(visits, lambda texts: leaders_in(_cosines(texts), threshold))
 
 
 def _cosines(texts: list[str]) -> NDArray[np.float64]:
+    """Cosines of the TF-IDF vectors of all pairs of texts, ``(texts, texts)``, in [0, 1]."""
     words: list[str] = []
     text_of_word: list[int] = []
     for index, text in enumerate(texts):

@@ -31,7 +31,7 @@ def _names_of(sentence: str) -> tuple[str, ...]:
 
 
 def first_name(action: str) -> str | None:
-    """First name with a number in an action, or None."""
+    """First name with a number in an action, or None: the thing that is acted on."""
     found = _NAME.search(action.lower())
     return found.group(0) if found else None
 
