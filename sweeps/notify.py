@@ -1,9 +1,9 @@
-"""Notices to a person: a sweep has ended, a run has failed.
+"""Notify a person that a sweep has ended or a run has failed.
 
-SCPO_NOTIFY, an environment variable, is a webhook (``https://...``, which gets ``{"text": ...}`` as
-Slack and Mattermost read it, with ``content`` for Discord) or a command, which gets the text as its
-last argument. It is not a configuration key, because the address of a webhook is a secret
-and configurations are recorded.
+The environment variable SCPO_NOTIFY is a webhook or a command. A webhook (``https://...``) gets
+``{"text": ..., "content": ...}``: Slack and Mattermost read the first key, Discord the second. A
+command gets the text as its last argument. This is not a configuration key, because configurations
+are recorded and the address of a webhook is a secret.
 """
 
 import json

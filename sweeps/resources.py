@@ -1,6 +1,7 @@
-"""Resources of a run: GPUs, cores, memory and disk; and the slots of this machine for them.
+"""Resources of a run (GPUs, cores, memory, disk) and the slots of this machine.
 
-They follow from method, model and trainer; ``scpo.memory`` has the memory of one GPU in detail.
+Resources are derived from method, model and trainer; ``scpo.memory`` estimates the memory of one
+GPU in detail.
 """
 
 import math
@@ -20,16 +21,17 @@ from scpo.verl_config import cores_needed
 # Appendix A.2: 32 cores for 4 GPUs.
 CPUS_A_GPU = 8
 
-# TransferQueue, the agent loops, the scorer and the engine each hold some.
+# verl's TransferQueue, agent loops, scorer and engine each occupy some.
 LEAST_CPUS_OF_VERL = 16
 
-# Our estimates: Ray, environments and engine; reference, loading and checkpoints.
+# Our estimates of main memory: a constant for Ray, environments and engine; per billion parameters
+# for the reference policy, loading and checkpoints.
 VERL_GB, VERL_GB_PER_BILLION = (
     80,
     32,
 )
 
-# Our estimates for one process with a Hugging Face model.
+# The same for one process with a Hugging Face model.
 LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
 
 # A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
@@ -50,7 +52,7 @@ class Resources:
 
     @property
     def all_gpus(self) -> int:
-        """On all nodes."""
+        """Number of GPUs on all nodes."""
         return self.nodes * self.gpus
 
 
@@ -74,7 +76,7 @@ def resources(config: RunConfig) -> Resources:
 def _derived(config: RunConfig) -> Resources:
     billions = (parameters(config.model) or 0.0) / 1e9
     if config.model.kind == "api":
-        # The work is the endpoint's: episodes run here, without a model.
+        # Only the episodes run here; the model runs at the endpoint.
         return Resources(1, 0, 2, 2 * SMALL_GB)
     if trains_in_verl(config):
         verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
@@ -91,15 +93,16 @@ def _derived(config: RunConfig) -> Resources:
 
 
 def trains_in_verl(config: RunConfig) -> bool:
-    """Return True if verl runs it: our own evaluation plays prompting methods with any trainer."""
+    """True if verl runs it: prompting methods use our own evaluation with any trainer."""
     return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
 
 
 def check_fits(config: RunConfig, gpu_gb: float) -> None:
-    """Reject a run that needs more GPU memory or cores than its job has (:mod:`scpo.memory`).
+    """Reject a run that needs more GPUs, GPU memory or cores than its job has.
 
     Raises:
-        ConfigError: The message lists what takes the memory, or lacks cores, and what would fit.
+        ConfigError: The message lists the parts of the memory, or the missing GPUs or cores, and
+            what would fit (see :mod:`scpo.memory`).
     """
     if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
         given = resources(config)
@@ -121,11 +124,11 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
 
 
 def _rounded(gb: float) -> int:
-    # Rounded up to 8 GB: the figures are estimates, and few different requests share an array.
+    # In steps of 8 GB: the figures are estimates, and runs with equal requests share an array.
     return 8 * math.ceil(gb / 8)
 
 
-# Logs and diagnostics of a mini run take 16 MB with its checkpoints.
+# A mini run writes 16 MB of logs, diagnostics and checkpoints.
 LOGS_GIB = 0.05
 BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -133,7 +136,8 @@ BYTES = {"float32": 4, "bfloat16": 2}
 def training_gib(config: RunConfig) -> float | None:
     """GiB of weights, gradients, Adam's two moments and, with a KL term, the reference policy.
 
-    On one device, or summed over verl's GPUs; None if the model's size is unknown.
+    Of weights only for a prompting method. The total over all GPUs; None if the model's size is
+    unknown.
     """
     count = parameters(config.model)
     if count is None:
@@ -158,7 +162,7 @@ def disk_gib(config: RunConfig) -> float | None:
 
 
 def _width(config: RunConfig) -> int:
-    """Bytes per weight; every trainer trains in float32, independent of the weights on disk."""
+    """Bytes per weight: float32 in training, independent of the type on disk."""
     trains = config.method.kind == "trained"
     if trains or config.trainer.name == "verl" or not isinstance(config.model, HuggingFaceModel):
         return BYTES["float32"]
@@ -166,11 +170,11 @@ def _width(config: RunConfig) -> int:
 
 
 def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
-    """Slots of this machine, each given as its GPUs (see ``Pool``).
+    """Slots of this machine, each as the CUDA_VISIBLE_DEVICES of its runs (see ``Pool``).
 
-    One for each ``gpus_per_run`` of the visible GPUs (None: as many as the run that needs most) or,
-    where runs use no GPU, for each ``machine.threads`` cores. The launcher's ``slots``, if given,
-    replaces their number; more slots than GPUs share them in turn.
+    One slot per ``gpus_per_run`` visible GPUs (None: as many as the largest run needs) or, without
+    GPUs, per ``machine.threads`` cores. ``launcher.slots``, if given, replaces the number of slots;
+    with more slots than GPUs, the slots share them in turn.
 
     Raises:
         ConfigError: A run needs more GPUs than this machine shows.
@@ -188,10 +192,11 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
     size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
     cores = usable_cores()
-    # Runs without a GPU are bound by the cores.
+    # Without GPUs, the cores limit the number of slots.
     number = min(len(configs), launcher.slots or len(shares) or max(1, cores // machine.threads))
-    # More slots than GPUs share them in turn.
-    return [shares[index % len(shares)] if shares else None for index in range(number)]
+    if not shares:
+        return [None] * number
+    return [shares[index % len(shares)] for index in range(number)]
 
 
 def refused_here(configs: Sequence[RunConfig]) -> str | None:

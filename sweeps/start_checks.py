@@ -1,6 +1,6 @@
-"""Checks before a run's folder is made: packages, data, models and keys that it cannot do without.
+"""Checks before run folders are created: the packages, data, models and keys that runs need.
 
-They are the doctor's, of which only errors that no later step can repair are taken.
+A part of the doctor's checks: those whose errors no later step can repair.
 """
 
 import importlib.util
@@ -41,21 +41,21 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
     if missing:
         yield from missing
         return
-    findings = [*model_files.check_models(subject)]
+    findings = list(model_files.check_models(subject))
     if config.method.kind == "trained" and config.method.needs_scorer:
         findings += model_files.check_scorers(subject)
     if config.method.kind == "prompted":
         findings += services.check_keys(subject)
-    # Generated games need no files, and the check takes a process of its own.
+    # Generated games need no files, and the check would start a process.
     if not (isinstance(config.env, AlfworldConfig) and config.env.games == "generated"):
         findings += deep.check_data(subject)
     yield from (finding for finding in findings if finding.level is Level.ERROR)
 
 
 def _missing_packages(config: RunConfig) -> Iterator[Finding]:
-    """Packages of the environment's and the trainer's extras that are not installed."""
+    """The first missing package of the environment's and the trainer's extras."""
     described = REPOSITORY / "pyproject.toml"
-    # Only the code, without the project around it.
+    # A job's snapshot holds the code without pyproject.toml.
     if not described.exists():
         return
     project = tomllib.loads(described.read_text(encoding="utf-8"))["project"]

@@ -33,7 +33,12 @@ PARTS = ("step", "validation", "diagnostics")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One line of the table. A DAMAGED run has the reason as its remark."""
+    """One line of the table; the remark of a DAMAGED run is the reason.
+
+    Attributes:
+        success: Last success rate, from 0 to 1; None before the first.
+        left_s: Estimated seconds until the end; None unless the run is running.
+    """
 
     run_id: str
     state: State
@@ -63,7 +68,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
-    # Only a run that is being run gets closer to its end.
+    # Only a running run has a time left.
     running = seen.state is State.RUNNING and step_s is not None
     return RunStatus(
         run_id=folder.run_id,
@@ -79,7 +84,10 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
 
 
 def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
-    """Last logged success rate (on the first validation panel, if any) and seconds a step."""
+    """Last logged success rate and mean seconds per training step; None before the first.
+
+    The rate is that of the first validation panel, or else the one of training.
+    """
     records = read_whole(folder, folder.metrics)
     known = []
     for record in records:
@@ -87,14 +95,14 @@ def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
         if rate is not None:
             known.append(rate)
     spent = []
-    # Without step 0, which only validates.
+    # Step 0 only validates.
     for line in read_whole(folder, folder.timing)[1:]:
         spent.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
     return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
-    """One line a run, and how many are in which state."""
+    """Print the table of runs and the number of runs in each state."""
     wide(console).print(_table(rows))
     counts = Counter(row.state for row in rows)
     parts = [f"{count} {coloured(state)}" for state, count in sorted(counts.items())]
@@ -104,10 +112,10 @@ def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
 
 
 def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: float) -> None:
-    """Show the table again and again until no run waits or runs."""
+    """Refresh the table every ``seconds`` until no run waits or runs."""
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            # Live runs first: a long table is cut at the end of the screen.
+            # Live runs first, because a long table is cut at the end of the screen.
             rows = sorted(read(), key=lambda row: not row.state.live)
             live.update(_table(rows), refresh=True)
             if not any(row.state.live or row.state is State.PENDING for row in rows):
@@ -139,7 +147,10 @@ def _table(rows: Iterable[RunStatus]) -> Table:
 
 
 def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:
-    """Remarks of the health rules on a run; RecordError if its logs are damaged."""
+    """Remarks of the health rules on a run; RecordError if its logs are damaged.
+
+    ``live``: also look for a stall, which a run that has ended cannot have.
+    """
     read = read_rules(rules)
     found = examine(read_whole(folder, folder.metrics), read)
     if live:
@@ -150,7 +161,7 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 def show_health(
     console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
 ) -> bool:
-    """One line for each remark; True without any."""
+    """Print one line for each remark; True if there are none."""
     if not arguments.rules.is_file():
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
@@ -159,7 +170,6 @@ def show_health(
     by_run: dict[str, list[Remark]] = {}
     for folder in folders:
         try:
-            # A run that has ended cannot stall.
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:
@@ -211,7 +221,7 @@ class _Followed:
     def new(self) -> list[str]:
         """Return complete lines since the last call; all lines of a new attempt."""
         path = self._newest()
-        # The run was started again: its new attempt has a log of its own.
+        # If the run was started again, its new attempt has a log of its own.
         if path != self.path:
             self.path = path
             self.shown = 0
@@ -243,7 +253,7 @@ def follow_logs(console: Console, folders: Sequence[RunFolder], lines: int) -> N
     for log in followed:
         _show_lines(console, log, log.begin(lines))
     while True:
-        # Asked before the logs are read: a run writes its last lines before its end.
+        # Before the logs are read: a run writes its last lines before it records its end.
         over = all(log.over for log in followed)
         for log in followed:
             _show_lines(console, log, log.new())

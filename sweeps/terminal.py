@@ -22,14 +22,14 @@ COLOURS = {
 
 
 def replace_what_cannot_be_printed() -> None:
-    """Print a question mark for letters that stdout cannot encode (LANG=C, some pipes)."""
+    """Let stdout and stderr print ? for characters that they cannot encode (LANG=C, some pipes)."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def complaint(error: ScpoError | OSError) -> str:
-    """Message of an error in one line, with the path for errors of the system."""
+    """Message of an error; for an operating system's error with the path and a remedy."""
     if isinstance(error, ScpoError):
         return str(error)
     what = f"{error.filename}: " if error.filename else ""
@@ -39,7 +39,7 @@ def complaint(error: ScpoError | OSError) -> str:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a text as it is: nothing in it is markup, and the terminal folds its lines."""
+    """Print plain text. Brackets are not markup, and long lines are left to the terminal."""
     say_markup(console, escape(text))
 
 
@@ -54,12 +54,12 @@ def say_error(console: Console, message: str) -> None:
 
 
 def coloured(state: State) -> str:
-    """A state in markup."""
+    """A state with its colour, in rich's markup."""
     return f"[{COLOURS.get(state, 'default')}]{state}[/]"
 
 
 def wide(console: Console) -> Console:
-    """For a table: in a pipe or a log it is not folded at 80 columns."""
+    """Console for a table, which rich would wrap at 80 columns in a pipe or a log."""
     if console.is_terminal:
         return console
     return Console(file=console.file, width=250)

@@ -1,8 +1,8 @@
-"""The commands for Weights & Biases.
+"""Commands for Weights & Biases.
 
 ``python -m sweeps sync`` pushes offline runs, each once. ``python -m sweeps view ENTITY/PROJECT``
-saves a view of a project: curves of success, credit and health, mean and deviation over the seeds
-of a group, and a table of the compared settings.
+saves a view of a project: curves of success, credit, health and speed, as mean and standard
+deviation over the runs of a group.
 """
 
 import argparse
@@ -46,7 +46,7 @@ PINNED = (
     "credit/steps",
 )
 
-# Groups of a plot: a study has more rows than W&B's default of ten.
+# Maximum number of groups in a plot; a study has more rows than W&B's default of ten.
 MOST_GROUPS = 50
 Push = Callable[[Path], tuple[bool, str]]
 
@@ -54,7 +54,7 @@ Push = Callable[[Path], tuple[bool, str]]
 def push(offline: Path) -> tuple[bool, str]:
     """Push one offline folder with ``wandb sync``; returns success and its last output line."""
     command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
-    # Wandb writes its own logs into the working directory.
+    # wandb writes logs of its own into the working directory: let that be the run's folder.
     of_run = offline.parents[1]
     done = subprocess.run(
         command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
@@ -66,7 +66,7 @@ def push(offline: Path) -> tuple[bool, str]:
 
 
 def check_key(command: str) -> None:
-    """Raise a ConfigError without a key, before W&B does so in more words."""
+    """Raise ConfigError without a key for W&B, before W&B fails with a longer message."""
     if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
         raise ConfigError(
             f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
@@ -74,7 +74,7 @@ def check_key(command: str) -> None:
 
 
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
-    """Push every offline folder that was not pushed yet; True if all went through."""
+    """Push every offline folder that was not pushed yet; True if all succeeded."""
     found = []
     for folder in folders:
         for path in sorted(folder.path.glob("wandb/offline-run-*")):
@@ -90,7 +90,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
         check_key("sync")
     failed = 0
     for folder, path in found:
-        # `wandb sync` leaves this mark in a folder that it has pushed.
+        # `wandb sync` leaves a file *.synced in a folder that it has pushed.
         if list(path.glob("*.synced")):
             say(console, f"{folder.run_id}: synced before")
             continue
@@ -106,7 +106,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
 
 
 def add_view_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the arguments of ``view``."""
     parser.add_argument(
         "project", metavar="ENTITY/PROJECT", help="where the runs are mirrored to (wandb.project)"
     )
@@ -132,7 +132,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
     try:
         view.save()
     except Exception as error:
-        # wandb has a dozen kinds of errors without a common class; the first line names the cause.
+        # wandb's dozen error classes have no common base; the first line names the cause.
         raise ConfigError(
             f"view {arguments.project}: W&B did not save it: {first_line(error)}"
         ) from error
@@ -142,13 +142,13 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def overview(entity: str, project: str, name: str = NAME) -> Any:
-    """The view as wandb-workspaces describes it; nothing is sent.
+    """Build the view as an object of wandb-workspaces; nothing is sent.
 
     Raises:
         ConfigError: The package is not installed.
     """
     try:
-        # The package's modules have no __all__, so that mypy rejects a plain import.
+        # Imported by name, because mypy rejects a plain import of modules without __all__.
         panels: Any = import_module("wandb_workspaces.reports.v2")
         views: Any = import_module("wandb_workspaces.workspaces")
     except ImportError as error:

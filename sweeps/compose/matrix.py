@@ -285,7 +285,7 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
 def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
     """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
 
-    The values alone form the name if the experiment has a single row without overrides.
+    The values form the whole name if the experiment has a single row without overrides.
     """
     only = len(experiment.rows) == 1 and not row.overrides
     names = [] if only else [row.name]

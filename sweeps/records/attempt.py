@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
-# In a status between the reason why a run ended and the reason why it was not resumed later.
+# Separates, in a status, the reason why a run ended from the reason why it was not resumed later.
 NOT_RESUMED = "; then not resumed: "
 USER_ERRORS = (
     ConfigError,
@@ -57,17 +57,17 @@ USER_ERRORS = (
     RecordError,
     RecordWriteError,
 )
-"""Errors that a user can fix: the message says how, a traceback would only hide it."""
+"""Errors that a user can fix: logged without a traceback, which would only hide the message."""
 
 
 class Stop:
-    """Stop request of a run, by a signal or by stop.json, honoured after the present step.
+    """Stop request of a run, by a signal or by stop.json; the run stops after the present step.
 
-    A signal stops the run at once if it is the second, or if this attempt has logged no step yet:
-    loading, translating games and making demonstrations take minutes and leave nothing to save.
-    An evaluation is different: it logs nothing until its end, but keeps each episode that ends, so
-    its first signal waits for the episodes that are being played (and paid for).
-    Once training is over, signals are ignored, so that the end is recorded.
+    - A second signal stops the run at once. So does the first if this attempt has not logged a step
+      yet: loading, translating games and making demonstrations take minutes, with nothing to save.
+    - An evaluation logs nothing until its end, but keeps each episode that ends. Its first signal
+      therefore waits for the episodes that are being played (and paid for).
+    - Once training is over, signals are ignored, so that the end is recorded.
     """
 
     def __init__(self, folder: RunFolder, *, evaluation: bool = False) -> None:
@@ -81,7 +81,7 @@ class Stop:
         return self.asked or self._folder.stop.exists()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """The signal handler."""
+        """Signal handler: request a stop, or raise KeyboardInterrupt to stop at once."""
         if self.over:
             return
         nothing_to_save = not self._evaluation and self._log_size() == self._logged
@@ -102,13 +102,13 @@ class Stop:
 
 
 def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
-    """Run or resume one run in this process; its end is in status.json and the exit status.
+    """Run or resume one run in this process; returns the exit status and writes status.json.
 
     Args:
         folder: The run.
         train: ``train(config, folder, should_stop)`` returns when all steps are done, or with a
             checkpoint once ``should_stop()`` is True.
-        attempt: Given by a launcher that writes this process's output to that attempt's log.
+        attempt: Number of the attempt, if a launcher writes this process's output to its log.
     """
     config = run_config.check(folder)
     with locked(folder.lock) as held:
@@ -116,7 +116,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             logger.warning("%s is being run by another process", folder.run_id)
             return EXIT_BUSY
         before = folder.read_status()
-        # CANCELLED is not among them: its request decides below, so that `retry` works.
+        # CANCELLED is not listed: its stop request decides below, so that `retry` works.
         if before.state in (State.DONE, State.PRUNED):
             logger.info("%s is %s already", folder.run_id, before.state)
             _warn_of_other_code(folder, config)
@@ -134,13 +134,13 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
 def leave(status: int) -> NoReturn:
     """End this process without freeing its objects; exit handlers run and streams are flushed.
 
-    After a study run the freeing takes 3 s or more, and copies the pages that a forked process
-    shares. The exit handlers ignore stop signals: the end of the run is recorded, and a Ctrl-C in a
-    library's handler would only print a traceback below it.
+    Freeing them takes 3 s or more after a study run, and copies the pages that a forked process
+    shares. Stop signals are ignored meanwhile: the end of the run is recorded already, and a Ctrl-C
+    in a library's exit handler would only print a traceback.
     """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
-            # Python waits for the thread on a normal exit.
+            # A normal exit, which waits for the thread.
             sys.exit(status)
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -149,20 +149,19 @@ def leave(status: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        # Python reports what could not be written and exits with another status.
+        # A normal exit reports the stream that cannot be written.
         sys.exit(status)
-    # Without freeing objects, but after everything that a normal exit would have written.
     os._exit(status)
 
 
 def _cancelled_before_start(folder: RunFolder) -> bool:
-    """True if it was cancelled while it waited; a request to the attempt before is dropped."""
+    """True if the run was cancelled while it waited; drops a request to an earlier attempt."""
     request = folder.read_stop()
     if request is None or request.state is State.INTERRUPTED:
         folder.clear_stop()
         return False
     logger.warning("`python -m sweeps retry %s` would let it go on", folder.run_id)
-    # The run never started, but its end is recorded as for one that did.
+    # The run never started, but its end is recorded like that of a started run.
     _end(folder, request.state, request.reason)
     return True
 
@@ -175,7 +174,7 @@ def _attempt(
         try:
             _start(folder, config, before, number)
             train(config, folder, stop)
-            # The log decides, not the trainer: all its lines are verified here.
+            # Not the trainer but the log decides, and all its lines are verified here.
             done = _last_step(folder)
             if done < config.trainer.steps and not stop():
                 raise RuntimeError(
@@ -188,7 +187,7 @@ def _attempt(
             return _end_early(folder, "stopped in the middle of a step")
         except Exception as error:  # noqa: BLE001 (the boundary of a run: any cause of death is recorded)
             stop.over = True
-            # A traceback helps with our own mistakes only.
+            # A traceback helps with errors of the code only.
             logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))
         if done < config.trainer.steps:
@@ -207,10 +206,10 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     commit = provenance.git_commit()
     across = config.machine.resume_across_versions
     provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
-    # Libraries read these when they are imported, which happens in `train`.
+    # Before `train` imports the libraries that read these variables.
     os.environ.update(thread_environment(config.machine.threads))
 
-    # Transformers draws one for every file it reads.
+    # Transformers draws a progress bar for every file that it reads.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     folder.write_status(
         before.model_copy(
@@ -234,13 +233,13 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
 def _end(folder: RunFolder, state: State, reason: str | None) -> int:
     try:
         before = folder.read_status()
-        # A sweep gives up after `max_failures` of them.
+        # A sweep gives up after `max_failures` failures.
         failures = before.failures + (state is State.FAILED)
-        # The attempt was refused before it began: the record still holds how the last one ended.
+        # This attempt was refused before it began: keep the reason why the last one ended.
         if state is State.FAILED and before.state is not State.RUNNING and before.reason:
             first = before.reason.partition(NOT_RESUMED)[0]
             reason = f"{first}{NOT_RESUMED}{reason}"
-        # Damaged logs are why it failed: its step stays what it was.
+        # The step of a run with damaged logs is left as it was.
         with contextlib.suppress(RecordError):
             before = before.model_copy(update={"step": _last_step(folder)})
         folder.write_status(
@@ -284,7 +283,7 @@ def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
 
 
 def _last_step(folder: RunFolder) -> int:
-    """Last logged step; all lines are verified, so that a damaged run does not end DONE."""
+    """Last logged step. Verifies all lines of both logs, so that a damaged run cannot end DONE."""
     read_whole(folder, folder.timing)
     lines = read_whole(folder, folder.metrics)
     return int(lines[-1]["step"]) if lines else 0
@@ -298,7 +297,7 @@ def _one_line(error: Exception) -> str:
 
 @contextmanager
 def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
-    """Log to the attempt's log too, for a run in a terminal, where no launcher does that."""
+    """Also write the log to the attempt's folder, for a run in a terminal without a launcher."""
     handler = _LogCopy(folder.attempt_log(attempt))
     handler.setFormatter(logging.Formatter(LOG_FORMAT))
     logging.getLogger().addHandler(handler)
@@ -306,13 +305,13 @@ def _copy_of_log(folder: RunFolder, attempt: int) -> Iterator[None]:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
-        # It writes what is left in its buffer.
+        # Closing writes the rest of the buffer.
         with contextlib.suppress(OSError):
             handler.close()
 
 
 class _LogCopy(logging.FileHandler):
-    """Handler that ignores errors: every line is on the terminal; the copy may hit a full disk."""
+    """Handler that ignores errors such as a full disk: every line is also on the terminal."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass

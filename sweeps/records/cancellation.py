@@ -1,4 +1,4 @@
-"""Stopping one run and letting it go on again, whichever launcher it is with."""
+"""Cancel and retry one run, independent of its launcher."""
 
 import contextlib
 import os
@@ -11,10 +11,13 @@ from scpo.records import RunFolder, State, StopRequest
 from scpo.records.files import locked
 
 FINAL = (State.DONE, State.PRUNED)
+
+# State -> state after a retry; others stay as they are.
 _AGAIN = {
     State.CANCELLED: State.PENDING,
     State.PRUNED: State.INTERRUPTED,
-    # Of a machine that is gone or was renamed: holding its lock shows that no process runs.
+    # A run of a machine that is gone or was renamed. `retry` holds the run's lock, so no process
+    # runs it.
     State.RUNNING: State.INTERRUPTED,
 }
 
@@ -27,13 +30,14 @@ def cancel(
 ) -> bool:
     """Let a run end as ``state`` (CANCELLED or PRUNED); False if it was over before.
 
-    The request is written first, so that it survives any later crash: a waiting run will not start,
-    a running one ends at its next step, with a checkpoint. ``end_job`` cancels the scheduler's job.
+    The stop request is written first, so that it takes effect even if this process dies: a waiting
+    run will not start, a running one ends at its next step with a checkpoint. ``end_job`` cancels
+    the scheduler's job.
     """
     if folder.read_status().state in (*FINAL, state):
         return False
     folder.request_stop(StopRequest(state=state, reason=reason))
-    # After the request: a job that ends first would be requeued or count as failed.
+    # After the request: a job that ends without one would be requeued or count as failed.
     if end_job is not None:
         end_job()
     if not settle(folder):
@@ -56,10 +60,10 @@ def settle(folder: RunFolder) -> bool:
 
 
 def retry(folder: RunFolder) -> None:
-    """Let a cancelled, pruned or often failed run, or one of a vanished machine, be started again.
+    """Allow a run to be started again: cancelled, pruned, failed too often, or of a lost machine.
 
     Raises:
-        RecordError: It is done, or a process has it.
+        RecordError: The run is done, or a process runs it.
     """
     with locked(folder.lock) as free:
         status = folder.read_status()
@@ -70,7 +74,7 @@ def retry(folder: RunFolder) -> None:
             )
         folder.clear_stop()
         state = _AGAIN.get(status.state, status.state)
-        # Failures are counted anew: a person has looked at the run.
+        # Failures are counted from 0 again, because a person has looked at the run.
         folder.update_status(state=state, failures=0, reason=None, pid=None)
 
 

@@ -11,16 +11,17 @@ VOLATILE_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path lies on, as Linux names it; else "unknown"."""
+    """Type of the file system of a path, as Linux names it; "unknown" elsewhere."""
     kind = "unknown"
     longest = -1
     if not MOUNTS.exists():
         return kind
     for line in MOUNTS.read_text().splitlines():
         _, point, name, *_ = line.split(" ")
-        # The kernel writes a blank in a path as \040.
+        # The kernel writes a space in a path as \040.
         mounted = point.replace("\\040", " ")
-        # The innermost mount point counts; of two mounts at one point the later hides the other.
+        # The longest mount point is the innermost. Of two mounts at one point, the later one hides
+        # the other.
         if path.resolve().is_relative_to(mounted) and len(mounted) >= longest:
             kind = name
             longest = len(mounted)

@@ -1,4 +1,4 @@
-"""Decide what to do with each run: a pure function of the runs wanted and observed."""
+"""Decide what to do with each run: a pure function of the wanted and the observed runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,12 @@ from scpo.records.status import JobState, Observed
 
 
 class Action(StrEnum):
-    """Actions on a run. START is a first start, a resume or a retry: a run finds its checkpoint."""
+    """Actions on a run.
+
+    START is a first start, a resume or a retry: the run itself looks for a checkpoint. LEAVE is for
+    a run that is active elsewhere or that only a person may start again. ADOPT records the id of a
+    job whose submission died before it could.
+    """
 
     START = "start"
     SKIP = "skip"
@@ -19,7 +24,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """An action and, in a few words, why."""
+    """An action and a short reason."""
 
     action: Action
     why: str
@@ -56,14 +61,13 @@ _STARTS = {
 def reconcile(
     want: Iterable[str], have: Mapping[str, Observed], max_failures: int
 ) -> dict[str, Decision]:
-    """Decision for each wanted run, by id; other runs on disk are not touched."""
+    """Decision for each wanted run by id; other runs on disk are ignored."""
     return {run_id: decide(have.get(run_id, Observed(State.NEW)), max_failures) for run_id in want}
 
 
 def decide(run: Observed, max_failures: int) -> Decision:
     """Decide about one run; after ``max_failures`` failures only `retry` starts it again."""
-    # The order matters: a recorded end is final, then a living process, then what the scheduler
-    # knows.
+    # The order matters: a recorded end is final; then a live process counts, then the scheduler.
     if run.recorded.settled:
         return _SETTLED[run.recorded]
     if run.alive:

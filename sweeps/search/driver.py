@@ -23,7 +23,7 @@ from sweeps.search.study import ATTEMPTS, Study
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Pause between two polls of the trials.
+# Shortest pause between two polls: each poll reads the records of all trials.
 LEAST_POLL_S = 0.5
 
 
@@ -33,12 +33,13 @@ class TrialRun:
 
     Attributes:
         run_id: Name of its folder.
-        seed: The seed that the objective is averaged over.
+        seed: Its seed; the objective is averaged over the seeds.
         state: Its observed state.
-        fresh: An attempt was made since the trial began; earlier failures do not count against it.
+        fresh: True if an attempt was made since the trial began. Failures of earlier attempts do
+            not count against the trial.
         curve: The metric by training step.
-        reason: Why it failed.
-        near: It has a job of the scheduler or its process is on this host.
+        reason: Reason of its end.
+        near: True if it has a job of the scheduler or its process is on this host.
     """
 
     run_id: str
@@ -51,18 +52,18 @@ class TrialRun:
 
     @property
     def takes_room(self) -> bool:
-        """It occupies a job of the scheduler or a slot of this host."""
+        """True if it occupies a job of the scheduler or a slot of this host."""
         return self.near and self.state.live
 
     @property
     def dead(self) -> bool:
-        """It failed, or its process died, during this trial."""
+        """True if it failed or its process died during this trial."""
         ended_badly = self.state in (State.FAILED, State.LOST, State.CANCELLED)
         return self.state is State.DAMAGED or (self.fresh and ended_badly)
 
     @property
     def startable(self) -> bool:
-        """No process runs it, and it may be started or resumed."""
+        """True if it may be started or resumed, and no process runs it."""
         return self.state.startable and not self.dead
 
     @property
@@ -74,9 +75,9 @@ class TrialRun:
 
 
 def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
-    """End of the trial of these runs, and the reason of a failure.
+    """State of a trial with these runs (DONE, PRUNED or FAILED), and the reason of a failure.
 
-    DONE, PRUNED or FAILED; None while it goes on.
+    The state is None while the trial goes on.
     """
     dead = next((run for run in runs if run.dead), None)
     if dead is not None:
@@ -94,7 +95,7 @@ def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
     """Mean over the seeds at the steps that all of them have reached."""
-    # A mean over fewer seeds at the last steps would be compared with means over all.
+    # Means over fewer seeds are not comparable with those of trials whose seeds are all as far.
     common = set.intersection(*(set(run.curve) for run in runs))
     curve = {}
     for step in sorted(common):
@@ -106,7 +107,14 @@ def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
 class Driver:
     """Driver of a study.
 
-    Its state is on disk, so that another driver can continue where this one was killed.
+    The study's state is on disk, so that another driver can continue where this one was killed.
+
+    Attributes:
+        plan: The search.
+        study: Its trials.
+        launcher: Starts the runs.
+        say: Prints a line of progress.
+        scheduler: Client of Slurm, for runs with jobs.
     """
 
     plan: Plan
@@ -137,7 +145,7 @@ class Driver:
             self._under_way.discard(run_id)
             if outcome.state is State.FAILED:
                 self._never_started[run_id] = outcome.reason or "could not be started"
-        # Found anew at each poll: runs of a dead driver end without notice.
+        # Collected again at each poll, because runs of a dead driver end without a report.
         self._inherited.clear()
         for trial in self.study.mine():
             self._follow(trial)
@@ -148,7 +156,7 @@ class Driver:
         return bool(self.study.mine())
 
     def _room(self) -> bool:
-        """True if another run may be started; runs that a dead driver left take slots too."""
+        """True if another run may be started. Runs left by a dead driver occupy slots too."""
         return self.launcher.free > len(self._inherited)
 
     def _make_trial(self) -> bool:
@@ -161,12 +169,12 @@ class Driver:
         if trial is not None:
             self.say(f"trial {trial.number}: {shown(trial.params)}")
             for run_id in self._runs(trial):
-                # A new trial may try settings again that could not be started before.
+                # A retry may start a run that could not be started before.
                 self._never_started.pop(run_id, None)
         return trial is not None
 
     def _start_waiting(self) -> None:
-        """Start waiting runs, the oldest trial first, while no other sweep starts any."""
+        """Start waiting runs, the oldest trial first, under the lock against other sweeps."""
         with run_folders.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
                 for run in self._runs_now(trial):
@@ -187,7 +195,7 @@ class Driver:
         runs = self._runs_now(trial)
         in_slots = {run.run_id for run in runs if run.takes_room}
         self._inherited |= in_slots - self._under_way
-        # Reported even at the end: pruners compare later trials with this curve.
+        # Also reported at the end of a trial: pruners compare later trials with this curve.
         hopeless = self.study.report(trial, mean_curve(runs))
         end, reason = end_of(runs)
         if end is State.DONE:
@@ -202,7 +210,10 @@ class Driver:
             self._prune(trial)
 
     def _prune(self, trial: "FrozenTrial") -> None:
-        """Prune the runs, then the trial: a driver killed in between finds them PRUNED."""
+        """Prune the runs, then the trial.
+
+        If this driver is killed in between, the next one finds PRUNED runs and prunes the trial.
+        """
         reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
         for config in self._runs(trial).values():
             cancel(run_config.ensure(config), self.scheduler, State.PRUNED, reason)
@@ -226,7 +237,7 @@ class Driver:
             seen = self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
-            # The run may have been edited or be of another configuration.
+            # A finished run may have been edited, or be of another configuration.
             if status.state is State.DONE:
                 run_config.check(folder, config)
             records = read_whole(folder, folder.metrics)

@@ -1,9 +1,9 @@
 """Plan of one search at one scale: its settings, its study, its trials and their runs.
 
-The next trial is a function of the plan and the trials so far. Optuna's samplers draw from the
-state of their process: a driver that was killed, or a study that lost its last lines, would go on
-with other trials, and the runs on disk would be of no use. For the same reason a grid is enumerated
-here: Optuna's grid sampler picks its next point at random.
+The next trial is a function of the plan and the trials so far. Optuna's samplers draw from a state
+in memory: after a driver was killed, or a study lost its last lines, they would propose other
+trials, and the runs on disk would be wasted. Grids are enumerated here for the same reason:
+Optuna's grid sampler picks its next point at random.
 """
 
 import functools
@@ -32,13 +32,13 @@ from sweeps.search.space import Params, distributions, grid, key_of_params, poin
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Draws of each sampler for one new setting, before the space counts as exhausted.
+# Draws of each sampler in search of a new setting, before the space counts as exhausted.
 DRAWS = 50
 
-# This folder lies next to the run folders.
+# Folder of all searches, next to the run folders.
 SEARCHES = "searches"
 
-# Fields that may change while a search goes on.
+# Fields that may change during a search: they are not part of its hash.
 FREE = (
     "title",
     "fresh_seeds",
@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """Search at one scale, environment and model; ``overrides`` compose its runs.
+    """Search at one scale, environment and model.
 
-    The values of a trial come on top of the overrides.
+    ``overrides`` compose its runs; the values of a trial are set on top of them.
     """
 
     search: Search
@@ -78,14 +78,14 @@ class Plan:
 
     @property
     def tuning(self) -> Tuning:
-        """The tasks that trials are judged on."""
+        """The tasks that trials are evaluated on."""
         return at_scale(self.search.tuning, self.scale)
 
     @functools.cached_property
     def _panels(self) -> dict[str, Any]:
-        """Settings of every run's one validation panel. A shop's tasks are goals.
+        """Settings of the only validation panel of every run.
 
-        Overrides of other validation panels take effect in the winner's experiment, which has them.
+        Other validation panels take effect in the winner's experiment only.
         """
         return self.tuning.panels(BENCHMARKS[self.search.env].tasks)
 
@@ -100,26 +100,22 @@ class Plan:
 
         Its hash covers space, objective and all settings of the runs, but not the budget.
         """
-        spec = {
-            key: value
-            for key, value in self.search.model_dump(mode="json").items()
-            if key not in FREE
-        }
+        spec = self.search.model_dump(mode="json", exclude=set(FREE))
         fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
         whole = digest(
             {"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed}
         )
-        # A model may be called Qwen/X.
+        # A model's name may hold a slash, such as Qwen/X.
         model = re.sub(r"[^a-z0-9._-]+", "_", self.base.model.name.lower())
         return f"{self.search.name}-{self.base.env.benchmark}-{model}-{whole[:HASH_LENGTH]}"
 
     @property
     def folder(self) -> Path:
-        """Where the study's records and summary lie."""
+        """Folder of the study's records and summary."""
         return Path(self.base.machine.runs_dir) / SEARCHES / self.study_id
 
     def default(self) -> Params | None:
-        """Values of the unchanged configuration; None if they lie outside of the space."""
+        """Values of the unchanged configuration; None if they are outside of the space."""
         return point_of(self.search.space, self.base)
 
     def remarks(self) -> list[str]:
@@ -127,7 +123,7 @@ class Plan:
         space = {name: dimension.key for name, dimension in self.search.space.items()}
         scorers: list[Any] = []
         for dimension in self.search.space.values():
-            # One of the choices may read what the others do not.
+            # A dimension has an effect if any of the scorers to choose from reads it.
             if dimension.key == "scorer":
                 scorers = values(dimension)
         configs = [self.base]
@@ -138,7 +134,7 @@ class Plan:
         return unread_in_space(configs, space)
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
-        """Runs of a trial by id, one for each seed: a function of its values only."""
+        """Configurations of a trial's runs by id, one for each seed."""
         key = key_of_params(params)
         if key not in self._composed:
             values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
@@ -152,9 +148,15 @@ class Plan:
         values: Mapping[str, Any],
         panels: Mapping[str, Any] | None = None,
     ) -> Iterator[RunConfig]:
-        """Compose the run at each seed; ``values`` are by key, a config group's names its file."""
+        """Compose the run at each seed.
+
+        Args:
+            seeds: The seeds.
+            values: Values by configuration key; for a config group, the name of its file.
+            panels: Settings of validation panels by key.
+        """
         chosen = []
-        # A group's choice is composed by Hydra; plain values are set afterwards, which is faster.
+        # Only choices of files need Hydra; setting plain values afterwards is faster.
         settings = dict(panels or {})
         for key, value in values.items():
             override = parse(f"{key}={value}")
@@ -170,7 +172,7 @@ class Plan:
 
 
 def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
-    """The value at ``scale``; ConfigError if it depends on the scale and has none for this one."""
+    """The value at ``scale``; ConfigError if it depends on the scale and this one is missing."""
     if not isinstance(value, dict):
         return value
     if scale not in value:
@@ -198,7 +200,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     ]
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
-    # An axis that the command line does not replace stays as in the file.
+    # Axes without values on the command line stay as in the file.
     replaced = {key: value for key, value in axes.items() if value is not None}
     try:
         search = Search.model_validate(raw["search"] | replaced)
@@ -223,11 +225,13 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
 
 
 def _check_space(plan: Plan) -> None:
-    """Check that a run can start at both ends of each range and with every choice."""
+    """Check that a run can be composed at both ends of each range and with every choice."""
     for name, dimension in plan.search.space.items():
         points = values(dimension)
-        # A range's inner values are taken to be valid where both of its ends are.
-        for value in points if isinstance(dimension, Choice) else (points[0], points[-1]):
+        if not isinstance(dimension, Choice):
+            # If both ends of a range are valid, its inner values are assumed to be.
+            points = [points[0], points[-1]]
+        for value in points:
             try:
                 next(plan.configurations(plan.seeds[:1], {dimension.key: value}))
             except ConfigError as error:
@@ -269,7 +273,7 @@ def _check_seeds(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Trial to be created. ``retry_of``: number of the failed trial whose values it takes."""
+    """Trial to be created; ``retry_of`` is the number of the failed trial that it repeats."""
 
     params: Params
     retry_of: int | None = None
@@ -278,15 +282,15 @@ class Proposal:
 def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     """Propose the next trial; None if nothing is left to try.
 
-    First failed trials with a retry left, then the unchanged configuration, then the sampler's
-    draws. They are seeded with (seed, number of the trial), so that a driver that was killed, or a
-    study that lost its last records, proposes the same trials, whose runs are on disk already.
+    The order: failed trials with a retry left, the unchanged configuration, draws of the sampler.
+    Draws are seeded with (seed, number of trials). So the next driver, or a study that lost its
+    last records, proposes the same trials again, and their runs are on disk already.
     """
     again = _retry(trials, plan.search.retries)
     if again is not None:
         return again
     tried = {key_of_params(trial.params) for trial in trials}
-    # Settings count, not trials: a retry uses up none of the budget.
+    # The budget counts settings, not trials, so that retries are free.
     if len(tried) >= plan.trials:
         return None
     for params in _candidates(plan, trials):
@@ -313,8 +317,8 @@ def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]
     space = plan.search.space
     sampler = plan.search.sampler
     default = plan.default()
-    # First, so that every search can compare its best with the unchanged configuration. A grid that
-    # does not contain it stays as the user gave it.
+    # The unchanged configuration comes first, so that every search can compare its best with it. It
+    # is not added to a grid that does not contain it.
     if default is not None and (sampler.name == "tpe" or default in grid(space, 0)):
         yield default
     if sampler.name == "grid":
@@ -324,20 +328,21 @@ def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]
 
 
 def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
-    """Draw from a copy of the study in memory; the real study gets the whole trial in one write.
+    """Draw from a copy of the study in memory.
 
-    The copy holds the unfinished trials, so that TPE (constant liar) avoids them.
+    In the study itself, drawing would create the trial before it is complete; ``Study`` creates it
+    in one write. The copy holds unfinished trials too, which TPE (constant liar) avoids.
     """
     import optuna
 
     space = plan.search.space
     config = plan.search.sampler
-    # A function of the plan and of the number of trials only, see the module's docstring.
+    # Depends only on the plan and the number of trials (see the module's docstring).
     seed = int(digest([config.seed, len(trials)])[:8], 16)
     tpe = optuna.samplers.TPESampler(
         seed=seed, n_startup_trials=config.startup_trials, constant_liar=True
     )
-    # Where TPE keeps repeating itself, random draws find what is left of a small space.
+    # If TPE only repeats earlier settings, random draws find the rest of a small space.
     for sampler in (tpe, optuna.samplers.RandomSampler(seed)):
         copy = optuna.create_study(direction="maximize", sampler=sampler)
         copy.add_trials(trials)
@@ -348,7 +353,7 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 def first(plan: Plan, count: int) -> list[Params]:
     """The first settings of a search that has not begun; later ones depend on results."""
     settings: dict[str, Params] = {}
-    # Draws may repeat a setting, so that a few more are made than shown.
+    # Draws may repeat a setting, so more are made than shown.
     for params in islice(_candidates(plan, []), DRAWS):
         settings.setdefault(key_of_params(params), params)
     return list(settings.values())[:count]

@@ -19,38 +19,39 @@ if TYPE_CHECKING:
 GREY = "#999999"
 DPI = 150
 
-# With fewer complete trials, a forest has nothing to split.
+# With fewer complete trials, the random forest of fANOVA cannot split and a contour would be an
+# interpolation of almost nothing.
 LEAST_FOR_IMPORTANCE = 4
 LEAST_FOR_CONTOUR = 4
 
-# Drawn where both are searched; otherwise the first two knobs that are numbers.
+# The pair of the contour if both are searched; otherwise the first two numeric parameters.
 CONTOUR = ("theta", "soft_base")
 
 
 def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
-    """Draw the plots that there are enough complete trials for; returns the PNG files."""
+    """Draw each plot for which enough trials are complete; returns the PNG files."""
     if not ranked(trials):
         return []
     import matplotlib.pyplot as plt
     import numpy as np
     import optuna
 
-    # No display is needed, nor looked for.
+    # A backend without windows: others fail without a display.
     plt.switch_backend("agg")
     study = optuna.create_study(direction="maximize")
     study.add_trials(trials)
     files = []
 
-    # Optuna's plots change matplotlib's style.
+    # Optuna's plots change matplotlib's style; the context restores it.
     with plt.rc_context(), warnings.catch_warnings():
-        # Experimental in Optuna; and matplotlib warns of an axis whose values are all equal.
+        # Optuna warns that its plots are experimental, matplotlib of axes with equal values.
         warnings.simplefilter("ignore")
         for name, draw in PLOTS.items():
             axes = draw(plan, study)
             if axes is not None:
                 figure = np.ravel(axes)[0].figure
                 buffer = io.BytesIO()
-                # Without the version of matplotlib, every version writes equal bytes.
+                # Without this key the file would hold matplotlib's version.
                 metadata = {"Software": None}
                 figure.savefig(
                     buffer, format="png", dpi=DPI, bbox_inches="tight", metadata=metadata
@@ -63,7 +64,7 @@ def write_plots(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
 
 
 def history(plan: Plan, study: "optuna.Study") -> "Axes":
-    """Mean of every trial and the best so far, with seeds, pruned trials and the start setting."""
+    """Mean and seeds of every trial, the best so far, pruned trials, the unchanged setting."""
     from optuna.visualization.matplotlib import plot_optimization_history
 
     axes = plot_optimization_history(study, target_name=plan.metric)
@@ -109,7 +110,7 @@ def slices(plan: Plan, study: "optuna.Study") -> Any:
 
 
 def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
-    """Mean over two parameters."""
+    """Contour of the mean over two parameters; None with too few or collinear trials."""
     from optuna.visualization.matplotlib import plot_contour
 
     numbers = []
@@ -117,7 +118,7 @@ def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
         if not isinstance(dimension, Choice):
             numbers.append(name)
     pair = CONTOUR if set(CONTOUR) <= set(numbers) else numbers[:2]
-    # Optuna interpolates between points, for which both parameters must vary.
+    # Optuna interpolates between points, so both parameters must vary.
     places = {tuple(result.params[name] for name in pair) for result in ranked(study.trials)}
     varied = [len(set(values)) > 1 for values in zip(*places, strict=True)]
     if len(places) < LEAST_FOR_CONTOUR or varied != [True, True]:

@@ -28,7 +28,7 @@ from sweeps.terminal import say, wide
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Trials that a dry run shows.
+# Number of trials that a dry run shows.
 PREVIEWED = 3
 NEEDED = ("optuna", "matplotlib", "sklearn", "scipy")
 
@@ -62,11 +62,12 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
+    """Run the driver until no trial is left; False if a signal stopped it."""
     launcher = open_launcher([plan.base] * plan.trials * len(plan.seeds), train_script, console)
     try:
         return Driver(plan, study, launcher, lambda line: say(console, line)).run()
     except OSError as error:
-        # Optuna raises it without the path; our own errors name it.
+        # Our own errors name the path, Optuna's do not.
         if isinstance(error, ScpoError):
             raise
         text = (
@@ -87,7 +88,7 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     for number, params in enumerate(first(plan, PREVIEWED)):
         say(console, f"trial {number}: {shown(params)}")
     say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
-    # Each run of a trial is started by itself, and asks for the same as the first.
+    # One run is enough: runs are started one by one, all with the same request.
     launcher = open_launcher([plan.base], train_script, console)
     launcher.preview(console, {run_id(plan.base): plan.base})
 
@@ -134,7 +135,7 @@ def _ending(
 
 
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
-    """Write the summary of searches, also of unfinished ones."""
+    """Write the summary of each search, finished or not."""
     _load_optuna()
     known = search_folder.search_folders(arguments.runs_dir)
     chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
@@ -160,11 +161,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _load_optuna() -> None:
-    """Check for the packages of the search and its summary before hours of training."""
+    """Check the packages of the search and of its summary, before hours of training."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"a search needs {', '.join(missing)}; {install_command('search')}")
     import optuna
 
-    # Its lines on each trial repeat the driver's.
+    # Optuna's lines about each trial would repeat the driver's.
     optuna.logging.set_verbosity(optuna.logging.WARNING)

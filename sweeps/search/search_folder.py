@@ -1,7 +1,8 @@
 """Folder of a search: its plan, and the summary, winner and plots made from the trials.
 
-The winner is an experiment: the best setting and the one that the search started from, on seeds
-that no trial has used. The summary reports the best trials and what they do not show.
+The winner is an experiment that compares the best setting with the one that the search started
+from, on seeds that no trial has used. The summary lists the best trials and explains why the best
+mean is optimistic.
 """
 
 import math
@@ -28,19 +29,19 @@ if TYPE_CHECKING:
 PLAN, SUMMARY, WINNER = "search.json", "summary.md", "best.yaml"
 AXES = ("scale", "env", "model")
 
-# Number of the complete trials that the summary shows.
+# Number of complete trials that the summary shows.
 SHOWN = 10
 
 
 def write_plan(plan: Plan) -> None:
-    """Keep what the search is, so that a summary can be made from the folder."""
+    """Record the plan, so that the folder suffices to make a summary."""
     words = [override.text for override in plan.overrides]
     record = {"scale": plan.scale, "words": words, "search": plan.search.model_dump(mode="json")}
     write_json(plan.folder / PLAN, record)
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of a search's folder; RecordError without one."""
+    """Read the plan from a search's folder; RecordError if it is missing or damaged."""
     record = read_json(folder / PLAN, "Start the search again: it writes the file anew")
     try:
         return Plan(
@@ -71,7 +72,7 @@ def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
 
 
 def winner_command(plan: Plan) -> str:
-    """Command that runs the winner; machine settings are not part of its experiment file."""
+    """Command that runs the winner, with the machine settings, which its file leaves out."""
     machine = [override.text for override in plan.overrides if override.of_machine]
     overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
     return " ".join(["python sweep.py", *map(_quoted, overrides)])
@@ -98,10 +99,9 @@ def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
 def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
     tuned = override_texts(plan.search.space, best.params)
     rows = [_experiment_row(plan, "tuned", f"tuned (trial {best.number})", tuned)]
-    # The comparison is with the setting that the search started from, unless that is the best.
     if default is not None and default.number != best.number:
         rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
-    # A name of an experiment has letters, digits and underscores.
+    # Names of experiments consist of letters, digits and underscores.
     study = "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower())
     return {
         "name": f"best_of_{study}",
@@ -124,7 +124,7 @@ def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dic
 
 
 def _value(plan: Plan, key: str) -> str:
-    """The choice of a config group; the last one counts, as in Hydra."""
+    """The choice of a config group; the last override wins, as in Hydra."""
     values = [str(override.value) for override in plan.overrides if override.key == key]
     return values[-1]
 

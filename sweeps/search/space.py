@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Space = Mapping[str, Dimension]
 Params = dict[str, Any]
 
-# Significant digits of what is drawn from a LogRange: more would only blur the records.
+# Significant digits of values from a LogRange: more would only make records harder to read.
 LOG_DIGITS = 3
 
-# With it, 0.3 + 6 * 0.05 is 0.6 in a record, not 0.6000000000000001.
+# Decimals of values from a StepRange: 0.3 + 6 * 0.05 is recorded as 0.6, not 0.6000000000000001.
 STEP_DECIMALS = 10
 
 # Maximum distance of a value from a point of its StepRange.
@@ -51,7 +51,7 @@ def _distribution(dimension: Dimension) -> "BaseDistribution":
 
 
 def values(dimension: Dimension) -> list[Any]:
-    """The values that a grid takes of a dimension, in order."""
+    """Values of a dimension in a grid, in order."""
     if isinstance(dimension, Choice):
         return list(dimension.values)
     if isinstance(dimension, LogRange):
@@ -60,12 +60,13 @@ def values(dimension: Dimension) -> list[Any]:
             _tidy(dimension, dimension.low * math.exp(ratio * point))
             for point in range(dimension.points)
         ]
+    # The small term keeps the upper end if rounding makes the quotient 5.999... instead of 6.
     steps = math.floor((dimension.high - dimension.low) / dimension.step + 1e-9)
     return [_tidy(dimension, dimension.low + point * dimension.step) for point in range(steps + 1)]
 
 
 def grid(space: Space, seed: int) -> Iterator[Params]:
-    """All points of the grid, in an order that the seed decides.
+    """All points of the grid, in an order that the seed determines.
 
     Raises:
         ConfigError: It has more than LARGEST_GRID points.
@@ -83,12 +84,12 @@ def grid(space: Space, seed: int) -> Iterator[Params]:
 
 
 def key_of_params(params: Params) -> str:
-    """Equal for equal values."""
+    """String that is equal for equal parameters in any order."""
     return json.dumps(params, sort_keys=True)
 
 
 def tidy(space: Space, params: Params) -> Params:
-    """Drawn values as they go into records and run ids: without the noise of binary fractions."""
+    """Round drawn values for records and run ids, to remove the noise of binary fractions."""
     return {name: _tidy(dimension, params[name]) for name, dimension in space.items()}
 
 
@@ -101,7 +102,7 @@ def _tidy(dimension: Dimension, value: Any) -> Any:
 
 
 def describe(dimension: Dimension) -> str:
-    """Describe the values in words."""
+    """Describe the values of a dimension in words."""
     if isinstance(dimension, Choice):
         return ", ".join(map(str, dimension.values))
     by = f"in steps of {dimension.step}" if isinstance(dimension, StepRange) else "logarithmic"
@@ -109,21 +110,23 @@ def describe(dimension: Dimension) -> str:
 
 
 def shown(params: Params) -> str:
-    """A trial's values in one line."""
+    """Format a trial's values in one line."""
     return " ".join(f"{name}={value}" for name, value in params.items())
 
 
 def override_texts(space: Space, params: Params) -> list[str]:
     """The overrides that set a trial's values in a run's configuration."""
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in params.items()
-    }
-    return [f"{dimension.key}={texts[name]}" for name, dimension in space.items()]
+    texts = []
+    for name, dimension in space.items():
+        value = params[name]
+        # YAML's spelling of booleans.
+        text = str(value).lower() if isinstance(value, bool) else value
+        texts.append(f"{dimension.key}={text}")
+    return texts
 
 
 def point_of(space: Space, config: RunConfig) -> Params | None:
-    """The values that a configuration has in the space; None if one of them lies outside of it."""
+    """Values of a configuration in the space; None if one of them is outside of it."""
     found = {name: _look_up(config, dimension.key) for name, dimension in space.items()}
     inside = all(_contains(dimension, found[name]) for name, dimension in space.items())
     return tidy(space, found) if inside else None
@@ -140,16 +143,17 @@ def _contains(dimension: Dimension, value: Any) -> bool:
 
 
 def _look_up(config: RunConfig, key: str) -> Any:
-    """A setting's value, also of one that records leave out while it is off."""
+    """Value of a setting.
+
+    Read from the models, because records leave out settings that are off.
+    """
     value: Any = config
     for part in key.split("."):
-        known = (
-            value
-            if isinstance(value, dict)
-            else type(value).model_fields
-            if isinstance(value, BaseModel)
-            else {}
-        )
+        known: Collection[str] = ()
+        if isinstance(value, dict):
+            known = value
+        elif isinstance(value, BaseModel):
+            known = type(value).model_fields
         if part not in known:
             raise ConfigError(
                 f"search.space: {key} is no key of this configuration; "
@@ -157,5 +161,5 @@ def _look_up(config: RunConfig, key: str) -> Any:
             )
         value = value[part] if isinstance(value, dict) else getattr(value, part)
 
-    # Of a config group: which of its files.
+    # For a config group, the name of the chosen file.
     return getattr(value, "name", value)

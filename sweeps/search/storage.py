@@ -1,10 +1,12 @@
 """Storage of a study: Optuna's journal on any file system, or sqlite on one machine.
 
-Optuna's journal is wrapped for failures that it does not survive by itself. A writer that is killed
-within a line leaves half of it; the next append makes one unreadable line of the two, and Optuna
-then refuses the whole file. And a line with a changed bit, or one that was lost, is not noticed:
-the study would go on with other values. So each line has its checksum and that of the line before,
-and a torn last line is cut off under the lock, before the next append.
+Optuna's journal is wrapped against two failures:
+
+- A writer that is killed within a line leaves half of it. The next append would join the two into
+  one unreadable line, and Optuna would then reject the whole file. Here a torn last line is cut off
+  under the lock, before the next append.
+- Optuna does not notice a changed bit or a lost line; the study would continue with other values.
+  Here each line holds its checksum and that of the line before.
 """
 
 import contextlib
@@ -25,23 +27,27 @@ if TYPE_CHECKING:
 
 FILES = {"journal": "journal.log", "sqlite": "study.db"}
 
-# A lock that is older was left by a process that died: an append takes milliseconds.
+# An older lock was left by a process that died, because an append takes milliseconds.
 LOCK_GRACE_S = 10
 SQLITE_TIMEOUT_S = 60
 
 # Key in a journal's line: the checksum of the line before.
 BEFORE = "before"
 
-# Bytes at the end of a journal that hold its last line: one takes a few hundred.
+# Bytes read from the end of a journal to find its last line, which has a few hundred.
 LONGEST_LINE = 1 << 20
 
 
 def open_study(folder: Path, search: Search) -> "tuple[optuna.Study, BaseStorage]":
-    """Open or create the study of a search in a folder of its name; returns it and its storage.
+    """Open or create the study of a search; returns it and its storage.
+
+    Args:
+        folder: The search's folder; its name is the study's.
+        search: The search.
 
     Raises:
         ConfigError: Its records are in another storage than ``search.storage``.
-        RecordError: They cannot be read.
+        RecordError: Its records cannot be read.
     """
     import optuna
 
@@ -110,7 +116,7 @@ def _journal(path: Path) -> "BaseStorage":
     class CheckedJournal(JournalFileBackend):
         """Journal whose lines hold their checksum and that of the line before.
 
-        Changed bits are detected, and lines that were lost, doubled or moved.
+        So changed bits and lost, doubled or moved lines are detected.
         """
 
         def __init__(self, file_path: str, lock_obj: RepairingLock) -> None:
@@ -120,7 +126,7 @@ def _journal(path: Path) -> "BaseStorage":
             self._sums: list[str] = []
 
         def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            # Optuna walks over the logs with the lock held, when nobody else can append.
+            # A generator, because Optuna iterates over the logs only once it holds the lock.
             super().append_logs(self._chained(logs))  # type: ignore[arg-type]
 
         def _chained(self, logs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -131,7 +137,8 @@ def _journal(path: Path) -> "BaseStorage":
                 yield line
 
         def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-            # Each line is checked against the one before it, which is read again if need be.
+            # Each line is checked against the one before it. Without its checksum in memory, all
+            # lines are read again.
             first = log_number_from if log_number_from <= len(self._sums) else 0
             del self._sums[first:]
             for number, log in enumerate(super().read_logs(first)):
@@ -139,7 +146,8 @@ def _journal(path: Path) -> "BaseStorage":
                     content = unsealed(log)
                 except (ValueError, TypeError) as error:
                     raise ValueError(f"{path.name}, line {first + number + 1}: {error}") from error
-                if content.pop(BEFORE, None) != (self._sums[-1] if self._sums else ""):
+                previous = self._sums[-1] if self._sums else ""
+                if content.pop(BEFORE, None) != previous:
                     line = first + number + 1
                     raise ValueError(
                         f"{path.name}: lines before line {line} were lost, doubled or moved"

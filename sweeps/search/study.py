@@ -1,10 +1,10 @@
 """Trials of a search: created, owned and finished by drivers; and their results.
 
-Ownership is ours, because Optuna's heartbeat and its retry callback exist for SQL storages only
-(``RDBStorage``), and those do not work on the shared file systems of clusters. A driver holds a
-file lock for as long as it lives, so a dead driver's trials are taken over at once, where a
-heartbeat must first expire. Optuna's retry would also start a trial's runs again from step 0; ours
-finds them by their settings and resumes them.
+Ownership is implemented here, because Optuna's heartbeat and retry callback exist for SQL storages
+only (``RDBStorage``), which do not work on the shared file systems of clusters. A driver holds a
+file lock for as long as it lives, so a dead driver's trials are taken over at once; a heartbeat
+would first have to expire. Optuna's retry would also start a trial's runs from step 0; here they
+are found by their settings and resumed.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ class Study:
     """A driver's access to a study.
 
     A trial is created in one write, with all its values and its owner, and only its owner finishes
-    it: no trial is half created or finished twice when a driver dies. The trials of a dead driver
-    go to the next one that looks.
+    it. So no trial is half created, or finished twice, when a driver dies. The next driver that
+    calls ``mine`` takes over the trials of a dead one.
 
     Raises:
         ConfigError: The study has its records in another storage.
@@ -50,7 +50,7 @@ class Study:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        # Owner of its trials, and name of the lock that this driver holds while it lives.
+        # Owner of this driver's trials, and name of its lock file.
         self._me = uuid.uuid4().hex
         self._drivers = plan.folder / "drivers"
         self._drivers.mkdir(parents=True, exist_ok=True)
@@ -83,14 +83,14 @@ class Study:
             for trial in self.under_way():
                 if not self._alive(trial.user_attrs[OWNER]):
                     self._handle(trial).set_user_attr(OWNER, self._me)
-        # Read again: between the two reads another driver may have taken some over.
+        # Read again, because another driver may have taken some over in between.
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
         """Create the next trial; None if nothing is left to try."""
         with self._turn():
             trials = self.trials()
-            # Under the lock: two drivers would otherwise propose the same settings.
+            # Under the lock, because two drivers would otherwise propose the same settings.
             proposal = propose(self.plan, trials)
             if proposal is None:
                 return None
@@ -102,12 +102,12 @@ class Study:
         handle = self._handle(trial)
         with _unless_ended():
             for step in sorted(curve.keys() - trial.intermediate_values.keys()):
-                # Ascending, because pruners look at the last reported step.
+                # In ascending order, because pruners look at the last reported step.
                 handle.report(curve[step], step)
         return bool(curve) and handle.should_prune()
 
     def complete(self, trial: "FrozenTrial", value: float, by_seed: Mapping[int, float]) -> None:
-        """Finish a trial with its objective and the values that it is the mean of."""
+        """Finish a trial with its objective and the value at each seed."""
         with _unless_ended():
             # JSON keys are strings.
             named = {str(seed): result for seed, result in by_seed.items()}
@@ -129,7 +129,7 @@ class Study:
         self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
     def _turn(self) -> contextlib.AbstractContextManager[bool]:
-        """Lock under which one driver at a time decides what comes next."""
+        """Lock under which one driver at a time creates or takes over trials."""
         return locked(self.plan.folder / "lock", wait=True)
 
     def _alive(self, driver: str) -> bool:
@@ -141,7 +141,7 @@ class Study:
             return False
         with locked(path) as free:
             if free:
-                # A lock that can be taken shows that its owner is dead.
+                # The lock could be taken, so its owner is dead.
                 path.unlink(missing_ok=True)
         return not free
 
@@ -188,10 +188,10 @@ def _attempts_of(folder: RunFolder) -> int:
 
 @contextlib.contextmanager
 def _unless_ended() -> Iterator[None]:
-    """Ignore that a trial is finished already.
+    """Suppress the error for a trial that is finished already.
 
-    Where hosts do not see each other's locks, another driver may have finished it, with the same
-    result.
+    On file systems whose locks do not reach other hosts, another driver may have finished it, with
+    the same result.
     """
     from optuna.exceptions import UpdateFinishedTrialError
 
@@ -214,7 +214,7 @@ class Result:
 
 
 def ranked(trials: "Sequence[FrozenTrial]") -> list[Result]:
-    """Complete trials by descending mean; of equal ones the earlier first."""
+    """Complete trials by descending mean; ties by number."""
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     results = []
     for trial in complete:
@@ -233,6 +233,6 @@ def default_result(plan: Plan, results: Sequence[Result]) -> Result | None:
 
 
 def counts(trials: "Sequence[FrozenTrial]") -> str:
-    """For example ``7 COMPLETE, 2 PRUNED``."""
+    """Number of trials by state, such as ``7 COMPLETE, 2 PRUNED``."""
     by_state = Counter(trial.state.name for trial in trials)
     return ", ".join(f"{count} {state}" for state, count in by_state.items()) or "no trials"

@@ -37,10 +37,11 @@ REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn
 # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified.
 SIGNAL_EARLY_S = 60
 
-# Seconds before the time limit: we end the run ourselves, so that it can be requeued.
+# Seconds before the time limit at which the run is killed here: a job that Slurm ends at its limit
+# could not be requeued.
 LAST_S = 20
 
-# slurmctld may be restarting.
+# Several tries, because slurmctld may be restarting.
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0
 TRAIN_SCRIPT = Path(__file__).resolve().parents[3] / "train.py"
 
@@ -58,8 +59,8 @@ class Supervisor:
     """Watch the process of one run from its job.
 
     Attributes:
-        ran_s: How long the job has had its node already. Slurm lets a step wait while the node is
-            busy with the end of the job before, and a warning that it sends meanwhile is lost.
+        ran_s: Seconds since the job got its node. Slurm may delay the job's step while the node is
+            busy with the end of an earlier job, and a warning that it sends meanwhile is lost.
         now: Clock, in seconds.
         sleep: Waits for a number of seconds.
     """
@@ -81,19 +82,19 @@ class Supervisor:
         self._started = self.now() - self.ran_s
 
     def warn(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """SIGUSR2: the time limit or the end of a preemption's grace is near."""
+        """Handle SIGUSR2: the time limit or the end of a preemption's grace is near."""
         self._warned = True
 
     def terminate(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """SIGTERM: the job is cancelled, or preempted on a cluster that sends no warning."""
+        """Handle SIGTERM: the job is cancelled, or preempted on a cluster that does not warn."""
         self._terminated = True
 
     def run(self) -> State:
-        """Wait for the process; returns the state that the run is in when the job ends."""
+        """Wait for the process; returns the run's state at the end of the job."""
         while (code := self.process.poll()) is None:
             self.check()
             self.sleep(POLL_S)
-        # An end that nobody asked for is a failure, not an interruption.
+        # Without a cause, nobody asked the process to end: that is a failure, not an interruption.
         outcome = self.process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
             return outcome.state
@@ -106,19 +107,22 @@ class Supervisor:
         return State.INTERRUPTED
 
     def check(self) -> None:
-        """React to what has happened since the last time."""
+        """React to signals and to the time limit; called at every poll."""
         elapsed = self.now() - self._started
+        # The elapsed time replaces a warning that was lost.
         if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
-            self._leave(
-                cause_of_warning(self.job, elapsed, self.scheduler.preempted(str(self.job.job_id)))
-            )
+            preempted = self.scheduler.preempted(str(self.job.job_id))
+            self._leave(cause_of_warning(self.job, elapsed, preempted))
         if self.cause is None and self._terminated:
             self._leave(Cause.TERMINATION)
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
             self.process.kill()
 
     def _leave(self, cause: Cause) -> None:
-        """Record the cause first, as the grace period may be short, then request a checkpoint."""
+        """Record the cause, then request a checkpoint.
+
+        In this order, because a short grace period may end before the checkpoint is written.
+        """
         self.cause = cause
         counts = {
             "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
@@ -130,7 +134,7 @@ class Supervisor:
             if self.folder.read_stop() is None:
                 self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
         except RecordWriteError as error:
-            # On a full disk no stop can be requested, so that a signal stops the run instead.
+            # On a full disk no stop can be requested; a signal stops the run instead.
             logger.error("%s", error)
             self.process.terminate()
         logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
@@ -143,7 +147,7 @@ class Supervisor:
         self.job = self.job.model_copy(
             update={"fruitless": fruitless, "last_step": max(step, self.job.last_step)}
         )
-        # On a full disk, the attempt is counted the next time.
+        # On a full disk this time limit is not counted.
         with contextlib.suppress(RecordWriteError):
             write_job(self.folder, self.job)
         return fruitless > self.job.max_timeouts
@@ -163,7 +167,7 @@ class Supervisor:
         return State.FAILED
 
     def _requeue(self) -> None:
-        """Requeue the job under its id; failing that, the next sweep finds the run INTERRUPTED."""
+        """Requeue the job under its id. If that fails, the next sweep starts the run again."""
         for left in reversed(range(REQUEUE_TRIES)):
             try:
                 self.scheduler.requeue(str(self.job.job_id))
@@ -183,7 +187,7 @@ class Supervisor:
 
 @dataclass(frozen=True)
 class RunJob:
-    """Callable that submitit pickles: a name and a path. The run folder holds everything else."""
+    """Callable that submitit pickles: only the path of the run folder, which holds the rest."""
 
     run: str
 
@@ -232,7 +236,13 @@ def node_report() -> str:
 
 
 def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Cause:
-    """Distinguish time limit and preemption: by Slurm's answer, else by the time used."""
+    """Distinguish time limit and preemption: by Slurm's answer, or else by the time used.
+
+    Args:
+        job: The job.
+        elapsed_s: Seconds since the job got its node.
+        preempted: Slurm's answer; None if it does not answer.
+    """
     if preempted is not None:
         return Cause.PREEMPTION if preempted else Cause.TIMEOUT
     earliest = job.limit_s - job.warn_s - SIGNAL_EARLY_S

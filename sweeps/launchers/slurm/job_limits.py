@@ -9,10 +9,12 @@ from scpo.errors import ConfigError
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of the cluster and of the user's account; None: no limit, or unknown to Slurm.
+    """Limits of the cluster and of the user's account; None: no limit, or Slurm does not know one.
 
-    ``array_size``: jobs of one array (slurm.conf's MaxArraySize). ``submitted``: jobs of the user
-    that may be queued or running at a time (MaxSubmitJobs). ``running``: that may run (MaxJobs).
+    Attributes:
+        array_size: Jobs of one array (slurm.conf's MaxArraySize).
+        submitted: Jobs of the user that may be queued or running at a time (MaxSubmitJobs).
+        running: Jobs of the user that may run at a time (MaxJobs).
     """
 
     array_size: int | None = None
@@ -21,12 +23,15 @@ class JobLimits:
 
 
 def smallest(limits: Sequence[int | None]) -> int | None:
-    """The limit that binds."""
+    """The smallest of the known limits; None without any."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def array_size_of(config_lines: Sequence[str]) -> int | None:
-    """MaxArraySize of ``scontrol show config``; 0 there means that arrays are disabled."""
+    """MaxArraySize of ``scontrol show config``; None if it is not listed.
+
+    0 there means that arrays are disabled: every job is then an array of one.
+    """
     for line in config_lines:
         key, _, value = line.partition("=")
         if key.strip() == "MaxArraySize" and value.strip().isdigit():
@@ -35,7 +40,7 @@ def array_size_of(config_lines: Sequence[str]) -> int | None:
 
 
 def split(names: Sequence[str], array_size: int | None) -> list[list[str]]:
-    """Runs in parts of equal size, each small enough for one array."""
+    """Split runs into parts of nearly equal size, each small enough for one array."""
     if array_size is None or len(names) <= array_size:
         return [list(names)]
     parts = math.ceil(len(names) / array_size)
@@ -60,7 +65,7 @@ def shares(sizes: Sequence[int], running: int) -> list[int]:
             "fewer rows in a call"
         )
 
-    # One slot at a time, to the array with the most runs for each slot that it has.
+    # Give one slot at a time to the array with the most runs per slot.
     given = [1] * len(sizes)
     for _ in range(running - len(sizes)):
         pairs = zip(sizes, given, strict=True)

@@ -11,16 +11,23 @@ from scpo.records.status import JobState
 from sweeps.launchers.slurm.scheduler import Seen
 
 STARTED = "SCPO_JOB_STARTED"
-"""The environment variable in which sbatch's script leaves when it began, in seconds since 1970."""
+"""Environment variable with the start time of sbatch's script, in seconds since 1970."""
 
 
 class Job(BaseModel):
     """A run's job.
 
-    ``name`` is its submission's name in Slurm; ``job_id`` is None until known. ``index`` is its
-    place in the submission's array; None if it was submitted by itself. ``timeouts`` and
-    ``preemptions`` count the cut-offs, ``fruitless`` the time limits reached without a further
-    step.
+    Attributes:
+        name: Name of its submission in Slurm.
+        index: Its place in the submission's array; None if it was submitted by itself.
+        job_id: Its id in Slurm; None until known.
+        limit_s: Time limit of the job, in seconds.
+        warn_s: Seconds before the limit at which Slurm warns.
+        max_timeouts: Number of ``fruitless`` time limits after which the run fails.
+        timeouts: Number of times that the time limit cut the run off.
+        preemptions: Number of times that a preemption cut the run off.
+        fruitless: Number of time limits that were reached without a further step.
+        last_step: Step of the last checkpoint; -1 before the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,7 +44,7 @@ class Job(BaseModel):
     last_step: int = -1
 
     def found_in(self, seen: Mapping[str, Seen]) -> str | None:
-        """Id of this job in Slurm's list, or None. Names are compared too: ids can be reused."""
+        """Id of this job in Slurm's list, or None. Names are compared too: Slurm reuses ids."""
         # An element of an array has the id `<array>_<index>`.
         ending = "" if self.index is None else f"_{self.index}"
         for id_, job in seen.items():
@@ -46,20 +53,20 @@ class Job(BaseModel):
         return None
 
     def state(self, seen: Mapping[str, Seen] | None) -> JobState:
-        """State of the job; ``seen`` None: the scheduler does not answer."""
+        """State of the job in Slurm's list; ``seen`` is None if the scheduler does not answer."""
         if seen is None:
             return JobState.UNKNOWN
         found = self.found_in(seen)
         if found is None:
             return JobState.ENDED
-        # Slurm has it, but the sweep ended before it could note the id.
+        # Slurm has the job, but the sweep died before it could record the id.
         if self.job_id is None:
             return JobState.ORPHANED
         return seen[found].state
 
 
 def read_job(folder: RunFolder) -> Job | None:
-    """The run's job; None if none was ever submitted. RecordError if the record is damaged."""
+    """Read the run's job; None if it was never submitted. RecordError if the record is damaged."""
     path = job_path(folder)
     if not path.exists():
         return None
@@ -75,7 +82,7 @@ def write_job(folder: RunFolder, job: Job) -> Job:
 
 
 def restore_job(folder: RunFolder, job: Job | None) -> None:
-    """As it was before a submission that the scheduler did not take; None: there was none."""
+    """Restore the record from before a submission that was refused; None: there was no record."""
     if job is None:
         job_path(folder).unlink(missing_ok=True)
     else:
@@ -83,5 +90,5 @@ def restore_job(folder: RunFolder, job: Job | None) -> None:
 
 
 def job_path(folder: RunFolder) -> Path:
-    """Where the record lies."""
+    """Path of the record."""
     return folder.path / "job.json"

@@ -57,9 +57,8 @@ def make_launcher(configs: Sequence[RunConfig], _train_script: Path, console: Co
 class Cluster(CountsSignals):
     """Submits runs; the jobs outlive this process.
 
-    Used as a context manager with ``free``, ``start``, ``poll`` and ``stop`` it is a pool of
-    ``launcher.parallelism`` slots, as ``sweeps.launchers.local.Pool`` is; ``stop`` does not cancel
-    jobs.
+    A search uses it like ``sweeps.launchers.local.Pool``: as a context manager with
+    ``launcher.parallelism`` slots. ``stop`` does not cancel jobs.
     """
 
     detached: ClassVar[bool] = True
@@ -70,13 +69,13 @@ class Cluster(CountsSignals):
     sbatch: Sbatch
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
-    # squeue is called once each time.
+    # Each poll calls squeue once, which a busy cluster answers slowly.
     poll_s: float = 20.0
     console: Console = field(default_factory=Console)
     probe: Probe = ask_node
     outside: Callable[[], bool] = is_outside
     _running: dict[str, RunFolder] = field(default_factory=dict)
-    # Partitions that were asked already; a search submits many times.
+    # Partitions whose nodes were asked already: a search submits many times.
     _asked: set[str | None] = field(default_factory=set)
 
     @property
@@ -99,11 +98,11 @@ class Cluster(CountsSignals):
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
 
-        # Asked before the probe, whose own job would count until it is cleaned up.
+        # Asked before the probe, whose own job would count against the limit for a while.
         room = self._room(limits)
         self._check_nodes([request for request, *_ in arrays], snapshot)
         for request, names, running in arrays:
-            # What the account may not submit now stays PENDING, and the next call submits it.
+            # Runs beyond the account's limit stay PENDING; the next call submits them.
             fitting = names if room is None else names[: max(0, room - len(ids))]
             folders = [runs[name][0] for name in fitting]
             try:
@@ -147,16 +146,16 @@ class Cluster(CountsSignals):
     def _arrays(
         self, configs: Mapping[str, RunConfig], limits: JobLimits
     ) -> list[tuple[Request, list[str], int]]:
-        """Arrays of runs with equal requests, and how many jobs of each may run at a time."""
+        """Arrays of runs with equal requests: (request, run ids, jobs that may run at a time)."""
         arrays = []
         for request, names in by_request(configs, self.launcher, self.site).items():
             for part in split(names, limits.array_size):
                 arrays.append((request, part))
         most = self.launcher.parallelism
         if limits.running is not None:
-            # Each array runs at least one job; what the account may not run yet, Slurm queues.
+            # Each array needs at least one; Slurm itself queues jobs beyond the account's limit.
             most = min(most, max(limits.running, len(arrays)))
-        # Slurm limits each array by itself, so that the limit of all is divided among them.
+        # Slurm limits each array separately, so the common limit is divided among them.
         given = shares([len(part) for _, part in arrays], most)
         limited = []
         for (request, part), share in zip(arrays, given, strict=True):
@@ -171,11 +170,10 @@ class Cluster(CountsSignals):
         return max(0, limits.submitted - len(self.scheduler.jobs() or {}))
 
     def planned(self, configs: Mapping[str, RunConfig]) -> Iterator[Submission]:
-        """The submissions that these runs would make. Writes nothing: their folders are not there.
+        """The submissions that these runs would make. Writes nothing, not even their folders.
 
         Raises:
-            ConfigError: As the submission itself would, sbatch would misread the path of the
-                folder.
+            ConfigError: sbatch would misread the path of the folder.
         """
         place = folder_of_submissions(self.runs_dir) / "to-be-made"
         snapshot = locate(self.runs_dir)
@@ -205,7 +203,7 @@ class Cluster(CountsSignals):
         return self.launcher.parallelism
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show the arrays of jobs, and what sbatch would be given for the first of them."""
+        """Show the arrays of jobs and the sbatch script of the first one."""
         show_submissions(console, list(self.planned(configs)))
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
@@ -230,11 +228,11 @@ class Cluster(CountsSignals):
         return ended
 
     def stop(self) -> None:
-        """The jobs go on without us."""
+        """Do nothing: the jobs continue without this process."""
 
 
 def show_submissions(console: Console, submissions: Sequence[Submission]) -> None:
-    """Show one job array per request, and the sbatch script of the first."""
+    """Show a table of the job arrays and the sbatch script of the first one."""
     if not submissions:
         return
     columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")

@@ -17,10 +17,10 @@ from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.refusal import UNSURE, words_of
 from sweeps.launchers.slurm.scheduler import SchedulerError, cancel_named
 
-# Marks the probe's job name and its lines, because a site's prolog may print others.
+# Prefix of the probe's job name and of its output lines: a site's prolog may print others.
 MARK = "scpo-probe"
 
-# Only what /bin/sh has built in. Arguments: letter of a test, path, letter, path, ...
+# Uses only builtins of /bin/sh. Arguments: letter of a test, path, letter, path, ...
 SCRIPT = f"""echo "{MARK} node ${{SLURMD_NODENAME:-}}"
 place=0
 while [ $# -gt 0 ]; do
@@ -36,17 +36,18 @@ BUSY = "nodes are busy"
 # Keys of Site.more that choose the nodes.
 PLACES = ("reservation", "nodelist", "exclude", "clusters")
 
-# What sbatch takes from the environment, and srun under another prefix.
+# Options that sbatch reads from SBATCH_<name> and srun from SLURM_<name>: the probe must see those
+# of the submission.
 INHERITED = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "RESERVATION", "CLUSTERS")
 POLL_S = 0.1
 
-# Time for srun to cancel its job.
+# Seconds for srun to cancel its job.
 END_S = 5
 
 
 @dataclass(frozen=True)
 class Need:
-    """A path that jobs use on their node: ``use`` is the letter of the shell's test for it."""
+    """A path that jobs use on their node; ``use`` is the letter of the shell's test, as in -r."""
 
     name: str
     path: Path
@@ -76,7 +77,10 @@ class Where:
 
 @dataclass(frozen=True)
 class Answer:
-    """The node that ran the probe and what it cannot do; ``node`` None: no answer, see ``why``."""
+    """The node that ran the probe, and the needs that it lacks.
+
+    ``node`` is None without an answer; ``why`` is then the reason.
+    """
 
     node: str | None
     lacking: tuple[Need, ...] = ()
@@ -84,16 +88,16 @@ class Answer:
 
 
 def ask_node(where: Where, needs: Sequence[Need], wait_s: int) -> Answer:
-    """Run the probe on a node of ``where``; wait at most ``wait_s`` seconds for it.
+    """Run the probe on a node of ``where`` and wait at most ``wait_s`` seconds for its answer.
 
-    The job is cancelled if it has not answered by then, and on a stop signal, which this process
-    receives again afterwards.
+    A job without an answer by then is cancelled. A stop signal cancels it too, and is then sent to
+    this process again.
 
     Raises:
         KeyboardInterrupt: A stop signal arrived, and its handler returned.
     """
     deadline = time.monotonic() + wait_s
-    # First without a GPU, which is free sooner; some partitions refuse such jobs.
+    # First without a GPU, because such a job starts sooner; some partitions refuse it.
     answer = _ask(_command(where, needs, wait_s, gpus=0), needs, deadline)
     without_gpu = answer.why
     refused = answer.node is None and time.monotonic() < deadline and BUSY not in without_gpu
@@ -109,7 +113,7 @@ def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> lis
     site = where.site
     options: dict[str, Any] = {
         "job-name": f"{MARK}-{secrets.token_hex(4)}",
-        # It bounds the job's wait if this process is killed; 1 would mean at once.
+        # Bounds the job's wait even if this process is killed. At least 2: 1 means "at once".
         "immediate": max(2, wait_s),
         "time": 1,
         "nodes": 1,
@@ -175,7 +179,10 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
 
 
 def _environment() -> dict[str, str]:
-    """This shell's environment; without variables of a job, of which the probe would be a step."""
+    """This process's environment without Slurm's variables.
+
+    With those of a job, srun would start the probe as a step of that job.
+    """
     kept = {}
     for name, value in os.environ.items():
         if not name.startswith("SLURM_") or name == "SLURM_CONF":
@@ -187,9 +194,9 @@ def _environment() -> dict[str, str]:
 
 
 def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
-    """The probe's answer; output that ends early is none, since a test may be missing from it."""
+    """Parse the probe's output. Output without its last line counts as no answer."""
     lines = [line.split(" ") for line in output.splitlines() if line.startswith(f"{MARK} ")]
-    # A node that dies in the middle would otherwise seem to lack nothing.
+    # A node that dies in the middle of the tests would otherwise seem to lack nothing.
     if [MARK, "end"] not in lines:
         return Answer(None, why=f"srun: {words_of(errors)}")
     found = [(line[1], line[2]) for line in lines if len(line) == 3]
@@ -199,7 +206,7 @@ def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
 
 
 def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
-    """End srun, which cancels its job then, and cancel what may be left of it by its name."""
+    """End srun, which then cancels its job; cancel the job by name in case that failed."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -208,6 +215,6 @@ def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
             process.kill()
             process.communicate()
     (name,) = (word.partition("=")[2] for word in command if word.startswith("--job-name="))
-    # Where this fails, srun has cancelled the job already or --time=1 ends it.
+    # If this fails, srun has cancelled the job already, or --time=1 ends it after a minute.
     with suppress(SchedulerError):
         cancel_named(name)

@@ -15,7 +15,7 @@ from sweeps.records import cancellation
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
 ASK_AGAIN_S = 1.0
 
-# Reasons of squeue that no waiting changes -> what does.
+# Reasons of squeue that do not change by waiting -> what to change.
 ANEW = "then `python -m sweeps cancel`, `retry` and the sweep again"
 NEVER_STARTS = {
     "PartitionTimeLimit": f", never starts: a smaller max_time_h in launcher.site, {ANEW}",
@@ -24,7 +24,11 @@ NEVER_STARTS = {
 
 
 class Observer:
-    """Observer of runs at one moment. It queries Slurm before the records, if any run had a job."""
+    """Observer of runs at one moment.
+
+    If a run has a job, Slurm is queried once for all runs, before their records are read: a run
+    that ends in between is then seen as DONE and not as LOST.
+    """
 
     def __init__(self, scheduler: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
         self.scheduler = scheduler
@@ -63,7 +67,10 @@ class Observer:
         return ", ".join(parts)
 
     def adopt(self, folder: RunFolder) -> Job | None:
-        """Write down the id of a job whose driver died before it could."""
+        """Record the id of a job whose driver died before it could; None if Slurm does not list it.
+
+        Call it after ``observe``, which reads Slurm's list.
+        """
         job = read_job(folder)
         found = job.found_in(self._seen or {}) if job else None
         if job and found:
@@ -84,7 +91,7 @@ class Observer:
 def cancel(
     folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
 ) -> bool:
-    """Let a run end, and its job with it; False if it was over before."""
+    """End a run and its job; False if the run was over before."""
     job = read_job(folder)
 
     def end_job() -> None:

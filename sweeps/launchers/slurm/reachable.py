@@ -13,11 +13,11 @@ from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYST
 # Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
 NOT_REACHABLE = 78
 Probe = Callable[[Where, Sequence[Need], int], Answer]
-"""Tests on a node what jobs need there, within a number of seconds; see ``node_probe.ask_node``."""
+"""Test of the needs of jobs on a node, within a number of seconds; see ``node_probe.ask_node``."""
 
 
 def needed_on_nodes(runs_dir: Path) -> dict[str, Path]:
-    """Name -> folder of what a job reads or writes on its node."""
+    """Folders that a job reads or writes on its node, by name."""
     return {
         "machine.runs_dir (with the snapshot of the code)": runs_dir.absolute(),
         "the Python environment": Path(sys.prefix),
@@ -34,13 +34,16 @@ def needs_of_jobs(runs_dir: Path, snapshot: Path) -> tuple[Need, ...]:
 
 
 def is_outside() -> bool:
-    """True if jobs run on other hosts than this one; False without a Slurm that answers."""
+    """True if jobs run on other hosts than this one; False if Slurm does not answer."""
     nodes = node_names()
     return bool(nodes) and socket.gethostname().partition(".")[0] not in nodes
 
 
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
-    """(name, folder, file system) of what lies on no network file system."""
+    """(name, folder, file system) of the needed folders that are not on a network file system.
+
+    Empty on a node, where jobs run on this host.
+    """
     if not is_outside():
         return
     for name, folder in needed_on_nodes(runs_dir).items():
@@ -52,8 +55,8 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 def check_reachable(runs_dir: Path) -> None:
     """Reject submissions of jobs whose files are in this host's memory.
 
-    Other disks that look local are not refused, because some network file systems look local too:
-    there ``check_on_node`` asks a node.
+    Disks that look local are not refused, because some network file systems look local too;
+    ``check_on_node`` asks a node about them.
 
     Raises:
         ConfigError: A folder that jobs need is on a tmpfs or ramfs, and this host is not a node.
@@ -67,7 +70,7 @@ def check_reachable(runs_dir: Path) -> None:
 
 
 def check_on_node(where: Where, needs: Sequence[Need], wait_s: int, probe: Probe) -> str:
-    """Let a node test what jobs need; returns one line about it, also if no node answered in time.
+    """Let a node test the needs of jobs; returns one line, also if no node answered in time.
 
     Raises:
         ConfigError: The node lacks something; jobs there would end at once.

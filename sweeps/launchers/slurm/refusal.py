@@ -4,7 +4,7 @@ import re
 
 from scpo.errors import ConfigError
 
-# Word of sbatch's message -> the key of the site's file, what to do.
+# (pattern in sbatch's message, key of the site's file, what to set)
 KEYS = (
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
@@ -24,7 +24,7 @@ KEYS = (
     ),
 )
 
-# Where a type of GPU was asked for: no node has it, or not so many.
+# For requests with a type of GPU: no node has that type, or not so many of them.
 GPUS_OF_NODES = (
     "node configuration",
     "gres",
@@ -33,7 +33,7 @@ GPUS_OF_NODES = (
 UNSURE = re.compile(
     r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE
 )
-"""No answer of slurmctld: the job may be queued all the same."""
+"""Messages without an answer of slurmctld: the job may be queued all the same."""
 
 
 class RefusedError(ConfigError):
@@ -43,7 +43,7 @@ class RefusedError(ConfigError):
 def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's message, the request, and the key of the site file to change."""
     text = words_of(message)
-    # The first match decides: messages about accounts also mention partitions, for one.
+    # The first match wins: messages about accounts, for example, also mention partitions.
     keys = (*KEYS[:-1], GPUS_OF_NODES, KEYS[-1]) if "gres " in asked else KEYS
     for pattern, key, fix in keys:
         if re.search(pattern, text, re.IGNORECASE):

@@ -19,7 +19,7 @@ from sweeps.launchers.slurm.job_limits import (
 # slurmctld may be slow to answer on a busy cluster.
 COMMAND_TIMEOUT_S = 60
 
-# States of jobs that wait. squeue lists live jobs only, so that all others count as running.
+# States of waiting jobs. squeue lists live jobs only, so all other states count as running.
 QUEUED = (
     "PENDING",
     "CONFIGURING",
@@ -37,7 +37,7 @@ class SchedulerError(ScpoError, RuntimeError):
 
 @dataclass(frozen=True)
 class Seen:
-    """A waiting or running job, as squeue lists it; ``why`` it waits."""
+    """A waiting or running job as squeue lists it; ``why`` is the reason for waiting."""
 
     name: str
     state: JobState
@@ -47,12 +47,12 @@ class Seen:
 class Slurm:
     """Client of squeue (live jobs), sacct (ended jobs), scancel and scontrol.
 
-    Tests replace it by one with a simulated clock.
+    Tests replace it by a scheduler with a simulated clock.
     """
 
     def jobs(self) -> Mapping[str, Seen] | None:
         """Our waiting and running jobs by id, from one squeue call; None without an answer."""
-        # The name comes last, because only the name may contain |.
+        # The name comes last because it may contain |, the separator.
         format_ = "%i|%T|%r|%j"
         try:
             lines = _ask(
@@ -70,7 +70,7 @@ class Slurm:
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
         """Final states of jobs by id, from one sacct call; unknown jobs are left out."""
-        # Without ids sacct would list all of today's jobs.
+        # Without ids, sacct would list all jobs of today.
         ids = ",".join(job_ids)
         if not ids:
             return {}
@@ -88,7 +88,7 @@ class Slurm:
         return dict(line.split("|", 1) for line in lines)
 
     def cancel(self, job_id: str) -> None:
-        """End a job, now or before it starts; SchedulerError if that was not possible."""
+        """End a running or waiting job; SchedulerError on failure."""
         _ask("scancel", job_id)
 
     def requeue(self, job_id: str) -> None:
@@ -99,9 +99,8 @@ class Slurm:
         """Limits on arrays and on the user's jobs, from scontrol and, with accounting, sacctmgr.
 
         Args:
-            account: The account that jobs are charged to; None: the limits of all the user's
-                accounts.
-            qos: The quality of service that jobs ask for; None: that of the user's associations.
+            account: The account that jobs are charged to; None: all of the user's accounts.
+            qos: The quality of service that jobs ask for; None: those of the user's associations.
         """
         # Answers may be empty: clusters without accounting have no sacctmgr.
         array_size = array_size_of(_answer("scontrol", "show", "config"))
@@ -131,9 +130,9 @@ class Slurm:
         )
 
     def preempted(self, job_id: str) -> bool | None:
-        """Return True if a running job is being preempted; None without an answer.
+        """True if a running job is being preempted; None if Slurm does not answer.
 
-        By the job's PreemptTime, which is set once its grace has begun.
+        Read from the job's PreemptTime, which Slurm sets when the grace period begins.
         """
         try:
             fields = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
@@ -144,12 +143,12 @@ class Slurm:
 
 
 def node_names() -> set[str]:
-    """Short host names of the cluster's nodes; none if Slurm does not answer."""
+    """Short host names of the cluster's nodes; empty if Slurm does not answer."""
     return {line.strip() for line in _answer("sinfo", "--noheader", "--Node", "--format=%n")}
 
 
 def cancel_named(name: str) -> None:
-    """End our jobs of this name, if there are any; SchedulerError if that was not possible."""
+    """End our jobs of this name, if any; SchedulerError on failure."""
     _ask("scancel", f"--user={os.getuid()}", f"--name={name}")
 
 

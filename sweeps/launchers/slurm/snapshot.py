@@ -15,7 +15,7 @@ from scpo.records.files import write_json
 
 SNAPSHOTS = ".snapshots"
 
-# What a job needs: the working tree's files, committed or not.
+# Parts of the working tree that a job needs; copied with uncommitted changes.
 PARTS = (
     "scpo",
     "sweeps",
@@ -25,10 +25,15 @@ PARTS = (
 
 
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
-    """Return the snapshot of the present code, created if missing: private (0700) and read-only.
+    """Snapshot of the present code, private (0700) and read-only; created if it is missing.
 
-    ConfigError if a file holds a secret, or the value of one of the variables ``secret_names``,
-    which would be copied into every snapshot.
+    Args:
+        runs_dir: Folder of run folders.
+        secret_names: Environment variables with secrets.
+
+    Raises:
+        ConfigError: A file holds a secret, or the value of one of these variables, which would be
+            copied into every snapshot; or other users can access the snapshot.
     """
     files = _files(secret_names)
     target = _place(runs_dir, files)
@@ -51,7 +56,7 @@ def _place(runs_dir: Path, files: dict[str, bytes]) -> Path:
 
 
 def check_private(folder: Path) -> None:
-    """ConfigError unless the folder belongs to us and nobody else may enter it."""
+    """Raise ConfigError unless the folder belongs to this user and is closed to others."""
     found = folder.stat()
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
@@ -107,8 +112,8 @@ def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str])
             (draft / path).write_bytes(data)
             (draft / path).chmod(0o400)
         write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state(secret_names))
-        # Renamed when complete: another sweep never finds half of a snapshot. It may have made the
-        # same one meanwhile.
+        # Renamed when complete, so that another sweep never finds half of a snapshot. That sweep
+        # may have created the same one meanwhile.
         if not target.exists():
             draft.rename(target)
     finally:

@@ -1,4 +1,4 @@
-"""Runs become Slurm jobs: one array for all that ask for the same, through submitit."""
+"""Submit runs as Slurm jobs through submitit: one array for all runs with equal requests."""
 
 import contextlib
 import io
@@ -35,16 +35,19 @@ if TYPE_CHECKING:
 SUBMISSIONS = ".submissions"
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
+
+# In ``trap "" USR2``: ignore the signal.
 QUIET = '""'
 
-# The paper: "wall-clock times vary with cluster load".
+# Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
+# load".
 MARGIN = 1.5
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
 
 @dataclass(frozen=True, order=True)
 class Request:
-    """Resources that the jobs of an array request: per node, and for how long."""
+    """Request of each job of an array: time limit in minutes, resources per node, partition."""
 
     limit_min: int
     resources: Resources
@@ -53,10 +56,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Submission:
-    """An array of runs that ask for the same.
+    """An array of runs with equal requests.
 
-    Its folder is new, private, and named as the scheduler knows its jobs. ``running``: how many of
-    them may run at a time.
+    ``folder`` is new and private, and its name is the name of the jobs in Slurm. ``running`` is
+    the number of jobs that may run at a time.
     """
 
     folder: Path
@@ -94,12 +97,13 @@ def by_request(
             _limit_min(config, launcher, site), needed, site.partition_for(needed.gpus)
         )
         groups[request].append(run_id)
-    # Large requests first: they wait longest for room.
-    return dict(sorted(groups.items(), key=lambda one: (-one[0].resources.gpus, one[0].limit_min)))
+    # Large requests first, because they wait longest for free nodes.
+    ordered = sorted(groups, key=lambda request: (-request.resources.gpus, request.limit_min))
+    return {request: groups[request] for request in ordered}
 
 
 def places(requests: Sequence[Request], site: Site) -> list[Where]:
-    """Where jobs of these requests run: one place for each partition."""
+    """Nodes on which jobs of these requests run: one ``Where`` per partition."""
     most_gpus: dict[str | None, int] = {}
     for request in requests:
         gpus = most_gpus.get(request.partition, 0)
@@ -108,10 +112,13 @@ def places(requests: Sequence[Request], site: Site) -> list[Where]:
 
 
 def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
-    """Submit; the intent is on disk before the scheduler hears of it, the job ids after.
+    """Submit an array; returns a job id for each run.
+
+    Each run's job is recorded without an id before the call of sbatch, and with its id after it: if
+    this process dies in between, the next call finds the jobs by name and adopts them.
 
     Raises:
-        RefusedError: The scheduler did not take it: the runs are as they were before.
+        RefusedError: The scheduler refused the array; the records are as they were before.
     """
     several = len(submission.runs) > 1
     jobs = [
@@ -125,10 +132,9 @@ def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
         )
         for index in range(len(submission.runs))
     ]
-    # Restored if the scheduler refuses: an earlier attempt's job may still be of interest.
+    # Restored if the scheduler refuses: the record of an earlier job is still of use.
     before = [read_job(folder) for folder in submission.runs]
     for folder, job in zip(submission.runs, jobs, strict=True):
-        # Without an id: a call that finds this later adopts the job by its name.
         write_job(folder, job)
     try:
         ids = list(sbatch(submission))
@@ -183,7 +189,7 @@ def call_sbatch(submission: Submission) -> list[str]:
         raise ConfigError(NEEDS_SUBMITIT) from error
 
     try:
-        # submitit prints what it raises.
+        # submitit also prints the error that it raises.
         with contextlib.redirect_stderr(io.StringIO()):
             return [job.job_id for job in _submit(submission, submission.folder)]
     except FailedJobError as error:
@@ -214,7 +220,7 @@ def _asked(submission: Submission) -> str:
 
 
 def sbatch_text(submission: Submission) -> str:
-    """Preview the sbatch script that submitit writes, in a temporary folder."""
+    """The sbatch script that submitit would write, for a preview; nothing is submitted."""
     with tempfile.TemporaryDirectory() as top:
         commands = Path(top) / "bin"
         commands.mkdir()
@@ -222,7 +228,7 @@ def sbatch_text(submission: Submission) -> str:
             (commands / name).write_text("#!/bin/sh\necho Submitted batch job 1\n")
             (commands / name).chmod(0o700)
         path = os.environ["PATH"]
-        # submitit writes the script only while it submits, here to an sbatch that does nothing.
+        # submitit writes the script only when it submits; this sbatch does nothing.
         os.environ["PATH"] = f"{commands}:{path}"
         try:
             job = _submit(submission, Path(f"{top}{submission.folder}"))[0]
@@ -238,8 +244,7 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
         raise ConfigError(NEEDS_SUBMITIT) from error
     from sweeps.launchers.slurm.job import RunJob
 
-    # -P: the code comes from the snapshot on PYTHONPATH, not from the folder that sbatch was called
-    # in
+    # -P: import the code from the snapshot on PYTHONPATH, not from the working directory of sbatch.
     executor = SlurmExecutor(folder, python=f"{shlex.quote(sys.executable)} -P")
     executor.update_parameters(**_parameters(submission))
     with executor.batch():
@@ -255,10 +260,10 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "job_name": submission.name,
         "time": request.limit_min,
         "nodes": needed.nodes,
-        # One task: verl and Ray start their own processes.
+        # One task per node: verl and Ray start their own processes.
         "ntasks_per_node": 1,
         "cpus_per_task": needed.cpus,
-        # since Slurm 22.05 srun does not take it from sbatch
+        # Since Slurm 22.05, srun does not inherit --cpus-per-task from sbatch.
         "srun_args": [f"--cpus-per-task={needed.cpus}", *(FIRST_NODE if needed.nodes > 1 else ())],
         "array_parallelism": submission.running,
         "signal_delay_s": launcher.warn_s,
@@ -275,10 +280,10 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 
 
 def _guard(submission: Submission) -> list[str]:
-    """Shell lines to run before Python loads the pickle.
+    """Shell lines that run before Python loads the pickle.
 
-    They record the time, and exit if other users can access the folder or the node lacks what the
-    job needs.
+    They record the start time, and exit if other users can access the folder or the node cannot
+    read the code and Python.
     """
     folder = shlex.quote(str(submission.folder))
     needed = {
@@ -293,7 +298,7 @@ def _guard(submission: Submission) -> list[str]:
     ]
     return [
         f"export {STARTED}=$(date +%s)",
-        # submitit's outputs and results hold the run's output.
+        # submitit's files hold the run's output: keep them private.
         "umask 077",
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; '
         f"then echo {folder} is not private; exit 77; fi",
@@ -311,7 +316,7 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
             "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
 
-    # A run that needs longer is requeued from its checkpoint, so that the limit may be tight.
+    # The limit may be tight: a run that needs longer is requeued from its checkpoint.
     wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))
     if 60 * limit_min <= launcher.warn_s:
@@ -324,18 +329,18 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
 
 
 def ray_lines(needed: Resources) -> list[str]:
-    """Shell lines that start Ray on each node of a job; none for a job of one node, whose run does.
+    """Shell lines that start Ray on each node of a job; empty for one node, where the run does it.
 
-    The port follows the job's number, for a node may hold jobs of several; Ray's own files lie on
-    each node's disk, its token in the home folder, which the nodes share. Slurm's warning before
-    the time limit reaches every process of the job: Ray lets it pass, so that the run can still
-    write its checkpoint.
+    - The port is derived from the job's number, because several jobs may share a node.
+    - Ray's files are on each node's own disk, its token in the home folder that the nodes share.
+    - Ray ignores Slurm's warning signal before the time limit, which reaches every process of the
+      job, so that the run can still write its checkpoint.
     """
     if needed.nodes == 1:
         return []
     ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
     return [
-        # Without a token, any user who reaches the node can run code in our name.
+        # Without a token, any user who reaches the node could run code as this user.
         "export RAY_AUTH_MODE=token",
         f"{ray} get-auth-token --generate >/dev/null",
         'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
@@ -358,7 +363,7 @@ def _on_nodes(nodes: int, needed: Resources) -> str:
 
 
 def _ray_start(how: str, needed: Resources) -> str:
-    """``ray start`` with retries: other nodes may be ready before the first one opens its port."""
+    """``ray start`` with retries, as other nodes may be ready before the head opens its port."""
     ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
     head = " --temp-dir=/tmp/ray-$SLURM_JOB_ID" if how.startswith("--head") else ""
     command = (
