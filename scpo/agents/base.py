@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+# A thought that is not closed goes to the end: responses are cut at a limit of tokens.
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 
 
@@ -45,6 +46,9 @@ class Agent(Protocol):
 class ReflectingAgent(Agent, Protocol):
     """Agent that attempts a task until it wins, reflecting between attempts.
 
+    Checked at run time (``isinstance``): the evaluation plays further attempts for such agents
+    alone.
+
     Attributes:
         trials: Maximum number of attempts.
     """
@@ -71,7 +75,7 @@ def one_line(text: str) -> str:
 
 
 class Plain:
-    """Agent without additions; see ``scpo.agents.base.Agent``."""
+    """Agent without additions: the main table's plain prompting row."""
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """The environment's prompt."""

@@ -45,6 +45,11 @@ def within(
     After a time-out the thread is left running; ``over`` is set, and it does not keep the process
     alive.
 
+    Args:
+        seconds: Limit of the whole call.
+        act: Blocking call; it should end soon after its event is set.
+        closed: Set from another thread to abandon the wait.
+
     Raises:
         TimeoutError: It took longer.
         AbandonedError: ``closed`` was set meanwhile.
@@ -58,10 +63,12 @@ def within(
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
             answer.set_exception(error)
 
-    # A daemon, so that an endpoint which never ends does not keep the process alive.
+    # A daemon, so that an endpoint which never ends does not keep the process alive. A thread pool
+    # would: Python joins its threads at exit.
     threading.Thread(target=work, name="request", daemon=True).start()
     end = time.monotonic() + seconds
     try:
+        # In short waits, because no single call waits for two things, answer and `closed`.
         while not closed.is_set() and (left := end - time.monotonic()) > 0:
             if wait([answer], min(left, _LOOK_S)).done:
                 return answer.result()
@@ -84,6 +91,9 @@ _QUOTED = 300
 
 # Bytes of an answer; the longest that models give are a hundredth of that.
 _LONGEST = 16 << 20
+
+# The others are dropped: they describe the body as it was sent (its length and compression), while
+# httpx has decoded it by the time a response is made of it again.
 _KEPT_HEADERS = ("content-type", "retry-after")
 
 # And 5xx: the same request may succeed later.
@@ -92,7 +102,13 @@ _LATER = frozenset({408, 409, 425, 429})
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer."""
+    """One answer.
+
+    Attributes:
+        text: What the model wrote; empty if it only thought, or declined.
+        prompt_tokens: Tokens that the endpoint counted in the prompt.
+        response_tokens: The same of the response, hidden thinking included, since it is billed.
+    """
 
     text: str
     prompt_tokens: int
@@ -107,6 +123,8 @@ class Completion:
 
 
 class _Message(BaseModel):
+    """``content`` is null where the model stopped before it wrote anything."""
+
     content: str | None = None
 
 
@@ -147,7 +165,11 @@ class _TryAgain(ChatError):
 
 
 class _RateLimit:
-    """Limits requests to ``per_minute``, evenly spaced, in order of arrival."""
+    """Limits requests to ``per_minute``, evenly spaced, in order of arrival.
+
+    Evenly spaced requests keep a limit that the endpoint counts over a shorter time, too. Retries
+    take their turn like first attempts.
+    """
 
     def __init__(self, per_minute: float, closed: threading.Event) -> None:
         self.interval_s = 60.0 / per_minute
@@ -159,6 +181,7 @@ class _RateLimit:
         """Block until the next request may be sent or the client is closed."""
         with self._lock:
             now = time.monotonic()
+            # Time in which nothing was sent is not saved up for later requests.
             turn = max(now, self._next)
             self._next = turn + self.interval_s
         # Outside of the lock: others may take their turns meanwhile.
@@ -198,6 +221,13 @@ class ChatClient:
     ) -> Completion:
         """One answer to one user message.
 
+        Args:
+            prompt: The whole prompt; there is no system message and no earlier turn, as with
+                trained policies.
+            temperature: Sampling temperature.
+            max_tokens: Of the visible response.
+            seed: Sent where the endpoint takes one; it makes answers repeatable at best.
+
         Raises:
             ChatError: The endpoint refused the request, or every attempt failed.
         """
@@ -225,6 +255,7 @@ class ChatClient:
             ) from None
 
     def _retrying(self) -> tenacity.Retrying:
+        """Policy of retries: only failures that may pass, and sleeps that ``close`` ends at once."""
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_TryAgain),
             stop=tenacity.stop_after_attempt(self.limits.attempts)
@@ -236,6 +267,10 @@ class ChatClient:
         )
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
+        """Seconds before the next attempt: what the endpoint asked for, or exponential backoff.
+
+        The backoff is random, so that threads that failed together do not come back together.
+        """
         error = state.outcome.exception() if state.outcome else None
         asked = error.after_s if isinstance(error, _TryAgain) else None
         if asked is not None:
@@ -252,6 +287,13 @@ class ChatClient:
         )
 
     def _request(self, body: Mapping[str, Any]) -> Completion:
+        """One attempt.
+
+        Raises:
+            _TryAgain: It failed in a way that may pass.
+            ChatError: It would fail again.
+            AbandonedError: The client was closed.
+        """
         self._rate_limit.wait()
         limit_s = self.limits.timeout_s
         try:
@@ -300,6 +342,11 @@ class ChatClient:
         return httpx.Response(response.status_code, headers=headers, content=bytes(content))
 
     def _read(self, text: str) -> Completion:
+        """Completion in the text of a successful response.
+
+        Raises:
+            _TryAgain: It holds none.
+        """
         try:
             answer = _Answer.model_validate_json(text)
             message = answer.choices[0].message
@@ -327,12 +374,19 @@ class ChatClient:
         """A text without the key: endpoints have been seen to repeat it in what they answer."""
         if not self._key or len(self._key) < _SHORTEST_SECRET:
             return text
+        # The longest form first: a form that is part of another would leave the rest of that.
         for form in sorted(redaction.forms(self._key), key=len, reverse=True):
             text = text.replace(form, "[key]")
         return text
 
 
 def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:
+    """The endpoint's key; None for an endpoint that wants none.
+
+    Raises:
+        ConfigError: The variable is not set, or holds what cannot be sent as a header. The message
+            does not quote it.
+    """
     if model.key_variable is None:
         return None
     key = environment.get(model.key_variable, "").strip()

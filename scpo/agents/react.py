@@ -25,7 +25,8 @@ class React:
     """See ``scpo.agents.base.Agent``.
 
     Args:
-        turns: How many of the latest turns are shown.
+        turns: How many of the latest turns are shown. ReAct shows all of them, which do not fit
+            into the paper's 2,048 prompt tokens (ledger 21).
     """
 
     def __init__(self, turns: int) -> None:

@@ -46,7 +46,10 @@ class Reflexion:
         return self._notes(reflections) + self.actor.prompt(current, turns, ())
 
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Earlier reflections, how the attempt began, how it went on, and the question."""
+        """Earlier reflections, how the attempt began, how it went on, and the question.
+
+        The first prompt holds the task; the latest turns alone need not.
+        """
         return _QUESTION.format(
             memory=self._notes(reflections),
             opening=turns[0].prompt.strip(),

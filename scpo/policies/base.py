@@ -17,14 +17,31 @@ from scpo.generation import Generation, Ids
 
 @dataclass(frozen=True)
 class TokenStatistics:
-    """Statistics of response tokens from a forward pass, all of shape (N, L)."""
+    """Statistics of response tokens from a forward pass, all of shape (N, L).
+
+    Both are of the distribution at the sampling temperature, and mean nothing outside the mask that
+    comes with them.
+
+    Attributes:
+        logprob_NL: Log-probability of each token, in nats.
+        entropy_NL: Entropy of the distribution that it was drawn from, in nats.
+    """
 
     logprob_NL: torch.Tensor
     entropy_NL: torch.Tensor
 
 
 class TrainedPolicy(Protocol):
-    """A policy whose weights are those of ``model``, a ``torch.nn.Module``."""
+    """A policy whose weights are those of ``model``, a ``torch.nn.Module``.
+
+    The trainer sees tokens only through this interface: a "token" is a word piece of a language
+    model or the number of a command, and one update serves both.
+
+    Attributes:
+        model: Its weights; the trainer copies it as reference and puts it into checkpoints.
+        max_prompt_tokens: Longer prompts lose their beginning.
+        max_response_tokens: Columns of the random numbers that ``generate`` is given.
+    """
 
     model: Any
     max_prompt_tokens: int
@@ -49,6 +66,11 @@ class TrainedPolicy(Protocol):
         self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float
     ) -> tuple[TokenStatistics, torch.Tensor]:
         """Score responses under the policy, with gradient where it is enabled.
+
+        Args:
+            prompts: As in ``Generation.prompt_ids``: truncated already.
+            responses: Tokens of each response, at least one.
+            temperature: That of the sampling, above 0.
 
         Returns:
             Statistics of shape (N, L), L the longest response, and the mask of response tokens.

@@ -42,7 +42,14 @@ def mini_batches(
 ) -> list[NDArray[np.int64]]:
     """Rows shuffled and cut into equal parts of about ``mini_batch_rows``.
 
-    A short last one would take a full optimiser step on little evidence.
+    A short last one would take a full optimiser step on little evidence: the loss is a mean over
+    the mini-batch's tokens, and Adam rescales it anyway. verl and verl-agent do not shuffle (ledger
+    48).
+
+    Args:
+        rows: Number of rows.
+        mini_batch_rows: ``trainer.mini_batch_rows``; parts have this many rows, more or less.
+        rng: Generator of this training step's order.
     """
     return np.array_split(rng.permutation(rows), max(1, round(rows / mini_batch_rows)))
 
@@ -54,6 +61,10 @@ def micro_batches(
 
     ``most_tokens``: bound of a micro-batch's tokens, padding included, though never less than one
     pair; None: no bound.
+
+    Rows are often the same pair: siblings begin with the same prompt, and a small policy's response
+    is a single command. The forward pass of a pair is computed once, and each of its rows takes its
+    own loss from it.
     """
     members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
     for row in rows:
@@ -107,7 +118,7 @@ def descend(
     """Clip the accumulated gradient and take one optimiser step; returns the unclipped norm.
 
     A gradient that is not finite is dropped, as in verl: a step along it would make every weight
-    NaN.
+    NaN. The caller sets the gradients to zero before it accumulates the next mini-batch's.
     """
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip))
     if math.isfinite(norm):

@@ -24,7 +24,15 @@ FloatArray = NDArray[np.float32]
 
 @dataclass
 class Critic:
-    """Value model with its optimiser and settings; ``epochs`` None: as many as the policy's."""
+    """Value model with its optimiser and settings.
+
+    Attributes:
+        model: The value model; its weights are its own.
+        optimizer: AdamW at the critic's learning rate.
+        value_clip: Furthest that a value may move from its old one before the loss stops rewarding
+            it, in the unit of the returns.
+        epochs: Passes over a training step's rows; None: as many as the policy's.
+    """
 
     model: ValueModel
     optimizer: torch.optim.Optimizer
@@ -34,14 +42,19 @@ class Critic:
 
 @dataclass(frozen=True)
 class Targets:
-    """Old values and regression targets of the critic, both (N, L), L the longest response."""
+    """Old values and regression targets of the critic, both (N, L), L the longest response.
+
+    Attributes:
+        value_NL: Values before the update, which the clip is around.
+        return_NL: Advantages plus old values: GAE's estimate of the return.
+    """
 
     value_NL: FloatArray
     return_NL: FloatArray
 
 
 def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: float) -> Critic:
-    """A critic that learns at its own constant rate."""
+    """A critic that learns at its own constant rate; ``weight_decay`` is the policy's."""
     model = policy.value_model()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=weight_decay, fused=True
@@ -51,7 +64,10 @@ def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: flo
 
 @torch.no_grad()
 def values(critic: Critic, generations: Sequence[Generation], batch_rows: int) -> FloatArray:
-    """Value before each response token, shape (N, L); 0 outside the responses."""
+    """Value before each response token, shape (N, L); 0 outside the responses.
+
+    ``batch_rows``: rows of a forward pass.
+    """
     critic.model.eval()
     mask_NL = response_mask(generations)
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
@@ -70,7 +86,9 @@ def value_loss(
 ) -> torch.Tensor:
     """Token sum of 0.5 max((V - R)², (clip(V, V_old ± clip) - R)²).
 
-    As in the code of arXiv 1707.06347, with verl's factor.
+    As in the code of arXiv 1707.06347, with verl's factor. The larger of the two is taken, so a
+    value that has moved further than ``clip`` towards its target has no gradient, while one that
+    has moved away from it keeps its own.
     """
     clipped_NL = torch.minimum(torch.maximum(value_NL, old_NL - clip), old_NL + clip)
     loss_NL = torch.maximum((value_NL - return_NL).square(), (clipped_NL - return_NL).square())
@@ -92,6 +110,7 @@ def update_critic(
     ``critic/value`` and ``critic/return`` are means before the update, ``critic/loss`` is one over
     its mini-batches.
     """
+    # No dropout, as in `values`: old and new values must differ by the weights alone.
     critic.model.eval()
     sums: dict[str, float] = defaultdict(float)
     steps = 0

@@ -25,6 +25,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
 
 
 def _as_user_message(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
+    """Text of a chat in which the prompt is the only message and the assistant is to answer."""
     message = [{"role": "user", "content": prompt}]
     return str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
 
@@ -58,10 +59,21 @@ def with_hindsight(
 ) -> list[Ids]:
     """Token ids of an episode's prompts, each preceded by the hindsight.
 
-    The prompt itself stays directly before the response. A prompt that was truncated in the rollout
-    loses the same end here.
+    The prompt itself stays directly before the response (ledger 24). A prompt that was truncated in
+    the rollout loses the same beginning here.
+
+    Args:
+        encode: The policy's ``encode``.
+        template: ``method.estimator.hindsight_prompt``, with the fields ``final_observation`` and
+            ``success``.
+        prompts: Prompts of the episode's steps.
+        final_observation: The environment's last response.
+        won: The episode's outcome.
+        max_prompt_tokens: Tokens that the rollout left of a prompt; the hindsight comes on top.
     """
     text = template.format(final_observation=final_observation, success="yes" if won else "no")
+    # With a chat template the head holds the template's closing tokens too, and a truncated prompt
+    # keeps as many tokens of its beginning.
     head = len(encode([text])[0])
     cut: list[Ids] = []
     for ids in encode([f"{text}\n{prompt}" for prompt in prompts]):

@@ -31,6 +31,8 @@ from scpo.records.files import (
 logger = logging.getLogger(__name__)
 
 SUMS = "checksums.json"
+
+# Seconds between two tries to get the lock.
 _POLL_S = 0.2
 
 
@@ -40,12 +42,18 @@ def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[
     Every run of a sweep begins with its content. So it holds checksums of its files, which are
     verified each time, and a damaged folder is built again.
 
+    Args:
+        folder: Where the result belongs; its name must tell apart all that the result depends on.
+        make: Writes the files into the folder that it is given.
+        should_stop: Asked while another process builds it.
+
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True before it was built.
         RecordWriteError: It cannot be written.
     """
     with _naming_the_cache(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # An existing folder is checked under the lock too: another process may be rebuilding it.
         with _locked(folder.with_suffix(".lock"), should_stop):
             damage = _damage(folder) if folder.exists() else None
             if damage is not None:
@@ -73,6 +81,7 @@ def _naming_the_cache(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:
+    """Build the folder under another name, flush and seal it, and rename it; the lock is held."""
     # Left by killed processes: the lock is ours.
     for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -95,12 +104,15 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 class _Sums(BaseModel):
+    """Content of ``checksums.json``: size and SHA-256 of each file of the folder."""
+
     model_config = ConfigDict(extra="forbid")
 
     files: dict[str, FileSum]
 
 
 def _damage(folder: Path) -> str | None:
+    """First difference between a folder and its checksums; None if it is as it was written."""
     try:
         record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
     except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)
@@ -118,6 +130,14 @@ def start_key(
     """Hash of everything that determines a supervised start.
 
     Recipe, model without its critic, and the parts of ``env`` that demonstrations show.
+
+    Args:
+        recipe: Version of the code that trains; raised when the same settings give other weights.
+        model: Shape of the model and settings of its start.
+        env: The environment's settings.
+        shown: Fields of ``env`` that demonstrations depend on.
+        environment: The environment; its training panel is hashed, because demonstrations are of
+            the tasks outside it.
     """
     import torch
 
@@ -145,6 +165,14 @@ def stop_if_asked(should_stop: Callable[[], bool]) -> None:
 
 @contextmanager
 def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
+    """Hold an exclusive ``flock`` of a file, which ends with the process, however that ends.
+
+    The file itself is left behind: deleting it would let two processes lock two different files of
+    the same name.
+
+    Raises:
+        KeyboardInterrupt: ``should_stop`` returned True while another process held it.
+    """
     with path.open("w") as file:
         if not (free := _try_lock(file)):
             logger.info("waiting for %s, which another run makes", path.stem)

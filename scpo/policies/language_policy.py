@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class LocalPolicy:
     """Model and tokenizer.
 
-    Prompts are padded on the left, responses on the right.
+    Prompts are padded on the left, responses on the right: all responses then begin in the same
+    column, so that one position serves a whole batch in sampling and one slice in the update.
 
     Args:
         model: A causal LM, already on its device.
@@ -88,6 +89,7 @@ class LocalPolicy:
         """
         self.model.eval()
         encoded = self.encode(prompts)
+        # The end is kept: it holds the present observation and what is asked for.
         cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
 
         # Similar lengths share a pass, which then needs little padding; ties by row, so that the
@@ -105,6 +107,14 @@ class LocalPolicy:
     def _sample(
         self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Sample one pass of responses with a cache of keys and values.
+
+        transformers' ``generate`` is not used: it draws from the global generator, so that a
+        response would depend on the other rows and on what was sampled before.
+
+        Returns:
+            Token ids, with the end token, and log-probabilities of each row's response.
+        """
         # Siblings begin with the same prompt: its cache is computed once and then copied.
         # `dict.fromkeys` keeps the order, so that the rows of the pass are the same in every
         # process.
@@ -115,6 +125,7 @@ class LocalPolicy:
         cache = output.past_key_values
         cache.batch_select_indices(owner)
         mask = mask[owner]
+        # With left padding the last column is the last token of every prompt.
         logits = output.logits[owner, -1]
         uniforms = torch.from_numpy(uniforms_NL).to(self.device)
         tokens = []
@@ -204,7 +215,13 @@ class LocalPolicy:
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
         """Model output on ``ids``; positions count the tokens of ``mask``.
 
-        The mask may reach back into a cache.
+        The mask may reach back into a cache. Positions are given, because a model counts from its
+        first column otherwise, and a prompt's result would depend on its padding.
+
+        Args:
+            ids: Token ids (N, width), without those in the cache.
+            mask: Attention mask (N, width of the cache + width).
+            options: Further arguments of the model.
         """
         with torch.autocast(
             self.device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None
@@ -220,7 +237,8 @@ class LocalPolicy:
 class LanguageValue(ValueModel):
     """Copy of the policy's base with a scalar head.
 
-    The head starts at zero, so that the first values are 0 and not random (paper silent).
+    The head starts at zero, so that the first values are 0 and not random (paper silent; ledger
+    25).
 
     Args:
         policy: Provides the base and the padding.
@@ -241,7 +259,8 @@ class LanguageValue(ValueModel):
         """See :class:`scpo.policies.base.ValueModel`."""
         ids, mask, response_mask = self._joined(prompts, responses)
         output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
-        # The value before a token is read where the model predicts that token.
+        # The value before a token is read where the model predicts that token; in float32, the
+        # head's type, also from a base in bfloat16.
         before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
         return self.head(before.float())[..., 0], response_mask
 
@@ -255,12 +274,24 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 def _draw(
     logits_NV: torch.Tensor, temperature: float, uniform_N: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inverse-CDF sampling: first token whose cumulative probability exceeds the uniform number."""
+    """Inverse-CDF sampling: first token whose cumulative probability exceeds the uniform number.
+
+    Args:
+        logits_NV: Logits of the next token.
+        temperature: 0 takes the most likely token.
+        uniform_N: Numbers in [0, 1).
+
+    Returns:
+        Token ids (N,) and their log-probabilities (N,) at the temperature; at 0, those of
+        temperature 1.
+    """
     # In float32 for any type of weights: the update compares these log-probabilities.
     logprob_NV = (logits_NV.float() / (temperature or 1.0)).log_softmax(-1)
     if temperature == 0:
         token_N = logprob_NV.argmax(-1)
     else:
+        # In double precision: a sum over 150,000 float32 probabilities would be off by more than
+        # the rare tokens' own.
         cumulative_NV = logprob_NV.double().exp().cumsum(-1)
         # Scaled by the total, which rounding keeps from being exactly 1.
         threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]

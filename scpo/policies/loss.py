@@ -19,6 +19,8 @@ NO_ADVANTAGE = 1e-6
 """Largest advantage that counts as zero.
 
 Advantages are of order 1; float32 statistics of equal returns leave 1e-7.
+``trainer.skip_updates_without_advantage`` and the health rule ``moves_without_credit`` rest on it
+(ledger 55).
 """
 
 
@@ -29,7 +31,16 @@ def has_advantage(advantage: NDArray[np.float32]) -> bool:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """``total`` is differentiable; the rest are token sums (not means), for logging."""
+    """Loss of a micro-batch; sums instead of means, so that micro-batches can be added up.
+
+    Attributes:
+        total: Differentiable; already divided by the mini-batch's tokens.
+        clipped: Number of tokens whose ratio is outside the clip range.
+        kl_old: Sum of log(old probability / new probability): the k1 estimate of the KL divergence
+            from the policy that sampled, which may be negative.
+        kl_reference: Sum of the k3 estimates against the reference policy; 0 without one.
+        entropy: Sum of the entropies, in nats.
+    """
 
     total: torch.Tensor
     clipped: float
@@ -53,7 +64,9 @@ def token_statistics(
 def k3(logprob_NL: torch.Tensor, reference_NL: torch.Tensor) -> torch.Tensor:
     """k3 estimate of KL(policy || reference), never negative.
 
-    exp(d) - d - 1 with d = log pi_ref - log pi.
+    exp(d) - d - 1 with d = log pi_ref - log pi (J. Schulman, "Approximating KL divergence", 2020).
+    Both clamps and their bounds are those of verl's ``low_var_kl``: one token that the reference
+    finds impossible must not be the whole gradient.
     """
     difference = (reference_NL - logprob_NL).clamp(-20, 20)
     return (difference.exp() - difference - 1).clamp(-10, 10)
@@ -89,12 +102,16 @@ def policy_loss(
     # As in verl: exp(20) is finite in float32, exp of an outlier would not be.
     log_ratio = (statistics.logprob_NL - old_logprob_NL).clamp(-20, 20)
     ratio = log_ratio.exp()
+
+    # Clipped surrogate; the dual clip bounds the loss of tokens with a negative advantage, whose
+    # ratio may otherwise grow without limit.
     advantage_NL = advantage if advantage.ndim == 2 else advantage[:, None]
     clipped_ratio = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     loss_NL = torch.maximum(-advantage_NL * ratio, -advantage_NL * clipped_ratio)
     loss_NL = torch.where(
         advantage_NL < 0, torch.minimum(loss_NL, -advantage_NL * config.dual_clip), loss_NL
     )
+
     # A bonus: higher entropy lowers the loss.
     loss_NL = loss_NL - config.entropy_coefficient * statistics.entropy_NL
     kl = torch.zeros(())
@@ -102,6 +119,7 @@ def policy_loss(
         kl_NL = k3(statistics.logprob_NL, reference_logprob_NL)
         loss_NL = loss_NL + config.kl_coefficient * kl_NL
         kl = (kl_NL.detach() * mask_NL).sum()
+
     with torch.no_grad():
         clipped = ((ratio != clipped_ratio) * mask_NL).sum()
     return PolicyLoss(

@@ -29,7 +29,13 @@ def make_policy(
 ) -> TrainedPolicy:
     """Warm-start a small policy, or load a Hugging Face model.
 
+    Args:
+        config: The run.
+        environment: Gives the demonstrations of a warm start; not asked for a Hugging Face model.
+        should_stop: Asked between the updates of a warm start, which takes minutes.
+
     Raises:
+        KeyboardInterrupt: ``should_stop`` returned True.
         ConfigError: The model cannot read this environment's prompts, or cannot be loaded.
     """
     if config.model.kind == "huggingface":
@@ -67,6 +73,8 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
     if reason := shortage(config, memory_gib(device)):
         raise ConfigError(reason)
     policy = _local_policy(config, *load_huggingface(settings, trained=trained))
+    # What `scpo.memory` counts with: bounded micro-batches, recomputed activations, float32 weights
+    # under autocast.
     if trained:
         policy.batch_tokens = BATCH_TOKENS
         policy.recomputes = True
@@ -88,6 +96,11 @@ def _local_policy(
 
 
 def _demonstrating(config: RunConfig, environment: Environment) -> DemonstratingEnvironment:
+    """The environment, checked to have demonstrations.
+
+    Raises:
+        ConfigError: It has none.
+    """
     if not isinstance(environment, DemonstratingEnvironment):
         raise ConfigError(
             f"env={config.env.name} has no demonstrations to warm-start model={config.model.name} "

@@ -32,7 +32,13 @@ def pick_device(name: str) -> torch.device:
 
 
 def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A freshly initialised Qwen2-architecture causal LM with tied embeddings, in float32."""
+    """A freshly initialised causal LM of the paper's architecture (Qwen2.5), in float32.
+
+    Args:
+        config: Its shape, and the seed of its first weights.
+        tokenizer: Trained already: it decides the number of embeddings, which the output layer
+            shares.
+    """
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     shape = Qwen2Config(
@@ -81,6 +87,10 @@ def load_pretrained(
 
 
 def _has_plain_tokenizer(path: str) -> bool:
+    """Return True for a folder whose tokenizer was saved as a plain ``PreTrainedTokenizerFast``.
+
+    transformers 5 writes the class as ``TokenizersBackend``.
+    """
     config = Path(path) / "tokenizer_config.json"
     return (
         config.is_file()
@@ -99,6 +109,9 @@ def load_huggingface(
     """
     model, tokenizer = load_pretrained(config.path, "float32" if trained else config.dtype)
     if trained:
+        # Training mode is needed for recomputing, and would switch dropout on: then the
+        # log-probabilities of the update and of the rollout would differ by the noise. Models keep
+        # it as modules or as numbers in their configuration.
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
@@ -110,7 +123,7 @@ def load_huggingface(
 
 
 def memory_gib(device: torch.device) -> float:
-    """Total memory of a GPU, or free memory of the machine."""
+    """Total memory of a GPU, or free memory of the machine, in GiB."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / GIB
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB

@@ -32,13 +32,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PAD, UNKNOWN = "<pad>", "<unk>"
+
+# A token: an action tag, a lower-case word, a number, or a mark with which a compact prompt
+# separates its parts. Everything else (quotes, commas, full stops) is dropped.
 WORD = r"</?action>|[a-z]+|\d+|[>|:;]"
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build a tokenizer with one token per lower-case word, number and mark of ``texts``.
 
-    The closing action tag ends a response.
+    The closing action tag ends a response. ALFWorld has 274 words where Qwen2.5 has 152,000 tokens,
+    which at this model's size would be nearly all of its parameters.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -64,7 +68,8 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-# Of env, in demonstrations.
+# Fields of the environment's configuration that demonstrations depend on; the key of the cache has
+# no others, so that runs which differ in the horizon, for example, share a warm start.
 SHOWN = {
     "name",
     "games",
@@ -80,6 +85,8 @@ RECIPE = 1
 
 # Activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row.
 MICRO_ROWS = 32
+
+# Token ids of a demonstrated step's prompt and response.
 Row = tuple[list[int], list[int]]
 
 
@@ -93,6 +100,13 @@ def warm_started(
     """Return the warm-started policy, from the cache or built now.
 
     Concurrent runs wait for the one that builds it.
+
+    Args:
+        model: Shape of the model and settings of its warm start.
+        env: The environment's settings, for the key of the cache.
+        environment: Gives the demonstrations and its vocabulary.
+        cache_dir: The machine's cache, shared by all runs.
+        should_stop: Asked between updates, and while another run builds it.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True before it was built.
@@ -115,6 +129,7 @@ def _make(
     folder: Path,
     should_stop: Callable[[], bool],
 ) -> None:
+    """Build a warm-started policy and write model, tokenizer and a report into ``folder``."""
     started = time.monotonic()
     demonstrations = environment.demonstrations(model.warm_start)
     logger.info("%d demonstrations in %.0f s", len(demonstrations), time.monotonic() - started)
@@ -123,11 +138,13 @@ def _make(
         for demonstration in demonstrations
         for text in (*demonstration.prompts, *demonstration.responses)
     ]
+    # The whole vocabulary: words of other games than the demonstrated ones must not be unknown.
     tokenizer = train_tokenizer([*environment.vocabulary(), *texts])
     policy = build_tiny(model, tokenizer)
     threads = torch.get_num_threads()
 
-    # Every run of the sweep waits for this.
+    # Every run of the sweep waits for this, so it takes all cores and not a run's share. The number
+    # is restored because sums of the training that follows depend on it.
     torch.set_num_threads(os.cpu_count() or 1)
     try:
         report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
@@ -155,6 +172,13 @@ def imitate(
 ) -> dict[str, float]:
     """Train ``model`` in place: cross-entropy of response tokens, with a small weight on prompts.
 
+    Args:
+        model: A freshly initialised causal LM.
+        tokenizer: Its tokenizer.
+        demonstrations: Successful episodes; their order does not matter, since rows are shuffled.
+        config: Updates, batch size, learning rate, weight of the prompts, seed.
+        should_stop: Asked before each update.
+
     Returns:
         ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last
         100 updates.
@@ -176,10 +200,12 @@ def imitate(
     batches = _batches(rows, config)
     for step in progress(range(config.steps), "warm start", "update"):
         stop_if_asked(should_stop)
+
         # Linear warm-up over 50 updates, then linear decay to a tenth.
         rate = min(1.0, (step + 1) / 50) * (1 - 0.9 * step / config.steps)
         for group in optimizer.param_groups:
             group["lr"] = config.learning_rate * rate
+
         optimizer.zero_grad()
         batch = next(batches)
         tokens = sum(len(response) for _, response in batch)
@@ -197,6 +223,7 @@ def imitate(
 
 
 def _encode(policy: LocalPolicy, demonstrations: Sequence[Demonstration]) -> list[Row]:
+    """Token ids of all steps; a response ends with the closing tag, which is the end token."""
     prompts = [prompt for demonstration in demonstrations for prompt in demonstration.prompts]
     responses = [
         response for demonstration in demonstrations for response in demonstration.responses
@@ -206,7 +233,10 @@ def _encode(policy: LocalPolicy, demonstrations: Sequence[Demonstration]) -> lis
 
 
 def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
-    """Yield shuffled batches of rows of similar length, without end."""
+    """Yield shuffled batches of rows of similar length, without end.
+
+    Each pass visits every row once; the last batch of a block may be smaller.
+    """
     rng = np.random.default_rng(config.seed)
     block = 20 * config.batch_size
     while True:
@@ -228,14 +258,23 @@ def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
 def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, tokens: int) -> float:
     """Backpropagate these rows' part of the batch's loss per response token.
 
-    Returns the loss of the responses only.
+    Args:
+        policy: Gives padding and forward pass.
+        rows: A micro-batch.
+        prompt_weight: Weight of a prompt's token beside a response's 1.
+        tokens: Response tokens of the whole batch.
+
+    Returns:
+        Loss of the responses only, in nats: their sum over ``tokens``.
     """
     ids, mask = policy.left_padded([prompt + response for prompt, response in rows])
+    # Each position predicts the next token.
     logits = policy.forward(ids, mask).logits[:, :-1]
     target = ids[:, 1:]
     entropy = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), reduction="none"
     )
+    # Rows are padded on the left, so that all responses end in the last column.
     place = torch.arange(target.shape[1], device=ids.device)[None]
     lengths = torch.tensor([len(response) for _, response in rows], device=ids.device)[:, None]
     is_response = (place >= target.shape[1] - lengths).float()

@@ -16,6 +16,8 @@ from scpo.shaping.drive import Scorer
 
 __all__ = ["SCORERS", "PairCache", "find_scorer", "make_scorer", "open_scorer"]
 
+# Kind of a scorer's configuration -> (configuration, device, cache folder) -> scorer. Modules of
+# neural scorers import torch when a model is loaded, so that listing kinds does not.
 SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
     "exact": lambda config, device, cache_dir: Exact(config),
     "lexical": lambda config, device, cache_dir: Lexical(config),
@@ -58,6 +60,12 @@ def open_scorer(
     """Build the scorer of a trainer: in a process if ``runtime`` asks for one, with a pair cache.
 
     A process is started, and loads the model, on first use.
+
+    Args:
+        config: The scorer.
+        runtime: Process or not, deadlines, and what a failure means.
+        device: Where a model runs, as torch names it.
+        cache_dir: As in ``make_scorer``.
 
     Raises:
         ScorerError: As ``make_scorer``, here or, in a process, on first use.

@@ -50,6 +50,10 @@ _INSTRUCTION_VARIABLES = (
 class EmbeddingStore:
     """Vectors (float32) of texts in the file of one encoder.
 
+    A vector is the sum over a text's tokens, as the model gave it; it is normalised after reading,
+    so that stored and computed embeddings have the same bits. A connection is opened for each call:
+    another process may have deleted the file as damaged.
+
     Args:
         folder: Where the files lie.
         encoder: Hash of all that the vectors depend on (``encoder_identity``); names the file.
@@ -109,6 +113,7 @@ class EmbeddingStore:
             self._give_up(error)
 
     def _open(self) -> sqlite3.Connection:
+        """Connect to the file; it is created on first use."""
         database = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
         # Not flushed to the disk, for speed: a row that a power cut tore fails its checksum.
         database.execute("PRAGMA synchronous = OFF")
@@ -169,6 +174,7 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
 
 
 def _processor() -> str:
+    """Name of the CPU's model; libraries choose their kernels by it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -181,6 +187,7 @@ def _processor() -> str:
 
 
 def _key(text: str) -> bytes:
+    """Key of a text, 16 bytes: shorter than the text, and an index stays small."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -220,6 +227,7 @@ class BiEncoder:
 
     @cached_property
     def _store(self) -> EmbeddingStore | None:
+        """The encoder's file; made on first use, because its name hashes all weights."""
         if self._cache_dir is None:
             return None
         encoder = encoder_identity(self._tokenizer, self._model, self._config.max_tokens)
@@ -271,6 +279,7 @@ class BiEncoder:
         """The sum over the tokens."""
         import torch
 
+        # One text, so there is no padding and no attention mask is needed.
         encoded = self._tokenizer(text, truncation=True, max_length=self._config.max_tokens)
         ids = torch.tensor([encoded["input_ids"]], device=self._device)
         with torch.inference_mode():

@@ -18,6 +18,9 @@ class PairCache:
     that was not interrupted, also from a scorer whose last bits depend on the other pairs of a
     call. Caching across steps would save few pairs (docs/scoring.md), and every checkpoint would
     have to hold the cache. It is bounded by the pairs of one step.
+
+    Args:
+        scorer: Answers the pairs that are not cached.
     """
 
     def __init__(self, scorer: Scorer) -> None:

@@ -35,6 +35,11 @@ class Rows(NamedTuple):
     """Forward pass: ``indices`` of its rows; the rest of its ``size`` rows repeat the first.
 
     The repeated rows are ignored.
+
+    Attributes:
+        width: Length in tokens, padding included.
+        indices: Rows of the request that are in this pass.
+        size: Rows of the pass, those that fill it included.
     """
 
     width: int
@@ -57,7 +62,11 @@ def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:
 def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
     """Cut rows of these lengths, in tokens, into batches of ``rows_at(padded length)`` rows.
 
-    Bucket by bucket of padded lengths.
+    Bucket by bucket of padded lengths. A row longer than the largest bucket keeps its length.
+
+    Args:
+        lengths: Tokens of each row, special tokens included.
+        rows_at: Padded length -> rows of a pass.
     """
     buckets: dict[tuple[int, bool], list[int]] = {}
     for i, length in enumerate(lengths):
@@ -103,8 +112,14 @@ class CrossEncoder:
     pairs are put together from the tokens by the tokenizer's own template (``<s> a </s></s> b
     </s>`` for XLM-R), so a pair that is short enough is what ``tokenizer(a, b)`` would give. On a
     CPU each pair is a forward pass, so that a score is a function of its pair; on a GPU pairs share
-    passes of canonical shapes (``canonical.py``). ``share``: whether they do, where the device is
-    not to decide it.
+    passes of canonical shapes (``canonical_batches``).
+
+    Args:
+        config: The model's name, and the limits of a pair and a pass.
+        tokenizer: A fast tokenizer.
+        model: A sequence classifier with one label, on its device.
+        device: Where the model is.
+        share: Whether pairs share passes; None: on a GPU.
 
     Attributes:
         counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a
@@ -152,6 +167,7 @@ class CrossEncoder:
         return [self._assemble(self._tokenise(a).ids, self._tokenise(b).ids) for a, b in pairs]
 
     def _assemble(self, *sides: list[int]) -> TokenPair:
+        """Both texts' tokens in the slots of the template."""
         pair = TokenPair([], [])
         for place in self._template:
             ids = [place.token] if place.side is None else sides[place.side]
@@ -177,6 +193,7 @@ class CrossEncoder:
         return Tokens(ids[: self._side], cut=len(ids) > self._side)
 
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:
+        """Scores of the rows of one pass; those that only fill it are cut off."""
         import torch
 
         ids = [pair.ids for pair in encoded]
@@ -204,6 +221,7 @@ def _template(backend: Any) -> list[Place]:
     pair = backend.encode("x", "x")
     places: list[Place] = []
     for side, token, type_id in zip(pair.sequence_ids, pair.ids, pair.type_ids, strict=True):
+        # Special tokens have no side. "x" may be several tokens, which are one slot.
         if side is None or not places or places[-1].side != side:
             places.append(Place(side, token, type_id))
     return places
@@ -227,6 +245,11 @@ def _on_cpu(device: str) -> bool:
 
 
 def _dtype(config: CrossEncoderScorer, device: str) -> str:
+    """Type of the weights; half precision on a GPU, as in the paper.
+
+    Raises:
+        ScorerError: float16 on a CPU.
+    """
     on_cpu = _on_cpu(device)
     if config.dtype == "auto":
         return "float32" if on_cpu else "float16"
@@ -239,6 +262,11 @@ def _dtype(config: CrossEncoderScorer, device: str) -> str:
 
 
 def _check(config: CrossEncoderScorer, tokenizer: Any, model: Any) -> None:
+    """Check that a loaded model is a reranker that this class can drive.
+
+    Raises:
+        ScorerError: It is none; the message names what is expected.
+    """
     if model.config.num_labels != 1:
         raise ScorerError(
             f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a "

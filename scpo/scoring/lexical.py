@@ -14,7 +14,11 @@ from scpo.schema.scorer import ExactScorer, LexicalScorer
 
 
 class Exact:
-    """1 for equal texts, 0 for others."""
+    """1 for equal texts, 0 for others.
+
+    The default of ``scale=study``: in texts made from templates a difference of one word is a
+    difference of meaning, and the credit rule is seen without a scorer's errors.
+    """
 
     def __init__(self, config: ExactScorer) -> None:
         self.name = config.identity
@@ -28,6 +32,8 @@ class Exact:
 
 class Lexical:
     """1 - d / (|a| + |b|), d the number of inserted and deleted characters (rapidfuzz's ``ratio``).
+
+    Symmetric, and 1 for two empty texts.
 
     Raises:
         ScorerError: rapidfuzz is not installed.

@@ -28,7 +28,10 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
 
 
 def load_part(path: str, auto_class: str, **settings: Any) -> Any:
-    """Load one part by its class of transformers; see :func:`pretrained`."""
+    """Load one part by its class of transformers; see :func:`pretrained`.
+
+    Imports happen here, so that scorers without a model work where transformers is not installed.
+    """
     try:
         import transformers
     except ImportError as error:
@@ -36,6 +39,8 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
             f"neural scorers need torch and transformers: {install_command('local')}"
         ) from error
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
+    # A folder that exists never leads to the hub: without this a file that it lacks would be looked
+    # for there, and a node without internet access would wait for the time-out.
     local = Path(source).is_dir()
     # A download takes minutes and keeps its bar.
     loading = _without_progress_bars() if local else nullcontext()

@@ -41,8 +41,9 @@ logger = logging.getLogger(__name__)
 HEADER = struct.Struct("<BI")
 """Kind and number of the request."""
 LARGEST = 1 << 28
-"""Largest message in bytes."""
+"""Largest message in bytes; the answer to ``PAIRS_A_REQUEST`` pairs has about half a kilobyte."""
 TRUNCATED = struct.Struct("<I")
+"""Number of pairs with a truncated side, before the scores."""
 
 
 class Kind(IntEnum):
@@ -59,7 +60,13 @@ class Kind(IntEnum):
 
 
 class Message(NamedTuple):
-    """One message; an answer has the number of its request."""
+    """One message; an answer has the number of its request.
+
+    Attributes:
+        kind: Tells how the payload is read.
+        request: Counted by the parent from 1; 0 for ``READY`` and ``REFUSED``.
+        payload: JSON, text in UTF-8, or scores.
+    """
 
     kind: Kind
     request: int
@@ -129,8 +136,13 @@ def unpack_scores(payload: bytes, count: int) -> tuple[NDArray[np.float32], int]
 MakeScorer = Callable[[], Scorer]
 Serve = Callable[[Connection, MakeScorer], None]
 
+# From <linux/prctl.h>: the signal that the kernel sends when the parent thread ends.
 PR_SET_PDEATHSIG = 1
+
+# File descriptors.
 STDOUT, STDERR = 1, 2
+
+# A pair of ALFWorld's step texts.
 WARM_UP = [("go to shelf 1 || You arrive at shelf 1.", "look || On the shelf 1, you see a cup 1.")]
 
 
@@ -149,6 +161,7 @@ def end_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A parent that ended before the call above sends no signal any more.
     parent = multiprocessing.parent_process()
     if parent is None or os.getppid() != parent.pid:
         sys.exit("the parent ended before its scorer had started")
@@ -157,7 +170,12 @@ def end_with_parent() -> None:
 def serve(connection: Connection, make: MakeScorer) -> None:
     """Make the scorer, warm it up, and answer pairs until the other side is gone.
 
-    An error while scoring ends the process: the parent starts a new one and asks again.
+    An error while scoring ends the process: the parent starts a new one and asks again. Only a
+    scorer that cannot be made is reported as a message, since asking again would not help.
+
+    Args:
+        connection: This process's end of the pipe.
+        make: Makes the scorer; it may take minutes, which the parent's first deadline covers.
     """
     asked: queue.SimpleQueue[Message] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, asked), daemon=True).start()
@@ -184,6 +202,8 @@ def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
 
 
 def _answer(connection: Connection, asked: Message, scorer: Scorer) -> None:
+    """Score the pairs of one request and send the answer."""
+    # Scorers that truncate count it over their lifetime; the parent gets the difference.
     counts = getattr(scorer, "counts", {})
     before = counts.get("truncated", 0)
     scores = scorer.score(unpack_pairs(asked.payload))
@@ -252,6 +272,13 @@ class ScorerProcess:
             self._child = None
 
     def _insist(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
+        """Ask until the process answers, with a new process after each crash.
+
+        Crashes are counted for each request: one in a while does not add up over a long run.
+
+        Raises:
+            ScorerError: See ``score``.
+        """
         for crash in range(1, self._runtime.crashes + 1):
             try:
                 return self._ask(pairs)
@@ -272,6 +299,7 @@ class ScorerProcess:
         self._give_up(len(pairs), reason)
 
     def _give_up(self, pairs: int, reason: str) -> NoReturn:
+        """Raise the error that ``on_scorer_failure`` asks for."""
         message = (
             f"the process of scorer {self.name} failed {self._runtime.crashes} times in a row on "
             f"{pairs} pairs, the last time: {reason}. What it wrote is in the log above."
@@ -285,6 +313,12 @@ class ScorerProcess:
         )
 
     def _ask(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
+        """Send one request, to a new process if there is none.
+
+        Raises:
+            OSError, EOFError, MessageError: The process crashed, hung or sent something else.
+            ScorerError: It cannot make the scorer.
+        """
         if self._child is None:
             self._child = _Child(self._make, self._serve)
             ready = self._child.answer(Kind.READY, 0, self._runtime.start_deadline_s)
@@ -300,6 +334,7 @@ class ScorerProcess:
         return scores
 
     def _end_of_child(self, error: Exception) -> str:
+        """End the process after a crash and describe how it ended."""
         if self._child is None:
             return f"it could not be started ({error})"
         gone = isinstance(error, EOFError | ConnectionError)
@@ -310,7 +345,11 @@ class ScorerProcess:
 
 
 class _Child:
-    """Process and its pipe."""
+    """Process and its pipe.
+
+    Started with ``spawn``, so ``make`` and ``serve`` are pickled: in this direction only, from the
+    trainer to the process.
+    """
 
     def __init__(self, make: MakeScorer, serve: Serve) -> None:
         # A forked child would inherit the trainer's CUDA context and the locks of its threads.
@@ -319,7 +358,8 @@ class _Child:
         self._process = context.Process(
             target=main, args=(theirs, make, serve), name="scorer", daemon=True
         )
-        # Whoever starts it unblocks signals: not while ours are blocked
+        # `ensure_running` unblocks stop signals after it has started the tracker, and `start` calls
+        # it: so it runs before ours are blocked.
         resource_tracker.ensure_running()
         with theirs, stop_signals_blocked():
             self._process.start()

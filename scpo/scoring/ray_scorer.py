@@ -1,6 +1,8 @@
 """Scorer of a trainer inside a Ray actor, where Ray hides the GPUs.
 
-Ray hides every GPU from a process that did not request one.
+Ray hides every GPU from a process that did not request one, and the actor in which verl computes
+advantages requests none. The scorer's own process sees the run's first GPU again and shares it with
+the policy.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
 
 
 def seeing(gpu: str, make: MakeScorer) -> Scorer:
-    """Build the scorer in its process, before anything there looks for GPUs."""
+    """Build the scorer in its process, before anything there looks for GPUs.
+
+    CUDA reads the variable when it is initialised, and not again.
+    """
     os.environ[VISIBLE] = gpu
     return make()
 

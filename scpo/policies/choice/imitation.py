@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of env, in demonstrations.
+# Fields of the environment's configuration that demonstrations depend on. Unlike a tiny model's
+# there is no history length: a prompt with a memory has none.
 SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
 
 # Raise it when the features, the code below, or that of the demonstrations, changes what comes out
@@ -38,6 +39,13 @@ def imitating_policy(
     should_stop: Callable[[], bool],
 ) -> ChoicePolicy:
     """Return the policy after its supervised start, from the cache or built now.
+
+    Args:
+        config: Shape of the net and settings of the imitation.
+        env: The environment's settings, for the key of the cache.
+        environment: Gives the demonstrations.
+        cache_dir: The machine's cache, shared by all runs.
+        should_stop: Asked between updates, and while another run builds it.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True before it was built.
@@ -79,7 +87,8 @@ def imitate(
 ) -> float:
     """Train ``policy`` in place: cross-entropy of the demonstrated commands.
 
-    ``config.steps`` updates of AdamW.
+    ``config.steps`` updates of AdamW, each on a batch drawn without replacement. Kept short on
+    purpose: it decides where reinforcement learning begins (REPRODUCTION.md, "Study scale").
 
     Returns:
         Nats a command, mean over the updates.
@@ -115,6 +124,11 @@ def imitate(
 
 
 def _choice(prompt: str, response: str) -> int:
+    """Index of the demonstrated command among those that the prompt lists.
+
+    Raises:
+        ConfigError: The prompt does not list it.
+    """
     command = response.removesuffix(CLOSE_TAG).strip()
     listed = [line.removeprefix("> ") for line in prompt.split("\n") if line.startswith("> ")]
     if command not in listed:

@@ -34,6 +34,12 @@ class ScoreNet(torch.nn.Module):
 
     One hidden layer over the sum of the features' embeddings, plus a linear weight per feature.
 
+    Attributes:
+        table: (rows, width + 1): each feature's embedding, and in the last column its weight.
+        bias: (width,), added to the sum of embeddings.
+        hidden: Width -> hidden size.
+        out: Hidden size -> the score.
+
     Args:
         config: Its shape, and the seed of its first weights.
     """
@@ -65,6 +71,10 @@ class ScoreNet(torch.nn.Module):
 
 
 def _layer(inputs: int, outputs: int, generator: torch.Generator) -> torch.nn.Linear:
+    """Linear layer with uniform weights in ±1/√inputs, torch's own range, and a bias of 0.
+
+    torch's initialisation would draw from the global generator.
+    """
     layer = torch.nn.Linear(inputs, outputs)
     with torch.no_grad():
         layer.weight.copy_(
@@ -80,6 +90,9 @@ READERS: dict[str, type[PromptReader]] = {TASK: Reader, WISH: ShopReader}
 
 class Library:
     """Cache of parsed prompts by their ids, bounded; results depend only on the prompts.
+
+    A prompt is parsed when it is answered, and read again in every epoch of the update and by the
+    reference policy.
 
     Args:
         config: The net's shape.
@@ -122,6 +135,7 @@ class ChoicePolicy:
         config: Its shape.
     """
 
+    # A response is one token, the number of the command.
     max_response_tokens = 1
     # A prompt is read whole.
     max_prompt_tokens = 1 << 30
@@ -154,6 +168,7 @@ class ChoicePolicy:
         """See :class:`scpo.rollout.Policy`. Temperature 0 takes the likeliest command."""
         self.model.eval()
         ids = self.encode(prompts)
+        # N prompts, P of them distinct, with up to A commands.
         distinct, row_N = _distinct(ids)
         reader, read_P = self._library(distinct)
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
@@ -201,7 +216,12 @@ class ChoicePolicy:
     ) -> torch.Tensor:
         """Log-probabilities (P, A) of the prompts' commands, A the largest number of commands.
 
-        Equal (state, command) pairs are scored once.
+        Equal (state, command) pairs are scored once. Missing commands have a probability of 0.
+
+        Args:
+            reader: Makes the features.
+            prompts: P distinct prompts.
+            temperature: Above 0.
         """
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)
@@ -224,7 +244,8 @@ class ChoiceValue(ValueModel):
         super().__init__()
         # Another seed, so that the critic's features are not those of the policy.
         self.net = ScoreNet(config.model_copy(update={"init_seed": config.init_seed + 1}))
-        # Initial values of 0, so that the first advantages are those without a critic.
+        # Initial values of 0, so that the first advantages are those without a critic. The linear
+        # weights and the last layer's bias are 0 already.
         torch.nn.init.zeros_(self.net.out.weight)
         self._library = Library(config)
 
@@ -253,6 +274,15 @@ def _draw(
     """Inverse-CDF sampling; None instead of uniform numbers: the most likely command.
 
     Draws the first command whose cumulative probability exceeds the uniform number.
+
+    Args:
+        logprob_PA: Log-probabilities of the distinct prompts' commands.
+        count_P: Number of commands of each.
+        row_N: Distinct prompt of each row.
+        uniform_N: One number in [0, 1) for each row.
+
+    Returns:
+        Index (N,) of the command of each row.
     """
     if uniform_N is None:
         return logprob_PA.argmax(-1)[row_N]

@@ -15,11 +15,18 @@ from numpy.typing import NDArray
 
 from scpo.errors import ConfigError
 
+# With what each line of an admissible command begins.
 _OFFER = "> "
 
 
 class MemoryPrompt(NamedTuple):
-    """A prompt's parts: what follows each head, the notes, and the commands that it offers."""
+    """Parts of a prompt with a memory (``env.prompt=memory``).
+
+    Attributes:
+        headed: What follows each head, in their order.
+        notes: Lines between the heads and the commands: what was seen or chosen so far.
+        commands: Actions that it offers, in its order.
+    """
 
     headed: tuple[str, ...]
     notes: list[str]
@@ -60,6 +67,7 @@ def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
 
 @functools.lru_cache(maxsize=16384)
 def _listed(below: str) -> tuple[str, ...]:
+    """Commands of a prompt; equal lists are one object, which keys the caches of their features."""
     return tuple(below.split(f"\n{_OFFER}"))
 
 
@@ -127,10 +135,17 @@ class PromptReader(ABC):
 
     @abstractmethod
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
-        """A number of each pair's content, equal for equal pairs; pairs are ordered by it."""
+        """A number of each pair's content, equal for equal pairs; pairs are ordered by it.
+
+        Columns that no feature of a pair reads should not enter: pairs that differ in them alone
+        have the same score.
+        """
 
     def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
-        """The columns of pairs with all others that their features join."""
+        """The columns of pairs with all others that their features join.
+
+        For columns that follow from others: they are made for the distinct pairs alone.
+        """
         return columns
 
     def pair_features(
@@ -139,9 +154,10 @@ class PromptReader(ABC):
         """Features of the distinct (state, command) pairs of these prompts.
 
         Returns:
-            ``feature_KF``, ordered by contents; and the row in it of every command,
-            prompt after prompt.
+            ``feature_KF``, ordered by contents, K pairs with F table rows each; and the row in it
+            of every command, prompt after prompt.
         """
+        # C: all commands of all prompts; W: inputs of a state or command.
         state_CW = np.repeat(_states(prompts), [len(prompt.commands) for prompt in prompts], axis=0)
         command_CW = np.concatenate([prompt.command_AW for prompt in prompts])
         row_WC = np.concatenate([state_CW.T, command_CW.T])
@@ -176,6 +192,8 @@ class PromptReader(ABC):
         self, columns: Mapping[str, Hashes], names: Names, number: int
     ) -> NDArray[np.int64]:
         """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
+        # The number keeps apart features that join equal values. Different features may share a
+        # row, as in all feature hashing; the default table has more rows than a run has features.
         hash_K = joined([columns[name] for name in names], number)
         most = np.uint64(self.buckets - 1)
         # hash_K % most, which numpy takes longer for.
@@ -183,19 +201,29 @@ class PromptReader(ABC):
 
 
 def _states(prompts: Sequence[Prompt]) -> Hashes:
+    """Inputs of the states, (prompts, W)."""
     return np.stack([prompt.state_W for prompt in prompts])
 
 
 @functools.lru_cache(maxsize=65536)
 def text_hash(text: str) -> int:
-    """64 bits that follow from the text; 0 for none."""
+    """64 bits that follow from the text; 0 for none.
+
+    Not Python's ``hash``, which differs from process to process: features must be the same in a
+    resumed run and in the cached start that it was trained on.
+    """
     if not text:
         return 0
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:
-    """One hash of several numbers in order; multiplications wrap around."""
+    """One hash of several numbers in order; multiplications wrap around.
+
+    Args:
+        columns: Arrays of one length; row by row one hash is made of their values.
+        start: First value, which tells apart hashes of equal columns.
+    """
     joined: Hashes | np.uint64 = np.uint64(start)
     for column in columns:
         joined = (joined ^ column) * _MULTIPLIER
