@@ -255,7 +255,7 @@ class ChatClient:
             ) from None
 
     def _retrying(self) -> tenacity.Retrying:
-        """Policy of retries: only failures that may pass, and sleeps that ``close`` ends at once."""
+        """Policy of retries: only failures that may pass; ``close`` ends a sleep at once."""
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(_TryAgain),
             stop=tenacity.stop_after_attempt(self.limits.attempts)
