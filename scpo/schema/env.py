@@ -1,4 +1,9 @@
-"""Configuration of environments and of the panels of games that are trained on and evaluated."""
+"""Configuration of environments and of the panels of games that are trained on and evaluated.
+
+Values and their sources are in ``conf/env/<name>.yaml``. Fields with ``exclude_if`` are left out
+of a dumped configuration at their usual value: a run's id hashes the dump, and a setting that was
+added later must not change the ids of runs that do not use it.
+"""
 
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -38,6 +43,7 @@ Family = Literal["Pick", "Look", "Clean", "Heat", "Cool", "Pick2"]
 
 
 def _not_empty(families: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Refuse a panel of no family, which would be drawn empty without an error."""
     if families == ():
         raise ValueError("a panel is of one family at least; null: of all")
     return families
@@ -54,9 +60,14 @@ Families = Annotated[
 class PanelConfig(Strict):
     """Fixed, sorted list of games, balanced over ``families`` and drawn with ``seed``.
 
-    ``games`` None takes the whole split; ``subset_of_training`` draws from the training panel
-    instead of the split, ``held_out`` excludes the games from the training panel and from
-    imitation; ``repeats`` is the number of episodes per game at validation.
+    Attributes:
+        split: Split of the benchmark that games are drawn from.
+        games: Number of games; None takes the whole split.
+        seed: Decides which games of a family are drawn first.
+        families: Task families, in equal shares as far as they have games; None: all.
+        subset_of_training: Draw from the training panel instead of the split.
+        held_out: Exclude the games from the training panel and from imitation.
+        repeats: Episodes per game at validation.
     """
 
     split: Literal["train", "valid_seen", "valid_unseen"]
@@ -69,7 +80,10 @@ class PanelConfig(Strict):
 
 
 class GeneratedGames(Strict):
-    """Sizes of the generated splits; a game is a pure function of (split, seed, index)."""
+    """Sizes of the generated splits; a game is a pure function of (split, seed, index).
+
+    So a larger split has the smaller one's games and further ones.
+    """
 
     seed: NonNegativeInt
     train: PositiveInt
@@ -80,8 +94,15 @@ class GeneratedGames(Strict):
 class BenchmarkTraining(Strict):
     """Settings of method, trainer and small policies that differ between benchmarks.
 
-    ``warm_start_steps`` updates of ``warm_start_rows`` demonstrated steps each precede a small
-    policy's training.
+    Grouped in the environment's file, so that method, trainer and model files refer to one place
+    and a new benchmark brings its own.
+
+    Attributes:
+        normalisation: Of advantages: z-scores, or differences from the mean.
+        mini_batch_rows: Environment steps of an optimizer step.
+        max_prompt_tokens: Longer prompts lose their beginning.
+        warm_start_steps: Updates that precede a small policy's training.
+        warm_start_rows: Demonstrated steps of each such update.
     """
 
     normalisation: Normalisation
@@ -97,9 +118,13 @@ Arm = Literal["paraphrase", "order", "suffix", "pronouns", "aliases"]
 class WordingsConfig(Strict):
     """The same observations in other words (``scpo.envs.rewording``).
 
-    ``dose``: share of observations that are reworded; 0: none. ``count``: paraphrases of a sentence
-    that are drawn from, beginning with the one numbered ``first``. ``told_to``: rules of credit
-    only, or the policy too.
+    Attributes:
+        dose: Share of observations that are reworded; 0: none.
+        count: Paraphrases of a sentence that are drawn from.
+        first: Number of the first of them, so that some can be kept for a test.
+        arms: Kinds of change that are drawn.
+        told_to: Who reads the other words: rules of credit alone, or the policy too.
+        seed: Of the draws.
     """
 
     dose: Annotated[float, Field(ge=0, le=1)]
@@ -173,8 +198,20 @@ class EnvironmentSettings(Strict):
 class AlfworldConfig(EnvironmentSettings):
     """Configuration of ALFWorld.
 
-    ``gives_states``: its episodes are ``scpo.envs.base.StatefulEpisode``; ``gives_facts``: with
-    structured facts.
+    Attributes:
+        gives_states: Its episodes are ``scpo.envs.base.StatefulEpisode``.
+        gives_facts: They have structured facts too.
+        games: Generated on the package's rooms, or the official release.
+        generated: Sizes of the generated splits.
+        prompt: verl-agent's; a compact one for tiny models; one with a memory for choice policies.
+        history_length: Latest steps shown in the prompt (the paper's K).
+        horizon: Steps after which an episode ends unsuccessfully (T_max).
+        win_reward: Reward of the step that wins; all others get 0.
+        success_threshold: Return that a success exceeds (tau_succ).
+        shaper_alpha: Default of ``method.shaper.alpha`` here.
+        step_filter: Steps that matching leaves out.
+        training: Settings of method, trainer and model that depend on the benchmark.
+        failure_retries: How often an episode starts again after its engine failed.
     """
 
     gives_states: ClassVar[bool] = True
@@ -221,7 +258,14 @@ class GeneratedShop(Strict):
 
 
 class StackWorkers(Strict):
-    """verl-agent's workers, each with its own seed and order of the goals (order=verl_agent)."""
+    """verl-agent's workers, each with its own seed and order of the goals (order=verl_agent).
+
+    Attributes:
+        seed: Of the first training worker; the others follow.
+        train: Number of training workers.
+        test: Number of validation workers.
+        test_seed_offset: Added to the seed of validation workers.
+    """
 
     seed: NonNegativeInt
     train: PositiveInt
@@ -242,7 +286,22 @@ class WebshopSetting(Strict):
 
 
 class WebshopConfig(EnvironmentSettings):
-    """WebShop; ``setting`` selects one of ``settings``."""
+    """WebShop; ``setting`` selects one of ``settings``. Further fields as in ``AlfworldConfig``.
+
+    Attributes:
+        setting: The stack's values or those of the paper's text (ledger 1).
+        settings: The values of both.
+        catalogue: Generated products, or the official files.
+        goals: Goals made from product attributes, or instructions that people wrote.
+        nouns: How the reward finds the nouns of titles: spaCy's tagger, as the original; words
+            that are not on a stop list; all tokens, as in the recorded golden episodes.
+        order: One order of the goals, with a hold-out, or verl-agent's, without one (ledger 2).
+        order_seed: Shuffles the goals where ``order`` is fixed.
+        test_goals: The first so many goals are for tests.
+        workers: Read with ``order=verl_agent`` alone.
+        max_prompt_characters: Longer prompts of verl-agent's kind are told without history.
+        reward: 0 or ``reward_scale`` by whether the score is full, or the score times it.
+    """
 
     gives_states: ClassVar[bool] = True
     gives_facts: ClassVar[bool] = True

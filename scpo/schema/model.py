@@ -17,7 +17,18 @@ from scpo.strict import Strict
 
 
 class Imitation(Strict):
-    """Supervised start of a small policy on walkthroughs with exploratory detours."""
+    """Supervised start of a small policy on walkthroughs with exploratory detours.
+
+    Attributes:
+        games: Training tasks outside the training panel that are demonstrated.
+        demonstrations_per_game: Episodes of each; the first has no detour.
+        stop_detour: Probability to stop looking around before each next place.
+        max_detours: Most places that are looked at before an object is fetched.
+        steps: Updates.
+        batch_size: Demonstrated steps of an update.
+        learning_rate: Of AdamW.
+        seed: Of the draw of games, the detours and the batches.
+    """
 
     games: PositiveInt
     demonstrations_per_game: PositiveInt
@@ -30,7 +41,11 @@ class Imitation(Strict):
 
 
 class WarmStart(Imitation):
-    """Warm start of a language model, which also learns its prompts' words."""
+    """Warm start of a language model, which also learns its prompts' words.
+
+    Attributes:
+        prompt_loss_weight: Weight of a prompt token's cross-entropy beside a response token's 1.
+    """
 
     prompt_loss_weight: NonNegativeFloat
 
@@ -53,10 +68,16 @@ class TinyModel(Strict):
 class ChoiceModel(Strict):
     """A policy that scores the commands a prompt lists, from hashed features of state and command.
 
-    A ``table_rows`` x ``width`` table of feature embeddings, drawn with standard deviation
-    ``init_scale``, and one hidden layer. ``value_model`` is the critic's, for PPO. ``starts`` is
-    the number of imitation starts that the runs of an experiment share: a run with seed s begins
-    with start s mod ``starts``.
+    Attributes:
+        table_rows: Rows of the table of feature embeddings; row 0 is padding.
+        width: Numbers of an embedding.
+        hidden_size: Units of the one hidden layer.
+        init_scale: Standard deviation of the first embeddings.
+        init_seed: Of all first weights.
+        starts: Number of imitation starts that the runs of an experiment share: a run with seed s
+            begins with start s mod ``starts``.
+        imitation: The supervised start.
+        value_model: The critic's settings, for PPO.
     """
 
     kind: Literal["choice"]
@@ -86,8 +107,13 @@ class ChoiceModel(Strict):
 class HuggingFaceModel(Strict):
     """Causal LM from a local path or the hub.
 
-    ``micro_batch_rows`` of it fit on one of the paper's GPUs. ``engine_memory`` is the default of
-    ``trainer.verl.engine_memory`` for this model, which records the value: it is not dumped here.
+    Attributes:
+        path: Local folder or name on the hub.
+        dtype: Type of the weights where the model is not trained; trained weights are in float32
+            and computed with in this type.
+        micro_batch_rows: Rows that fit on one of the paper's GPUs.
+        engine_memory: Default of ``trainer.verl.engine_memory`` for this model, which records the
+            value: it is not dumped here.
     """
 
     kind: Literal["huggingface"]
@@ -99,6 +125,7 @@ class HuggingFaceModel(Strict):
 
 
 def _plain_url(url: str) -> str:
+    """Refuse a base URL that may hold a secret: configurations are recorded and logged."""
     parts = urlsplit(url)
     # "@" and not parts.username, which is empty for an address with a password and no name.
     private = "@" in parts.netloc or parts.query
@@ -121,10 +148,14 @@ class Prices(Strict):
 class ApiModel(Strict):
     """Model behind an OpenAI-compatible chat completions endpoint; evaluated, not trained.
 
-    ``model`` is the endpoint's name of it. ``key_variable`` names the environment variable that
-    holds the key (None: the endpoint needs none); the key itself is never part of a configuration.
-    ``reasoning_tokens`` are allowed on top of the response, for models with hidden reasoning.
-    ``send_seed``: the endpoint accepts a sampling seed.
+    Attributes:
+        model: The endpoint's name of it.
+        base_url: Address without ``/chat/completions``.
+        key_variable: Environment variable that holds the key; None: the endpoint needs none. The
+            key itself is never part of a configuration.
+        reasoning_tokens: Allowed on top of the response, for models with hidden reasoning.
+        send_seed: The endpoint accepts a sampling seed.
+        prices: For the estimate before an evaluation and the record after it.
     """
 
     kind: Literal["api"]

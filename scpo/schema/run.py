@@ -24,7 +24,14 @@ from scpo.strict import Scale, Strict
 
 
 class WandbConfig(Strict):
-    """W&B mirror; metrics.jsonl is the truth, and waits for W&B are bounded by the timeouts."""
+    """W&B mirror; metrics.jsonl is the truth, and waits for W&B are bounded by the timeouts.
+
+    Attributes:
+        mode: Offline writes W&B's files for a later upload.
+        entity: User or team; None: the default of the W&B account.
+        init_timeout_s: A run whose mirror has not begun by then trains without it.
+        finish_timeout_s: Seconds that the end of a run waits for the upload.
+    """
 
     mode: Literal["offline", "online", "disabled"]
     project: str
@@ -36,9 +43,14 @@ class WandbConfig(Strict):
 class ApiLimits(Strict):
     """Limits of API calls; read with ``model.kind: api``.
 
-    ``concurrency`` episodes are played at a time. ``attempts`` per request, waiting as long as the
-    endpoint asks for or, from ``backoff_s`` on, twice as long each time; never longer than
-    ``longest_wait_s``.
+    Attributes:
+        requests_per_minute: Evenly spaced, over all episodes.
+        concurrency: Episodes played at a time.
+        timeout_s: Limit of one request, its whole answer included.
+        attempts: Tries of a request before the run stops.
+        backoff_s: Bound of the first random wait between attempts, which doubles each time, where
+            the endpoint asks for none.
+        longest_wait_s: Bound of every wait, also of one that the endpoint asks for.
     """
 
     requests_per_minute: PositiveFloat
@@ -52,8 +64,17 @@ class ApiLimits(Strict):
 class MachineConfig(Strict):
     """Settings of this machine; excluded from a run's identity.
 
-    ``archive``: an archive of finished runs (``docs/study``), whose runs sweeps do not start.
-    ``data``: folder of the official files by environment; None without one.
+    Attributes:
+        runs_dir: Folder of run folders.
+        archive: An archive of finished runs (``docs/study``), whose runs sweeps do not start.
+        cache_dir: What is expensive to make and can be made again; shared by all runs.
+        data: Folder of the official files by environment; None without one.
+        device: Of the local trainer; auto: a GPU if there is one.
+        threads: Threads of a run's libraries. Sums depend on it in their last bits, so a run that
+            must repeat to the bit keeps it.
+        scorer: Process and deadlines of the scorer.
+        api: Limits of API calls.
+        resume_across_versions: Continue a run that another version of this code began.
     """
 
     runs_dir: str
@@ -71,12 +92,12 @@ class MachineConfig(Strict):
 class LocalLauncher(Strict):
     """Pool of slots on this machine.
 
-    ``gpus_per_run`` None: as many as the run that needs most of them.
-
-    ``fork``: runs without a GPU begin in processes forked from one that has their games open.
-
-    ``slots`` None: one for each ``gpus_per_run`` GPUs or, where runs use none, for each
-    ``machine.threads`` cores.
+    Attributes:
+        slots: Runs at a time; None: one for each ``gpus_per_run`` GPUs or, where runs use none, for
+            each ``machine.threads`` cores.
+        gpus_per_run: GPUs of a slot; None: as many as the run that needs most of them.
+        fork: Runs without a GPU begin in processes forked from one that has their games open.
+        max_failures: Failed attempts after which a run is not started again.
     """
 
     name: Literal["local"]
@@ -90,13 +111,19 @@ class LocalLauncher(Strict):
 class SlurmLauncher(Strict):
     """One Slurm job per run, in arrays of jobs with equal resources.
 
-    ``gpus`` (of a node), ``cpus``: None: what the run needs. ``gpu_gb``: memory of one of the
-    cluster's GPUs; a run that needs more is refused. ``time_h`` None: from the paper's duration of
-    such a run, or an estimate. ``warn_s``: how long before its time limit a job is signalled to
-    checkpoint. ``site``: the file with the cluster's own settings, or the name of a preset.
-    ``max_timeouts``: a run that reached its time limit this often *without progress* is requeued,
-    then it has failed. ``probe_s``: how long a submission waits for a node that tests whether jobs
-    can read and write their files there; 0: none is asked.
+    Attributes:
+        gpus: GPUs of a node; None: what the run needs.
+        cpus: Cores; None: what the run needs.
+        gpu_gb: Memory of one of the cluster's GPUs; a run that needs more is refused.
+        parallelism: Jobs of a call that run at a time, over all its arrays.
+        time_h: Time limit; None: from the paper's duration of such a run, or an estimate.
+        warn_s: How long before its time limit a job is signalled to checkpoint.
+        max_timeouts: A run that reached its time limit this often *without progress* is requeued,
+            then it has failed.
+        max_failures: Failed attempts after which a run is not started again.
+        probe_s: How long a submission waits for a node that tests whether jobs can read and write
+            their files there; 0: none is asked.
+        site: The file with the cluster's own settings, or the name of a preset.
     """
 
     name: Literal["slurm"]
@@ -123,6 +150,7 @@ class OtherLauncher(BaseModel):
 
 
 def _launcher_tag(settings: Any) -> str:
+    """Class of a launcher's settings, from the YAML's dict or from an instance."""
     name = settings.get("name") if isinstance(settings, dict) else getattr(settings, "name", None)
     # Other launchers check their settings themselves, when they are made.
     return name if name in ("local", "slurm") else "other"
@@ -137,7 +165,12 @@ LauncherConfig = Annotated[
 
 
 class RunConfig(Strict):
-    """Everything that determines one run; ``machine``, ``wandb`` and ``launcher`` only place it."""
+    """Everything that determines one run; ``machine``, ``wandb`` and ``launcher`` only place it.
+
+    The validators below refuse combinations of sections that cannot run or would mean something
+    else than they say. They run when a configuration is composed, so a sweep is refused as a whole
+    before its first run.
+    """
 
     scale: Scale
     seed: NonNegativeInt

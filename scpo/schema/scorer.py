@@ -10,7 +10,8 @@ from scpo.strict import Strict
 class ScorerSettings(Strict):
     """Settings of all scorers.
 
-    ``identity`` names the scorer with all settings that change its scores.
+    ``identity`` names the scorer with all settings that change its scores. The scorer's process
+    reports its own on start, and is refused if it differs.
     """
 
     kind: str
@@ -32,7 +33,15 @@ class LexicalScorer(ScorerSettings):
 
 
 class BiEncoderScorer(ScorerSettings):
-    """max(0, (cosine - c) / (1 - c)) of two sentence embeddings, c = ``cosine_floor``."""
+    """max(0, (cosine - c) / (1 - c)) of two sentence embeddings, c = ``cosine_floor``.
+
+    Attributes:
+        path: ``package:<name>``, a local folder or a name on the hub.
+        cosine_floor: Cosine that counts as no similarity. Step texts of one template are alike in
+            most words; c is chosen so that the share of exact matches among credited steps is near
+            the paper's (REPRODUCTION.md, "The scorer at mini scale").
+        max_tokens: Longer texts lose their end.
+    """
 
     kind: Literal["bi_encoder"]
     path: str
@@ -47,9 +56,12 @@ class BiEncoderScorer(ScorerSettings):
 class CrossEncoderScorer(ScorerSettings):
     """Sigmoid of a reranker's logit for two step texts read together.
 
-    ``dtype`` auto is float16 on a GPU and float32 on a CPU. ``max_tokens`` of a pair, special
-    tokens included; ``batch_tokens`` of a forward pass on a GPU, padding included: 16 pairs of up
-    to 32 tokens, 8 of 64, at least one; on a CPU every pair is a pass.
+    Attributes:
+        path: Local folder or a name on the hub.
+        dtype: Type of the weights; auto is float16 on a GPU and float32 on a CPU.
+        batch_tokens: Tokens of a forward pass on a GPU, padding included: with 512, 16 pairs of up
+            to 32 tokens, 8 of 64, at least one. On a CPU every pair is a pass.
+        max_tokens: Tokens of a pair, special ones included; each text gets half (ledger 12).
     """
 
     kind: Literal["cross_encoder"]
@@ -74,11 +86,14 @@ ScorerConfig = Annotated[
 class ScorerRuntime(Strict):
     """Process of the scorer, and handling of its failures; the scores are the same either way.
 
-    ``process``: run it in a process of its own; auto: cross-encoders only. Its start and each
-    answer have a deadline. When a request ends the process ``crashes`` times in a row, training
-    stops, or with ``skip_shaping`` continues without credit in this step, which is logged and
-    counted in ``scpo/shaping_skipped``. ``speculate``: score some pairs before a walk asks for
-    them, for fewer and larger batches.
+    Attributes:
+        process: Run it in a process of its own; auto: cross-encoders only.
+        start_deadline_s: Limit of its start, loading the model and a first pass included.
+        deadline_s: Limit of the answer to one request, of at most 128 pairs.
+        crashes: Times in a row that a request may end the process.
+        on_scorer_failure: After those: stop training, or with ``skip_shaping`` continue without
+            credit in this step, which is logged and counted in ``scpo/shaping_skipped``.
+        speculate: Score some pairs before a walk asks for them, for fewer and larger batches.
     """
 
     process: Literal["auto", "always", "never"]

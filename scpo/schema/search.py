@@ -54,9 +54,12 @@ Dimension = Annotated[StepRange | LogRange | Choice, Field(discriminator="kind")
 
 
 class SamplerConfig(Strict):
-    """``tpe``: tree-structured Parzen estimator; ``grid``: every point of the grid once.
+    """Optuna's sampler.
 
-    The first ``startup_trials`` of ``tpe`` are drawn uniformly; ``seed`` orders the grid.
+    Attributes:
+        name: ``tpe``: tree-structured Parzen estimator; ``grid``: every point of the grid once.
+        seed: Of the draws of ``tpe``; orders the grid.
+        startup_trials: First trials of ``tpe``, which are drawn uniformly.
     """
 
     name: Literal["tpe", "grid"]
@@ -79,9 +82,13 @@ class MedianPruning(Strict):
 class Tuning(Strict):
     """Tasks that trials are judged on, from the training split and in no reported panel.
 
-    ``trained_on`` False holds them out of training; True draws the trials' training panel anew with
-    ``seed`` and judges on ``tasks`` of it, for policies that improve only where they train.
-    ``repeats``: episodes per task.
+    Attributes:
+        tasks: Number of tasks.
+        repeats: Episodes per task.
+        seed: Of the draw of the tasks.
+        trained_on: False holds them out of training; True draws the trials' training panel anew
+            with ``seed`` and judges on ``tasks`` of it, for policies that improve only where they
+            train.
     """
 
     tasks: PositiveInt
@@ -107,9 +114,21 @@ class Tuning(Strict):
 class Search(Strict):
     """``conf/search/<name>.yaml``. What depends on the scale is one value, or one for each scale.
 
-    The objective of a trial is the mean success rate on its tuning panel (``tuning``) at the last
-    step over ``seeds``; the winner is reported on the validation panels, on ``fresh_seeds`` which
-    no trial has seen. ``trials`` counts settings, not retries.
+    The objective of a trial is the mean success rate on its tuning panel at the last step over
+    ``seeds``; the winner is reported on the validation panels, on ``fresh_seeds`` which no trial
+    has seen.
+
+    Attributes:
+        overrides: Settings of every trial besides the searched ones.
+        seeds: Seeds of a trial's runs.
+        fresh_seeds: Seeds of the winner's runs.
+        tuning: Panel that decides.
+        trials: Number of settings, retries not counted.
+        parallel: Trials at a time; None: as many as the machine has room for.
+        retries: How often a trial whose worker died is tried again.
+        storage: Optuna's storage: a journal file, which shared file systems of clusters allow, or
+            SQLite.
+        space: Name in reports -> the key and the values that are searched.
     """
 
     name: Name

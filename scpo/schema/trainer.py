@@ -16,7 +16,15 @@ from scpo.strict import Strict
 
 
 class LossConfig(Strict):
-    """Clipped PPO objective with a k3 KL term and an entropy bonus."""
+    """Clipped PPO objective with a k3 KL term and an entropy bonus.
+
+    Attributes:
+        clip_low: The ratio counts from 1 - ``clip_low`` on.
+        clip_high: It counts up to 1 + ``clip_high``.
+        dual_clip: Bound of the loss of a token with a negative advantage, in units of its size.
+        kl_coefficient: Weight of the KL divergence from the reference; 0: no reference is kept.
+        entropy_coefficient: Weight of the entropy bonus.
+    """
 
     clip_low: PositiveFloat
     clip_high: PositiveFloat
@@ -26,7 +34,14 @@ class LossConfig(Strict):
 
 
 class OptimizerConfig(Strict):
-    """AdamW, linear warm-up over ``warmup_steps`` training steps, then constant."""
+    """AdamW, linear warm-up over ``warmup_steps`` training steps, then constant.
+
+    Attributes:
+        learning_rate: After the warm-up.
+        warmup_steps: Training steps, of which each may have many optimizer steps.
+        weight_decay: Decoupled, of all weights.
+        gradient_clip: Largest norm of a mini-batch's gradient.
+    """
 
     learning_rate: PositiveFloat
     warmup_steps: NonNegativeInt
@@ -35,6 +50,15 @@ class OptimizerConfig(Strict):
 
 
 class ValidationConfig(Strict):
+    """Validation on the environment's panels.
+
+    Attributes:
+        every: Training steps between two validations.
+        temperature: Sampling temperature.
+        seed: The same draws at every validation, so that curves move with the policy alone. Read by
+            the local trainer; verl's engines draw on from the run's seed.
+    """
+
     every: PositiveInt
     temperature: NonNegativeFloat
     seed: NonNegativeInt
@@ -43,10 +67,30 @@ class ValidationConfig(Strict):
 class TrainerSettings(Strict):
     """Training protocol, shared by all trainers.
 
-    ``rollout_batch`` rows are sampled at once in one process. With
-    ``skip_updates_without_advantage``, a mini-batch whose advantages are all zero makes no
-    optimizer step: neither an Adam update nor weight decay. Otherwise its gradient is only that of
-    the entropy bonus and the KL term, which Adam rescales to an update of nearly full size.
+    Attributes:
+        steps: Training steps: rollout, advantages, update.
+        groups: Tasks of a training step.
+        group_size: Siblings of a task.
+        temperature: Of the rollout and of all log-probabilities in the update.
+        max_prompt_tokens: Longer prompts lose their beginning.
+        max_response_tokens: Sampling stops there.
+        epochs: Passes over the rows of a training step.
+        mini_batch_rows: Environment steps of an optimizer step.
+        micro_batch_rows: Environment steps of a forward and backward pass, on each GPU.
+        rollout_batch: Rows that are sampled at once in one process; changes no result.
+        skip_updates_without_advantage: A mini-batch whose advantages are all zero makes no
+            optimizer step: neither an Adam update nor weight decay. Otherwise its gradient is only
+            that of the entropy bonus and the KL term, which Adam rescales to an update of nearly
+            full size (ledger 55).
+        checkpoint_every: Training steps between two checkpoints.
+        keep_checkpoints: Latest checkpoints that are kept.
+        probe_every: Training steps between two probes, for heatmaps of credit.
+        probe_siblings: Episodes of a probe's task.
+        sample_every: Training steps between two samples of whole groups.
+        sample_groups: Active groups of such a sample.
+        precision_every: Training steps between two measurements of credit's precision.
+        precision_steps: Steps that each of them looks at.
+        rollouts_every: Training steps between two whole batches on disk; None: none.
     """
 
     steps: PositiveInt
@@ -96,15 +140,24 @@ class VerlSettings(Strict):
     """Distribution of verl's work over a machine; it is part of a run's identity.
 
     verl's order of rows depends on it.
-    ``gpus``: GPUs per node, the data-parallel ranks of the update. ``tensor_parallel`` of them
-    share a rollout engine, which may fill ``engine_memory`` of each and, with ``free_cache``,
-    releases it during the update. ``engine`` hf is Hugging Face generate, on the CPU and for tests.
-    ``attention`` of the update: flash needs the package flash-attn; sdpa does not, and takes the
-    logits in pieces (verl's fused kernels); auto: flash if installed. ``offload_training``: keep
-    weights and optimizer in the host's memory while they are not needed. ``agent_workers``
-    processes hold the environments. When no part of a rollout arrives for ``stall_s`` seconds, or
-    the engine does not accept new weights for that long, the run stops. ``overrides`` are appended
-    to verl's own command line.
+
+    Attributes:
+        gpus: GPUs per node, the data-parallel ranks of the update.
+        nodes: Number of nodes.
+        engine: Rollout engine; hf is Hugging Face generate, on the CPU and for tests.
+        tensor_parallel: GPUs that share a rollout engine.
+        engine_memory: Share of each GPU that the engine may fill.
+        chunked_prefill: vLLM cuts long prompts into pieces that share a pass with decoding.
+        free_cache: The engine releases its memory during the update.
+        offload_reference: The reference policy waits in the host's memory.
+        gradient_checkpointing: Activations are computed again in the backward pass.
+        attention: Of the update: flash needs the package flash-attn; sdpa does not, and takes the
+            logits in pieces (verl's fused kernels); auto: flash if installed.
+        offload_training: Keep weights and optimizer in the host's memory while they are not needed.
+        agent_workers: Processes that hold the environments.
+        stall_s: When no part of a rollout arrives for so long, or the engine does not accept new
+            weights for so long, the run stops.
+        overrides: Appended to verl's own command line.
     """
 
     gpus: PositiveInt
