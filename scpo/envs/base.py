@@ -29,7 +29,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Panel:
-    """Fixed, sorted list of tasks; its ``sha256`` is stored with every result."""
+    """Fixed, sorted list of tasks.
+
+    Its ``sha256`` is stored with every result, so that success rates on different games, or on
+    games of different content, are never compared as if they were the same.
+    """
 
     name: str
     tasks: tuple[Task, ...]
@@ -140,7 +144,11 @@ class Environment(Protocol):
         """
 
     def start(self, task: Task, slot: int) -> Episode:
-        """Begin an episode; ``slot`` is the sibling's index in its group."""
+        """Begin an episode; ``slot`` is the sibling's index in its group.
+
+        Raises:
+            EnvironmentFailure: The engine broke.
+        """
 
 
 @runtime_checkable
@@ -153,7 +161,11 @@ class OpenableEnvironment(Environment, Protocol):
 
 @runtime_checkable
 class PlanningEnvironment(Environment, Protocol):
-    """Environment that knows the length of a shortest plan."""
+    """Environment that knows the length of a shortest plan, for ``credit/precision``.
+
+    Diagnostics alone ask for it: it is read off the simulator, which no policy and no estimator may
+    see.
+    """
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
         """Length of a shortest plan after these actions; None if none was found."""
@@ -172,7 +184,13 @@ class ReplayingEnvironment(PlanningEnvironment, Protocol):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Successful episode to imitate: pairs of prompt and response."""
+    """Successful episode to imitate: pairs of prompt and response.
+
+    Attributes:
+        task_id: Id of a training task outside the training panel.
+        prompts: What a policy would have read at each step.
+        responses: What it should answer, in the same order.
+    """
 
     task_id: str
     prompts: Sequence[str]

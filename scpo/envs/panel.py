@@ -48,6 +48,7 @@ class Panels:
                 "taken"
             )
         self.configs: dict[str, PanelConfig | GoalPanelConfig] = {**own, **config.validation_panels}
+        # Drawn once: drawing reads files of official games, and every validation asks again.
         self.panel = functools.cache(self._panel)
         self._candidates = candidates
         self._task = task
@@ -89,6 +90,7 @@ class Panels:
         return ids
 
     def _panel(self, name: str) -> Panel:
+        """Draw a panel; see ``scpo.envs.base.Environment.panel``."""
         config = self.configs.get(name)
         if config is None:
             raise PanelError(
@@ -114,6 +116,11 @@ class Panels:
     def _drawn_from(
         self, name: str, config: PanelConfig | GoalPanelConfig
     ) -> Mapping[str, Sequence[str]]:
+        """Ids by family that a panel is drawn from.
+
+        Validation panels that hold tasks out are drawn before the training panel, so that they do
+        not change with its size.
+        """
         if name == "train":
             kept_out = self.held_out(config.split)
             trained = {}
@@ -135,6 +142,8 @@ def draw(
     usable: Callable[[str], bool],
 ) -> list[str]:
     """Draw ``count`` tasks, round-robin over families, in an order given by the seed; sorted ids.
+
+    With one seed a larger panel contains the smaller one.
 
     Args:
         candidates: Sorted ids by family.

@@ -12,13 +12,17 @@ from collections.abc import Sequence
 
 OPEN_TAG = "<action>"
 CLOSE_TAG = "</action>"
+
+# CJK unified ideographs, the range that verl-agent tests for.
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def earlier_steps(history: Sequence[tuple[str, str]], length: int) -> dict[str, int | str]:
     """Fields ``taken``, ``shown``, ``history`` and ``step`` of verl-agent's prompt templates.
 
-    ``history`` holds (observation, action) of each step.
+    Args:
+        history: (observation, action) of each step so far.
+        length: Number of latest steps that are shown (the paper's K), at least 1.
     """
     recent = history[-length:]
     pairs = (
@@ -44,8 +48,17 @@ def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool
     Without both action tags the last ``tail`` characters are the action and the response is
     invalid. Without the thinking tags (in lower case), or with a Chinese character, the action is
     executed but the response is invalid.
+
+    Args:
+        response: The policy's text.
+        require_think: Whether thinking tags are part of the format.
+        tail: Characters of a response without tags that are executed.
+
+    Returns:
+        The action, in lower case, and whether the format is right.
     """
     lowered = response.lower()
+    # The first of each, also if the closing tag comes first: then the action is empty, as there.
     start = lowered.find(OPEN_TAG)
     end = lowered.find(CLOSE_TAG)
     if start == -1 or end == -1:
@@ -65,7 +78,8 @@ def project_for(prompt: str, response: str, *, tail: int) -> tuple[str, bool]:
 def project_compact(response: str, *, tail: int) -> tuple[str, bool]:
     """Project a response to a prompt that ends with the opening tag.
 
-    The response need not repeat that tag, nor hold any thought.
+    The response need not repeat that tag, nor hold any thought: small policies write the bare
+    command.
     """
     lowered = response.lower()
     if CLOSE_TAG not in lowered:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from scpo.schema.env import WordingsConfig
 
+# Irrelevant sentences that no game and no shop contains.
 ADVERTISEMENTS = (
     "Advertisement: fresh coffee around the corner.",
     "Advertisement: learn a language in a month.",
@@ -60,7 +61,10 @@ def rewording_of(config: WordingsConfig, task: str, sibling: int) -> Rewording |
 
 
 class Draw:
-    """Draws for one observation, in the order of its text."""
+    """Draws for one observation, in the order of its text.
+
+    Methods return the environment's own form for arms that are switched off, and then draw nothing.
+    """
 
     def __init__(self, config: WordingsConfig, generator: random.Random) -> None:
         self._config = config

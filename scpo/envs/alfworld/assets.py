@@ -39,7 +39,7 @@ class Assets:
 
 @functools.cache
 def assets() -> Assets:
-    """Import the package once.
+    """Import the package once; only its parts that do without torch and vision models.
 
     Raises:
         ConfigError: ``alfworld`` is not installed.

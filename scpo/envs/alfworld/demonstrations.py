@@ -35,6 +35,7 @@ from scpo.schema.model import Imitation
 from scpo.stop_signals import stop_signals_blocked
 
 logger = logging.getLogger(__name__)
+# Kinds of the object and of the receptacle it was in.
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 
 # No horizon: a demonstration ends when its walkthrough does.
@@ -48,6 +49,8 @@ _PARTS = 20
 
 # No game has sixty objects of a kind, and no episode counts that far.
 _NUMBERS = 60
+
+# Words that only the compact prompt adds to the game's own.
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
 
 # Probability that a search takes the next copy of a receptacle in order.
@@ -91,9 +94,9 @@ def demonstrations(
                 # The workers start at the first submission, and inherit the blocked signals.
                 parts_made = pool.map(work, parts)
             made = _joined(parts_made, len(parts))
-    order = {game_id: place for place, game_id in enumerate(games)}
 
-    # Stable: repetitions stay in order.
+    # Back to the order of the games, from that of the parts. Stable: repetitions stay in order.
+    order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])
 
 
@@ -120,6 +123,7 @@ def _grammar_texts() -> Iterator[str]:
 
 
 def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstration]:
+    """All demonstrations of the parts, with a line of progress after each part."""
     steps = progress(range(parts), "demonstrations for the warm start", "part")
     return [demonstration for _, part in zip(steps, made, strict=True) for demonstration in part]
 
@@ -169,6 +173,7 @@ def _exit_with(watched: Connection) -> None:
 
 
 def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:
+    """Count where the walkthroughs take each kind of object from."""
     found: dict[str, Counter[str]] = {}
     for walkthrough in walkthroughs:
         for match in filter(None, map(_TAKE.fullmatch, walkthrough)):
@@ -183,6 +188,7 @@ def _demonstrate_apart(
 
 
 def _demonstrate(engine: Engine, job: _Job, games: Sequence[str]) -> list[Demonstration]:
+    """All demonstrations of these games that win."""
     made = []
     for game_id in games:
         for repetition in range(job.warm_start.demonstrations_per_game):
@@ -199,7 +205,15 @@ def _demonstrate(engine: Engine, job: _Job, games: Sequence[str]) -> list[Demons
 
 
 class _Demonstrator:
-    """Plays one demonstration."""
+    """Plays one demonstration.
+
+    Args:
+        engine: Engine of the game.
+        game_id: The game.
+        job: Settings of all demonstrations.
+        max_detours: Most places searched in vain before each object.
+        rng: Draws the detours.
+    """
 
     def __init__(
         self, engine: Engine, game_id: str, job: _Job, max_detours: int, rng: random.Random
@@ -232,6 +246,7 @@ class _Demonstrator:
         return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
 
     def _do(self, command: str) -> None:
+        """Execute a command and keep it with the prompt that it answers."""
         self._prompts.append(self._episode.prompt())
         self._responses.append(respond(command))
         self._episode.step(self._responses[-1])
@@ -251,6 +266,8 @@ class _Demonstrator:
 
     def _choose(self, wanted: str, place: str) -> str | None:
         """Draw a place that was not searched yet, its kind weighted by habit."""
+        # Places by kind: targets of "go to" (a command without that prefix is left unchanged by
+        # removeprefix), but for the place of the object and those searched before.
         copies: dict[str, list[str]] = {}
         for command in self._episode.transcript.admissible:
             name = command.removeprefix("go to ")
@@ -285,6 +302,10 @@ class _Demonstrator:
         return commands
 
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
+        """Admissible commands and last answer after these commands, without taking them.
+
+        A state of the graph can be left and come back to, so looking ahead changes nothing.
+        """
         state = self._episode.state
         answer = ""
         for command in commands:

@@ -87,6 +87,8 @@ class AlfworldEnvironment:
             GameError: The game cannot be read, or is not the one that the task was made from.
             EnvironmentFailure: The engine broke; try again.
         """
+        # A game that cannot be read will not be readable at the next try, either; anything else may
+        # be the library's state, which a new lane does not share.
         try:
             opened = self.engine.open(task.id)
         except GameError:
@@ -166,7 +168,11 @@ _MAX_STATES = 1000
 
 
 class Plans:
-    """Remaining plans in the games of an engine."""
+    """Remaining plans in the games of an engine.
+
+    Lengths are remembered by state, not by actions: siblings reach the same states on different
+    ways. They are kept as tuples of one, so that a length of None is told apart from no entry.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -187,6 +193,7 @@ class Plans:
         return known[0]
 
     def _new_planner(self, game_id: str) -> Planner:
+        """Ground a game's PDDL task for the search."""
         game = self._engine.game(game_id)
         problem = read_problem(game.domain, game.problem)
         return Planner(

@@ -22,7 +22,15 @@ PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory
 
 
 class AlfworldEpisode:
-    """One rollout of one game; see ``scpo.envs.base.Episode``."""
+    """One rollout of one game; see ``scpo.envs.base.Episode``.
+
+    Args:
+        task: The panel entry of the game.
+        opened: The game, whose graph is shared with the siblings.
+        engine: Computes transitions that the graph lacks.
+        config: Prompt, horizon, reward and rewording.
+        slot: The sibling's index, which the draws of a rewording depend on.
+    """
 
     def __init__(
         self, task: Task, opened: OpenGame, engine: Engine, config: AlfworldConfig, slot: int = 0
@@ -92,6 +100,7 @@ class AlfworldEpisode:
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
 
+        # An invalid response is executed all the same, as in verl-agent; it costs a penalty.
         action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
 
         # The game strips its commands.

@@ -40,7 +40,13 @@ _LATER = (
 
 
 def verl_agent(transcript: Transcript, history_length: int) -> str:
-    """verl-agent's user message."""
+    """verl-agent's user message.
+
+    Args:
+        transcript: The episode so far.
+        history_length: Latest steps that are shown (the paper's K); 0: the first step's template.
+    """
+    # verl-agent leaves "help" out of the list; the game admits it all the same.
     admissible = "\n ".join(
         f"'{command}'" for command in transcript.admissible if command != "help"
     )
@@ -56,6 +62,8 @@ def verl_agent(transcript: Transcript, history_length: int) -> str:
 # texts.
 _FILLER = {"a", "an", "the", "you", "and", "s", "welcome", "textworld", "alfred"}
 _TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
+
+# Words of the present observation and of each earlier one that the compact prompt keeps.
 _OBSERVATION_WORDS = 30
 _HISTORY_WORDS = 10
 
@@ -121,6 +129,7 @@ def memory(transcript: Transcript, _history_length: int) -> str:
 
 @functools.lru_cache(maxsize=16384)
 def _listed(admissible: tuple[str, ...]) -> str:
+    """Lines of the admissible commands; cached, since many states admit the same ones."""
     return "\n".join(f"> {command}" for command in admissible if command != "help")
 
 
@@ -132,6 +141,7 @@ def _held(transcript: Transcript) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def _words(text: str) -> str:
+    """Words, numbers and marks of a text that the small vocabulary has, without filler."""
     return " ".join(word for word in _TOKEN.findall(text.lower()) if word not in _FILLER)
 
 
@@ -142,6 +152,7 @@ def _first_words(text: str, count: int) -> str:
 
 @functools.lru_cache(maxsize=16384)
 def _local_commands(admissible: tuple[str, ...], location: str) -> str:
+    """Commands that say something about this place, without the names that "at" repeats."""
     shown = [command for command in admissible if not command.startswith(_EVERYWHERE)]
     # "at" gives the place to take from and to move to, except where two receptacles are reached
     # from the same location.

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 
 _TASK = "Your task is to: "
 _GO_TO = re.compile(r"go to ([a-z]+) (\d+)")
+# Command -> what it does to a thing, and what is undone by that.
 _TREATED = {"heat": "hot", "cool": "cool", "clean": "clean"}
 _UNDONE = {"hot": "cool", "cool": "hot"}
+
+# The forms of the game's sentences about things and receptacles.
 _THING = re.compile(r"\ba ([a-z]+ \d+)")
 _OPEN = re.compile(
     r"(?:On|In) the ([a-z]+ \d+), you see ([^.]*)\.|The ([a-z]+ \d+) is open\. In it, you see "
@@ -63,6 +66,8 @@ class Transcript:
 
     def __post_init__(self) -> None:
         self.observation = self.opening
+        # Receptacles of each kind: the highest number that "go to" offers at the start, where the
+        # agent is at none of them.
         counts: dict[str, int] = {}
         for command in self.admissible:
             match = _GO_TO.fullmatch(command)
@@ -103,6 +108,7 @@ class Transcript:
         return " ".join([thing, *sorted(self.treatments.get(thing, ()))])
 
     def _moved(self) -> str:
+        """Things that are not as they were found, sorted, so that equal states give equal texts."""
         texts = []
         for thing, place in sorted(self.places.items()):
             origin = self.origins[thing]
@@ -123,6 +129,7 @@ class Transcript:
             self._see(len(self.history) - 1, action.strip(), observation)
 
     def _track(self, action: str) -> None:
+        """Update place, hand and treatments by an action that the game executed."""
         verb, _, rest = action.partition(" ")
         if action.startswith("go to "):
             self.location = action.removeprefix("go to ")
@@ -146,6 +153,7 @@ class Transcript:
             self.moved = self._moved()
 
     def _see(self, step: int, action: str, answer: str) -> None:
+        """Update what is known of receptacles: by what the answer reports or the action implies."""
         verb, _, rest = action.partition(" ")
         if reported := reported_sighting(answer):
             place, things = reported

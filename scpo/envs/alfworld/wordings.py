@@ -81,6 +81,7 @@ def reworded_state(
 
 
 def _match(observation: str, place: int) -> tuple[re.Match[str] | None, tuple[str, ...]]:
+    """First known sentence that begins at ``place``, and its forms."""
     for pattern, forms in _FORMS:
         match = pattern.match(observation, place)
         if match:
@@ -95,6 +96,7 @@ def _state_sentence(forms: tuple[str, ...], values: dict[str, str], draw: Draw |
 
 
 def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
+    """A sentence in the drawn form, its lists in another order and its adjectives as synonyms."""
     values = dict(groups)
     for name in ("list", "facing"):
         if name in values:
@@ -142,6 +144,7 @@ def _with_aliases(text: str, draw: Draw) -> str:
 
 
 def _finished(text: str, draw: Draw, last_action: str) -> str:
+    """The text after the arms that act on whole observations: pronouns, aliases, suffix."""
     names = _NAME.findall(last_action)
     # Pronouns come before aliases, because they are found by the game's own names.
     with_pronouns = draw.with_pronouns(text, _NAME, names[0] if names else "")

@@ -23,6 +23,7 @@ def expand(action: str, clickables: Sequence[str]) -> str:
 
 
 def _target(text: str, clickables: Sequence[str]) -> str:
+    """Element that a compact click means; the text itself where it means none."""
     products = listed(clickables)
     if text.isdecimal() and 0 < int(text) <= len(products):
         return products[int(text) - 1]

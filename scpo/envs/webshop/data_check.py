@@ -72,4 +72,5 @@ def check_loaded(
 
 
 def _filled(folder: Path, names: tuple[str, ...]) -> bool:
+    """Return True if all files are there and none is empty."""
     return all((folder / name).is_file() and (folder / name).stat().st_size > 0 for name in names)

@@ -138,7 +138,13 @@ def vocabulary(catalogue: Catalogue, panels: GoalPanels) -> list[str]:
 
 
 class _Shopper:
-    """Plays one demonstration."""
+    """Plays one demonstration.
+
+    Args:
+        episode: A fresh episode of the goal, without a horizon.
+        stop: Probability to stop opening wrong products before each next one.
+        rng: Draws the detours and the words of a vague query.
+    """
 
     def __init__(self, episode: WebshopEpisode, stop: float, rng: random.Random) -> None:
         self._episode = episode
@@ -166,6 +172,7 @@ class _Shopper:
         return Demonstration(self._episode.task.id, tuple(self._prompts), tuple(self._responses))
 
     def _do(self, action: str) -> None:
+        """Take an action and keep it with the prompt that it answers."""
         self._prompts.append(self._episode.prompt())
         self._responses.append(self._response(action))
         self._episode.step(self._responses[-1])
@@ -222,4 +229,5 @@ class _ChoosingShopper(_Shopper):
 
 
 def _lists(prompt: str, response: str) -> bool:
+    """Return True if the prompt lists the action of the response."""
     return f"\n> {response.removesuffix(CLOSE_TAG).strip()}\n" in f"{prompt}\n"

@@ -71,6 +71,11 @@ class WebshopEnvironment:
 
 
 def _catalogue(config: WebshopConfig, folder: str | None) -> Catalogue:
+    """The configured catalogue.
+
+    Raises:
+        CatalogueError: Official files are asked for and not there.
+    """
     if config.catalogue == "generated":
         return generated_catalogue(config.generated.seed, config.generated.products)
     if folder is None:

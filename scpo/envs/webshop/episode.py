@@ -30,6 +30,12 @@ class WebshopEpisode:
 
     Success is a purchase with the full score. ``observation`` is the current page after the
     instruction, without any score: the anchor state.
+
+    Args:
+        task: The panel entry of the goal.
+        shop: A shop that was just reset to the goal; the episode's own.
+        config: Prompt, horizon, reward and rewording.
+        slot: The sibling's index, which the draws of a rewording depend on.
     """
 
     def __init__(self, task: Task, shop: WebShop, config: WebshopConfig, slot: int = 0) -> None:
@@ -99,6 +105,7 @@ class WebshopEpisode:
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
 
+        # An invalid response is executed all the same, as in verl-agent; it costs a penalty.
         action, valid = projected(
             self._config.prompt, response, self.transcript.actions["clickables"]
         )

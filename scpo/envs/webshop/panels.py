@@ -70,6 +70,7 @@ class GoalPanels(Panels):
         )
 
     def _places(self, split: str) -> Iterator[Place]:
+        """Goals of a split; test goals come first in every order (``env.test_goals``)."""
         test = min(self._config.test_goals, self._goals)
         if self._config.order == "verl_agent":
             if split == "test":
@@ -79,6 +80,7 @@ class GoalPanels(Panels):
         return ((self._config.order_seed, index) for index in indices)
 
     def _workers_train(self, test: int) -> Iterator[Place]:
+        """Training goals of all workers, each in the order of its own seed."""
         workers = self._config.workers
         for worker in range(workers.train):
             for index in range(test, self._goals):

@@ -48,7 +48,13 @@ _LATER = (
 
 
 def verl_agent(transcript: Transcript, history_length: int, max_characters: int) -> str:
-    """verl-agent's user message; the history is dropped above ``max_characters``."""
+    """verl-agent's user message; the history is dropped above ``max_characters``.
+
+    Args:
+        transcript: The episode so far.
+        history_length: Latest steps that are shown (the paper's K); 0: the first step's template.
+        max_characters: ``env.max_prompt_characters``.
+    """
     available = "\n".join(f"'{action}'," for action in admissible(transcript))
     first = _FIRST.format(
         task=transcript.task, observation=transcript.observation, available=available
@@ -126,6 +132,7 @@ def choices(transcript: Transcript) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _option_lines(options: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+    """A line for each value that can be clicked; a line break would end the line of the action."""
     lines = []
     for name, values in options:
         for value in values:
@@ -150,9 +157,12 @@ def _seen_line(
     return f"seen {asin.lower()} | {price} | {' '.join(read)} | {matched}"
 
 
+# Words of a title, and of a description or list of features, that the compact prompt keeps.
 TITLE_WORDS = 10
 TEXT_WORDS = 40
 _CENTS = re.compile(r"\.\d+")
+
+# Words and marks that only the compact prompt adds to the shop's own.
 MARKS = "results item chosen nothing none description features reviews done | > : ;"
 
 
@@ -182,6 +192,7 @@ def wish(task: str) -> str:
 
 
 def _page(page: Page) -> str:
+    """The page in a compact prompt: its kind, then what can be read and clicked on it."""
     if page.kind == "results":
         return " ".join([f"results {page.number}", *_listing(page)])
     if page.product is None or page.kind == "done":
@@ -203,6 +214,7 @@ def _listing(page: Page) -> Iterator[str]:
 
 
 def _offer(product: Product) -> str:
+    """Title, price and options of the product whose page it is."""
     options = []
     for name, values in product.options.items():
         listed = " : ".join(words(value) for value in values)
@@ -211,6 +223,7 @@ def _offer(product: Product) -> str:
 
 
 def _price(product: Product) -> str:
+    """Lowest price in whole dollars, as ``wish`` writes the bound."""
     return str(int(product.prices[0]))
 
 

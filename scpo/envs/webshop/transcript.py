@@ -98,6 +98,7 @@ class Transcript:
         self._see(self.page)
 
     def _see(self, page: Page) -> None:
+        """Remember the products that a page lists, or the page of a product that was opened."""
         if page.kind == "results":
             if page.keywords not in self.searched:
                 self.searched.append(page.keywords)

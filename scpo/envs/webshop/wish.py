@@ -18,7 +18,11 @@ FILLER = frozenset(
     )
 )
 """Words without content in any instruction."""
+
 MOST_SEARCHES = 8
+"""Searches that a choice policy is offered on the search page."""
+
+# Words that a query leaves out; FILLER alone is also left out of compact prompts.
 _STOP = FILLER | frozenset(
     str.split("of to in on or it that my i'm want some which has have get buy can you please")
 )
@@ -112,4 +116,5 @@ def _split_options(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _content(text: str) -> Iterator[str]:
+    """Words of a text that are worth searching for, in their order."""
     return (word for word in _WORD.findall(text) if word not in _STOP)

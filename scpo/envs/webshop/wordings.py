@@ -147,6 +147,7 @@ def reworded(page: str, draw: Draw) -> str:
 
 
 def _relabelled(piece: str, draw: Draw) -> str:
+    """A piece of the page, in other words if it is a label of the shop."""
     # Texts of products are quoted too; only labels are looked up below.
     quoted = len(piece) >= 2 and piece[0] == piece[-1] == "'"
     text = piece[1:-1] if quoted else piece

@@ -157,6 +157,8 @@ _TEXTS = ("pddl_domain", "pddl_problem", "grammar")
 class OfficialGames:
     """Game files ``<folder>/json_2.1.1/<split>/<family>-<object>-...-<room>/<trial>/game.tw-pddl``.
 
+    Nothing is read before a game is asked for: the release has thousands of files.
+
     Raises:
         GameError: No folder was given, or it holds no games.
     """
@@ -231,6 +233,11 @@ class OfficialGames:
         return self._root / game_id / "game.tw-pddl"
 
     def _load(self, game_id: str) -> tuple[bytes, dict[str, Any]]:
+        """Bytes and parsed content of a game file.
+
+        Raises:
+            GameError: It is missing or no JSON object; the message names the remedy.
+        """
         path = self._path(game_id)
         try:
             content = path.read_bytes()

@@ -30,7 +30,14 @@ _HORIZONS = {0: 30, 30: 60}
 
 @dataclass(frozen=True)
 class Receptacle:
-    """A place to look for objects and to put them."""
+    """A place to look for objects and to put them.
+
+    Attributes:
+        id: Name with its coordinates, as in the layouts, e.g. ``Shelf|+00.31|+01.20|-02.04``.
+        kind: Class of furniture, e.g. ``Shelf``.
+        location: PDDL location from which it is reached; several may share one.
+        openable: Things in it are seen only after it was opened.
+    """
 
     id: str
     kind: str
@@ -121,10 +128,12 @@ def position(rng: random.Random, x: float = 0.0, z: float = 0.0, spread: float =
 
 
 def _turned(pose: Pose, rng: random.Random) -> Pose:
+    """A pose half a metre beside, in another direction: where missing furniture is reached from."""
     return Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z, rng.choice((0, 90, 180, 270)), 30)
 
 
 def _aside(pose: Pose, rng: random.Random) -> str:
+    """A location near a pose, to begin at."""
     step = Pose(
         pose.x + rng.choice((-0.5, 0.5)),
         pose.z + rng.choice((-0.75, 0.75)),
@@ -198,6 +207,8 @@ _TREATMENTS = {
 _LIGHT = "look_at_obj_in_light"
 _PAIR = "pick_two_obj_and_place"
 _LAMP_SURFACES = ("SideTable", "Desk", "Dresser", "Shelf", "DiningTable", "CoffeeTable")
+
+# Number of things of a kind in a room, and its probabilities.
 _COPIES, _COPY_WEIGHTS = (1, 2, 3), (0.45, 0.30, 0.25)
 
 # How much a kind of receptacle attracts things: surfaces fill up, closed places less. Tuned to the
@@ -269,6 +280,11 @@ def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
 
 
 def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
+    """Furnish a room and draw task, things and start; None if the room cannot have such a task.
+
+    The order of the draws is part of the games: another order would change all of them, and with
+    them every panel's hash.
+    """
     receptacles = plan.furnish(rng)
     # In the order of _LAMP_SURFACES: the lamp goes to one of the first two.
     lamp_places = [r.id for kind in _LAMP_SURFACES for r in receptacles.values() if r.kind == kind]
@@ -454,6 +470,7 @@ def _objects(scenario: Scenario) -> Iterator[str]:
 
 
 def _facts(scenario: Scenario) -> Iterator[str]:
+    """Initial facts of the agent, the receptacles and what they can hold; then of the things."""
     receptacle_kinds, object_kinds = _kinds(scenario)
     yield f"atLocation agent1 {_pddl_name(scenario.start)}"
     for receptacle in scenario.receptacles.values():

@@ -29,7 +29,14 @@ Facts = int
 
 @dataclass(frozen=True)
 class Step:
-    """Ground action: facts it needs, adds and removes, and a flag for pure moves."""
+    """Ground action.
+
+    Attributes:
+        needs: Facts that must hold.
+        adds: Facts that it makes true.
+        removes: Facts that it makes false.
+        goes: It is a move to a place, of which no two follow each other in a shortest plan.
+    """
 
     needs: Facts
     adds: Facts
@@ -111,6 +118,7 @@ class LandmarkBound:
         return landmarks
 
     def _count(self, needed: Facts) -> int:
+        """Steps that must at least be taken to make all needed facts true."""
         # Largest number of needed facts that a step adds together with this one.
         most = dict.fromkeys(facts(needed), 1)
         for step in self._steps:
@@ -183,7 +191,14 @@ class Planner:
 
 
 class _Search:
-    """A* over few steps, their facts numbered anew so that the masks are short."""
+    """A* over few steps, their facts numbered anew so that the masks are short.
+
+    The search does little but combine masks.
+
+    Args:
+        steps: The relevant steps.
+        options: Goals, any of which will do.
+    """
 
     def __init__(self, steps: Sequence[Step], options: Sequence[Facts]) -> None:
         read = _all(chain((step.needs | step.adds for step in steps), options))
@@ -282,6 +297,7 @@ def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
 
 
 def _ways(goes: Sequence[Step]) -> Iterator[Step]:
+    """One operator for each place that is reached from every other; the moves themselves if not."""
     places = {step.adds for step in goes} | {step.needs for step in goes}
     ways: defaultdict[Facts, list[Step]] = defaultdict(list)
     for step in goes:

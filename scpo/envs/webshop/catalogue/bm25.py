@@ -34,8 +34,10 @@ STOP_WORDS = frozenset(
     )
 )
 
-# Longer tokens are cut into pieces.
+# Longer tokens are cut into pieces, as by Lucene's StandardTokenizer.
 MAX_TOKEN = 255
+
+# Apostrophes before a possessive s: Lucene's EnglishPossessiveFilter knows these three.
 APOSTROPHES = "'\u2019\uff07"
 
 # The grammar of Lucene's StandardTokenizer, written with the properties of UAX #29. `X` is what a
@@ -87,6 +89,7 @@ _EMOJI = rf"{_PICTURE}(?:\u200d{_PICTURE})*|\p{{Regional_Indicator}}{{2}}|[0-9\#
 
 @functools.cache
 def _token_pattern() -> Callable[[str], list[str]]:
+    """Compiled tokenizer; the package ``regex``, because ``re`` lacks the properties of Unicode."""
     import regex  # type: ignore[import-untyped]
 
     pattern = regex.compile(f"({_EMOJI}|{_IDEOGRAPH}|{_COMPLEX}|{_WORD})|{_NO_WORD}", regex.V1)
@@ -95,6 +98,7 @@ def _token_pattern() -> Callable[[str], list[str]]:
 
 @functools.cache
 def _stemmer() -> Callable[[str], str]:
+    """Porter's stemmer, cached by word: titles share most of theirs."""
     from nltk.stem.porter import PorterStemmer  # type: ignore[import-untyped]
 
     return functools.lru_cache(2**16)(PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS).stem)
@@ -111,7 +115,11 @@ def tokens(text: str) -> list[str]:
 
 
 def analyse(text: str) -> list[str]:
-    """The index terms of ``text``, in order."""
+    """The index terms of ``text``, in order.
+
+    Stop words are removed before stemming, as in Lucene's chain of filters; words of one or two
+    letters have no stem.
+    """
     words = (_without_possessive(word).lower() for word in tokens(text))
     stem = _stemmer()
     return [stem(word) if len(word) > 2 else word for word in words if word not in STOP_WORDS]
@@ -132,7 +140,13 @@ EXACT_LENGTHS = 24
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """Documents that hold a term, how often, and the term's weight."""
+    """Documents that hold a term.
+
+    Attributes:
+        document: Their numbers, ascending.
+        frequency: How often each of them holds it; in float32, the type of Lucene's sums.
+        idf: The term's inverse document frequency.
+    """
 
     document: NDArray[np.int32]
     frequency: NDArray[np.float32]
@@ -140,7 +154,11 @@ class Posting:
 
 
 class SearchIndex:
-    """An inverted index over ``documents``: id to text."""
+    """An inverted index over ``documents``: id to text.
+
+    The types of all intermediate results are Lucene's: equal scores are common among products of
+    one kind, and a last bit would decide which of them is among the 50 that a search returns.
+    """
 
     def __init__(self, documents: Mapping[str, str]) -> None:
         # Ties go by id, so documents are numbered in that order.
@@ -169,6 +187,12 @@ class SearchIndex:
 
 
 def _postings(counts: list[Counter[str]], filled: int) -> dict[str, Posting]:
+    """Postings by term.
+
+    Args:
+        counts: Terms of each document, in the order of document numbers.
+        filled: Number of documents with any term: Lucene counts no others.
+    """
     documents: dict[str, list[int]] = defaultdict(list)
     frequencies: dict[str, list[int]] = defaultdict(list)
     for document, count in enumerate(counts):
@@ -190,7 +214,8 @@ def _postings(counts: list[Counter[str]], filled: int) -> dict[str, Posting]:
 def quantised(length: int) -> int:
     """Document length as Lucene stores it in one byte.
 
-    Exact below 40, with four significant bits above 24.
+    Exact below 40, with four significant bits above 24. Longer documents of nearly equal length
+    therefore score alike (``SmallFloat.intToByte4``).
     """
     if length < EXACT_LENGTHS:
         return length

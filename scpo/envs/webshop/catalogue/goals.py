@@ -15,10 +15,13 @@ from weakref import WeakKeyDictionary
 from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
 from scpo.errors import CatalogueError
 
+# Price bounds in US dollars: 10, 20, ..., 990.
 BOUNDS = tuple(10.0 * step for step in range(1, 100))
 
 # Bounds above the price that are drawn from.
 CANDIDATES = 4
+
+# The original's price bound of a goal that names none.
 NO_BOUND = 1_000_000.0
 
 
@@ -26,7 +29,16 @@ NO_BOUND = 1_000_000.0
 class Goal:
     """A wish and what the reward compares a purchase with.
 
-    ``options`` maps names to values in a synthetic goal; a human goal holds bare values.
+    Attributes:
+        asin: Amazon's id of the wanted product.
+        instruction: What the agent reads, price bound included.
+        attributes: Properties that a purchase is compared with.
+        options: Names -> values in a synthetic goal; a human goal holds bare values.
+        price_upper: Highest price in US dollars; ``NO_BOUND`` where none is named.
+        title: The product's title, whose nouns the reward compares.
+        query: The catalogue's query under which the product was found.
+        category: The product's category (beauty, fashion, ...), the family of the task.
+        product_category: Path of its categories.
     """
 
     asin: str
@@ -52,8 +64,13 @@ class GoalOrder(Sequence[Goal]):
     bounds for each product (synthetic) or annotation (human), all from one generator, and shuffles
     with a fresh one of the same seed.
 
-    Attributes:
-        prices: What each product of the catalogue costs under this seed, by ASIN.
+    Args:
+        catalogue: The products.
+        seed: Of prices, bounds and order.
+        human: Goals that people wrote instead of those made from attributes.
+
+    Raises:
+        CatalogueError: Human goals are asked for and the catalogue has none.
     """
 
     def __init__(self, catalogue: Catalogue, seed: int, *, human: bool) -> None:

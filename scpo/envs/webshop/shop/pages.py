@@ -28,6 +28,14 @@ class Page:
     """Page that the customer is on.
 
     It keeps what going back needs: keywords, page number, product, options.
+
+    Attributes:
+        kind: What is shown.
+        keywords: Of the search that led here.
+        number: Number of the page of results, from 1.
+        hits: All results of the search, at most 50.
+        product: The product whose page or sub-page it is.
+        options: Chosen values by the option's name.
     """
 
     kind: Kind
@@ -121,6 +129,7 @@ def observation(page: Page, instruction: str, score: float) -> str:
 
 
 def _results(page: Page) -> list[str]:
+    """Pieces of a page of results; "Next >" is shown after the last page too."""
     texts = [f"Page {page.number} (Total results: {len(page.hits)})"]
     if page.number > 1:
         texts.append("< Prev")
@@ -131,6 +140,7 @@ def _results(page: Page) -> list[str]:
 
 
 def _item(page: Page) -> list[str]:
+    """Pieces of a product's page; chosen options leave no mark on it."""
     product = _product(page)
     texts = ["< Prev"]
     for name, values in product.options.items():
@@ -200,6 +210,7 @@ def _done(page: Page, score: float) -> str:
 
 
 def _product(page: Page) -> Product:
+    """The product of a page that has one, for the type checker."""
     assert page.product is not None, f"a page of kind {page.kind} has a product"  # noqa: S101
     return page.product
 

@@ -23,7 +23,11 @@ logger = logging.getLogger(__name__)
 NounRule = Callable[[str], Sequence[str]]
 NounRuleName = Literal["spacy", "stop_list", "all_tokens"]
 SPACY_MODEL = "en_core_web_sm"
+
+# Universal part-of-speech tags that the original counts as nouns.
 NOUN_TAGS = frozenset(("NOUN", "PROPN"))
+
+# Titles whose nouns are kept: a goal's title is compared with that of every purchase.
 CACHED_TITLES = 2**16
 
 # Words of product titles that name no thing: function words, and the commonest qualities, verbs and
@@ -62,11 +66,13 @@ def noun_rule(rule: NounRuleName | NounRule) -> NounRule:
 
 @functools.cache
 def _named(rule: str) -> NounRule:
+    """The rule of a name, made once in a process."""
     logger.info("WebShop nouns: rule %s", rule)
     return functools.lru_cache(CACHED_TITLES)(_RULES[rule]())
 
 
 def _spacy() -> NounRule:
+    """The original's rule; the stop list, with a warning, where spaCy's model is missing."""
     try:
         import spacy
 
@@ -86,6 +92,7 @@ def _spacy() -> NounRule:
 
 
 def _stop_list() -> NounRule:
+    """Alphabetic tokens that are not on ``STOP_LIST``."""
     return lambda title: tuple(
         word for word in all_tokens(title) if word.isalpha() and word not in STOP_LIST
     )
@@ -97,6 +104,8 @@ _RULES: dict[str, Callable[[], NounRule]] = {
     "all_tokens": lambda: all_tokens,
 }
 
+# The next patterns are the rules of spaCy's English tokenizer (prefixes, suffixes, infixes and
+# exceptions), as far as product titles need them: golden episodes are compared without spaCy.
 _UNITS = tuple(
     str.split(
         "km km² km³ m m² m³ dm dm² dm³ cm cm² cm³ mm mm² mm³ ha µm nm yd in ft kg g mg µg t lb oz "
@@ -245,10 +254,15 @@ def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[
 
 
 def _colour_in(value: str) -> str:
+    """The first colour found in a value, which then stands for it; the value if there is none."""
     return next((colour for colour in COLOURS if colour in value), value)
 
 
 def _colour_among(pair: tuple[str, str]) -> str:
+    """A colour that is the whole name or value of a pair; otherwise the pair as Python prints it.
+
+    ``in`` on a tuple compares elements, where ``_colour_in`` looks for a part of a text.
+    """
     return next((colour for colour in COLOURS if colour in pair), str(pair))
 
 
