@@ -74,8 +74,8 @@ def load_runs(
     left_out = _left_out(data, runs)
     if left_out:
         message = (
-            f"{counted(len(left_out), 'run or file')} left out (attrs['left_out']); "
-            f"the first: {left_out[0]}"
+            f"runs or files were left out, for {counted(len(left_out), 'reason')} "
+            f"(attrs['left_out']); the first: {left_out[0]}"
         )
         warnings.warn(message, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]

@@ -130,7 +130,7 @@ def build(data: Collected) -> Drawing:
         if others:
             text += f" In the table alone: {counted(len(others), 'other setting')}."
         remark(figure, text)
-    return Drawing(figure, _numbers(data, strips, others, notes))
+    return Drawing(figure, _numbers(data, strips, drawn, notes))
 
 
 # Data
@@ -208,21 +208,44 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 
 
 def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
-    """Keys: a row's label, a footnote's mark, and its seeds where they are not its strip's.
+    """Keys: a row's label, marks of footnotes, and its seeds where they are not its strip's.
 
     A row of several strips has one key and may differ in seeds: then the strips' labels count them.
     """
     labels: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
+            label = labels.setdefault(row.name, row.label)
             # A mark is made only where it is shown: each becomes a footnote.
-            if row.name in labels:
-                continue
-            label = f"{row.label}{notes.mark(row.differs)}"
+            mark = notes.mark(_apart(row, strip, strips))
+            if mark not in label:
+                label += mark
             if len(strips) == 1 and row.count != strip.usual_count:
                 label += f", {row.count}"
             labels[row.name] = label
     return labels
+
+
+def _apart(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
+    """What sets a row apart from the others of its strip.
+
+    It names the strip's benchmark unless it holds in all strips: they share the key. SCPO may have
+    a learning rate of its own on ALFWorld, and that of the other methods on WebShop.
+    """
+    if not row.differs or strip not in drawn:
+        return row.differs
+    if all(other.part.row(row.name).differs == row.differs for other in drawn):
+        return row.differs
+    envs = {other.part.env for other in drawn}
+    models = {other.part.model for other in drawn}
+    places = []
+    if len(envs) > 1:
+        places.append(names.benchmark(strip.part.env))
+    if len(models) > 1:
+        places.append(names.model(strip.part.model))
+    if strip.has_other_setting(drawn):
+        places.append(strip.part.differs or "the usual setting")
+    return f"{', '.join(places)}: {row.differs}"
 
 
 # Drawing
@@ -271,8 +294,9 @@ def _draw_strip(
         over_training(axis)
 
     label = fill(setting, LABEL_CHARACTERS)
-    for line in axes:
-        line[0].set_ylabel(f"{label}\n{strip.panels[0].label}", fontsize=SMALL)
+    columns = axes.shape[1]
+    for line, panel in zip(axes, strip.panels[::columns], strict=True):
+        line[0].set_ylabel(f"{label}\n{panel.label}", fontsize=SMALL)
 
 
 # Numbers
@@ -281,7 +305,7 @@ def _draw_strip(
 def _numbers(
     data: Collected,
     strips: Sequence[Strip],
-    others: Sequence[Strip],
+    drawn: Sequence[Strip],
     notes: Footnotes,
 ) -> Table:
     scale = strips[0].part.scale
@@ -291,10 +315,11 @@ def _numbers(
         # Differences are named only where there is another strip to differ from.
         part = strip.part if strip.has_other_setting(strips) else replace(strip.part, differs="")
         title = f"{names.setting(part)}, {scale} scale"
-        blocks.append(Block(title, tuple(_values(data, strip, notes))))
+        blocks.append(Block(title, tuple(_values(data, strip, drawn, notes))))
         rows += [row for row in strip.part.rows if row.finished and _has_curves(data, row)]
 
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
+    others = [strip for strip in strips if strip not in drawn]
     caption = f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}"
     return Table(
         words=("Panel", "Row", "Seeds"),
@@ -312,13 +337,15 @@ def _not_drawn(strips: Sequence[Strip]) -> str:
     return f" Not drawn, in the table: {settings}."
 
 
-def _values(data: Collected, strip: Strip, notes: Footnotes) -> Iterator[Cells]:
+def _values(
+    data: Collected, strip: Strip, drawn: Sequence[Strip], notes: Footnotes
+) -> Iterator[Cells]:
     for panel in strip.panels:
         title = panel.title.replace("\n", " ")
         for row in strip.rows:
             yield (
                 title,
-                f"{row.label}{notes.mark(row.differs)}",
+                f"{row.label}{notes.mark(_apart(row, strip, drawn))}",
                 row.count,
                 percent(data.summary(row, panel.metric, "before")),
                 percent(data.summary(row, panel.metric, "last")),

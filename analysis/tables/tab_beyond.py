@@ -37,9 +37,12 @@ CAPTION = (
     "finished/planned). avg@k is the success rate (%) over all k episodes of every task of the "
     "panel, at the last checkpoint and at each run's best, which is optimistic; pass@k the share "
     "of tasks (%) of whose k episodes at least one was won, where a panel repeats its tasks. "
-    "Errored episodes were broken by the environment and played again; they count once. The last "
-    "column is SCPO minus the method in points of avg@k at the last checkpoint, paired by seed, "
-    "with its 95 % Student-t interval. State key: what an estimator compares states by."
+    "Errored episodes were broken by the environment and played again; they count once. State "
+    "key: what an estimator compares states by."
+)
+MARGIN = (
+    " The last column is SCPO minus the method in points of avg@k at the last checkpoint, paired "
+    "by seed, with its 95 % Student-t interval."
 )
 
 
@@ -54,11 +57,12 @@ def build(data: Collected) -> Table:
     shown = _shown_columns(blocks)
     numbers = [COLUMNS[place - len(WORDS)] for place in shown if place >= len(WORDS)]
     scale = data.scales[0]
+    margin = MARGIN if COLUMNS[-1] in numbers else ""
     return Table(
         words=WORDS,
         numbers=tuple(numbers),
         blocks=with_columns(blocks, shown),
-        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
+        caption=names.with_note(f"{CAPTION}{margin}{notes.text}", scale),
         label=f"tab:beyond-{scale}",
     )
 

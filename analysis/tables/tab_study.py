@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from analysis.names import place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.run_records import is_implied
 from analysis.stats.comparisons import REFERENCES, compare
 from analysis.stats.measures import (
     AREA,
@@ -117,8 +118,17 @@ def _line(
 
 
 def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> Iterator[Number]:
-    """Minus each reference: that of the same experiment, or else one with the same setting."""
-    candidates = list(known)
+    """Minus each reference: that of the same experiment, or else one with the same setting.
+
+    Runs of train.py were never meant to be compared with an experiment's rows: one of GiGPO may
+    have any learning rate.
+    """
+    own = {experiment for experiment, _ in row.names}
+    candidates = []
+    for other in known:
+        experiments = {experiment for experiment, _ in other.names}
+        if experiments & own or not all(map(is_implied, experiments)):
+            candidates.append(other)
     for name in REFERENCES:
         called = [other for other in candidates if other.called(name)]
         reference = next((other for other in called if comparable(data, row, other)), None)

@@ -99,7 +99,7 @@ def test_seeds_that_one_side_lacks_make_no_pair(folder):
 def test_unfinished_and_damaged_runs_are_left_out_with_a_warning(tmp_path):
     ids = write_ablation(tmp_path, seeds=(0, 1))
     unfinished = write_run(tmp_path, seed=2, state="FAILED")["id"]
-    with pytest.warns(UserWarning, match="1 run or file left out") as warned:
+    with pytest.warns(UserWarning, match=r"left out, for 1 reason \(attrs") as warned:
         runs = scpo.load_runs(tmp_path)
     assert len(warned) == 1
     assert set(runs["run"]) == {run for of_row in ids.values() for run in of_row}

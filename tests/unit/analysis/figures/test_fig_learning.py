@@ -5,11 +5,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.figures.curves import curve
 from analysis.figures.fig_learning import build
-from analysis.rendering.style import PAGE_WIDTH
+from analysis.rendering.style import COLUMN_WIDTH, PAGE_WIDTH, Look, drawn_as
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
 
 
 def titles(figure):
@@ -153,3 +154,39 @@ def test_a_line_of_panels_that_is_drawn_alone_is_not_set_apart_from_one_that_is_
     assert alone.sections[0].differs.startswith("trainer.steps=80")
     assert "trainer.steps" not in drawing.figure.get_suptitle()
     assert "trainer.steps" not in drawing.numbers.blocks[0].title + drawing.numbers.caption
+
+
+def test_a_shared_key_names_the_benchmark_where_a_row_is_set_apart(tmp_path):
+    curves = {row: lambda seed: rising(0.8) for row in ("scpo", "gigpo")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, curves, env="webshop")
+    data = collect(tmp_path).at_scale("study")
+    differs = {part.env: part.row("gigpo").differs + part.row("scpo").differs for part in data.sections}
+    assert differs["alfworld"].startswith("trainer.optimizer.learning_rate=")
+    assert differs["webshop"] == ""
+    drawing = build(data)
+    note = f"† ALFWorld: {differs['alfworld']}."
+    assert note in drawing.figure.get_suptitle().replace("\n", " ")
+    assert note in drawing.numbers.caption
+    assert "".join(legend(drawing.figure)).count("†") == 1
+    marked = {block.title.split(",")[0] for block in drawing.numbers.blocks if "†" in str(block.rows)}
+    assert marked == {"ALFWorld"}
+
+
+def test_in_a_column_each_panel_names_its_own_quantity(tmp_path):
+    run = write_run(tmp_path, panels=("valid_seen",))
+    path = tmp_path / run["id"] / "metrics.jsonl"
+    logged = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in logged:
+        if "val/valid_seen/success_rate" in line:
+            line["val/valid_seen/score"] = 0.5
+    log_lines(tmp_path / run["id"], logged)
+    write_experiment(tmp_path, {"scpo": [run]})
+    with drawn_as(Look(width=COLUMN_WIDTH)):
+        figure = build(collect(tmp_path).at_scale("mini")).figure
+    found = {axis.get_title().split(":")[0]: axis.get_ylabel().splitlines()[-1] for axis in figure.axes}
+    assert found == {
+        "training": "success (%)",
+        "validation": "success (%)",
+        "validation, score": "score (%)",
+    }

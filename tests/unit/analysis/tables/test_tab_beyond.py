@@ -67,3 +67,12 @@ def test_nothing_finished_names_the_command(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
     with pytest.raises(MissingRunsError, match=r"python sweep\.py"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_caption_explains_the_margin_where_it_is_a_column(table, tmp_path):
+    assert "SCPO minus the method" in table.caption
+    alone = tmp_path / "alone"
+    write_experiment(alone, {"gigpo": [logged(alone, "gigpo", 0, [(0, 0.2, 0.5), (40, 0.3, 0.6)])]}, name="main_table")
+    made = build(collect(alone).at_scale("mini"))
+    assert "SCPO − method" not in made.numbers
+    assert "SCPO minus the method" not in made.caption

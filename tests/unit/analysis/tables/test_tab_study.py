@@ -111,3 +111,13 @@ def test_both_tables_compile_as_latex_rows_of_equal_width(tmp_path):
     for made in (tab_study.build(study(tmp_path)), tab_study_effects.build(study(tmp_path))):
         counts = {line.count("&") for line in made.tex().splitlines() if "&" in line}
         assert len(counts) == 1
+
+
+def test_a_single_run_is_no_reference_of_an_experiments_rows(tmp_path):
+    write_study(tmp_path, {"controls": ("random_match",)}, {"random_match": lambda seed: rising(0.8)})
+    for seed in (0, 1, 2):
+        write_study_run(tmp_path, "gigpo", seed, rising(0.5), overrides=("trainer.optimizer.learning_rate=0.1",))
+    made = {line["Row"]: line for line in lines(tab_study.build(collect(tmp_path).at_scale("study")))}
+    assert made["GiGPO"]["Seeds"] == "3/3"
+    (own,) = (line for name, line in made.items() if name != "GiGPO")
+    assert own["minus GiGPO mean"] == ""
