@@ -21,6 +21,7 @@ from scpo.integrations.verl_agent.recording import (
 from scpo.shaping.order import positions
 from scpo.steps import FloatArray, IntArray, StepBatch
 
+# Columns of the fork's batch, and those that `recording` adds.
 NEEDED = (
     "uid",
     "anchor_obs",
@@ -91,6 +92,7 @@ def step_batch(
 def _by_length(
     length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]
 ) -> IntArray:
+    """Position of each row if the longest is processed first."""
     # Ties of length are in time order, whichever order the fork has now.
     in_time = np.lexsort((step_N, slot_N))
     position_N = np.empty_like(in_time)
@@ -113,6 +115,7 @@ def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.
 
 
 def _ever(flag_N: NDArray[Any], trajectory_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """True on all rows of a trajectory that has the flag at some step."""
     # The fork marks success at single steps, the contract on every row.
     true = np.unique(trajectory_N[np.array([bool(flag) for flag in flag_N], dtype=np.bool_)])
     return np.isin(trajectory_N, true)

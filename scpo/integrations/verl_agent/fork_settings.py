@@ -50,6 +50,11 @@ def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[s
 
 
 def _check(config: RunConfig) -> VerlTrainer:
+    """The run's trainer, checked to be verl-agent's, with nothing that the fork cannot do.
+
+    Raises:
+        ConfigError: The fork would train something else than the configuration says.
+    """
     trainer = config.trainer
     model = config.model
     if trainer.name != "verl_agent" or not isinstance(model, HuggingFaceModel):
@@ -88,6 +93,7 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
 
 
 def _data(config: RunConfig) -> Iterator[Setting]:
+    """Tasks, episodes and environment."""
     trainer = config.trainer
     yield Setting(
         "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
@@ -114,6 +120,7 @@ def _data(config: RunConfig) -> Iterator[Setting]:
 
 
 def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
+    """Model, loss, reference and rollout engine."""
     assert isinstance(config.model, HuggingFaceModel)  # noqa: S101 (checked before)
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
@@ -185,6 +192,11 @@ def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _method(config: RunConfig) -> Iterator[Setting]:
+    """Estimator, penalty and sampling.
+
+    An estimator that the fork lacks goes by the name of ``grpo`` there, which needs no critic; the
+    hooks compute its advantages.
+    """
     estimator = config.trained.estimator
     sampling = config.trained.sampling
     actor = "actor_rollout_ref.actor"
@@ -247,6 +259,7 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _run(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
+    """Machine, schedule and names."""
     yield Setting(
         "trainer.balance_batch",
         True,

@@ -126,7 +126,10 @@ class Hooks:
 
 
 def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
-    """Tokens of each row, as the fork's balancing counts them; None: nothing is ordered by them."""
+    """Tokens of each row, as the fork's balancing counts them; None: nothing is ordered by them.
+
+    Prompt and response, without padding.
+    """
     if shaper is None or shaper.order != "length":
         return None
     length_N: IntArray = data.batch["attention_mask"].sum(-1).cpu().numpy()
@@ -134,6 +137,11 @@ def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
 
 
 def _add(data: Any, bonus_N: FloatArray) -> None:
+    """Add credit to the step returns, from which the fork's GiGPO makes its step term.
+
+    The fork has subtracted the penalty of invalid actions by now and normalises afterwards: credit
+    enters where the paper adds it (ledger 56).
+    """
     import torch
 
     rewards = data.batch["step_rewards"]
@@ -141,6 +149,7 @@ def _add(data: Any, bonus_N: FloatArray) -> None:
 
 
 def _with_advantages(data: Any, advantage_N: FloatArray) -> Any:
+    """The fork's batch with each row's advantage on its response tokens, 0 elsewhere."""
     import torch
 
     mask = data.batch["response_mask"]

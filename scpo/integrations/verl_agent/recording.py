@@ -56,6 +56,7 @@ class RecordingEnvironments:
         return observations, infos
 
     def _admissible(self) -> list[tuple[str, ...]]:
+        """Admissible commands of each environment now."""
         return [tuple(commands) for commands in self._environments.envs.get_admissible_commands]
 
     def step(self, text_actions: Any) -> Any:
@@ -82,6 +83,7 @@ class RecordingEnvironments:
         return observations, rewards, dones, infos
 
     def _follow(self, actions: list[str], answers: list[str]) -> None:
+        """Record a step in every transcript, also of episodes that are over; no row reads those."""
         moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
         for transcript, action, answer, admissible in moves:
             executed = action.strip() in transcript.admissible
@@ -139,6 +141,7 @@ class Recorder:
     def _add_columns(
         self, rows: list[list[dict[str, Any]]], recording: RecordingEnvironments
     ) -> None:
+        """Add the recorded columns to the rows of each episode, in place."""
         for slot, episode in enumerate(rows):
             for step, row in enumerate(episode):
                 row[SLOT] = np.int64(self._slots + slot)

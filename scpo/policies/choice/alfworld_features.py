@@ -25,6 +25,7 @@ from scpo.policies.choice.readers import (
 
 MOST_WORDS = 4
 """Content words of a task that are used; ALFWorld's tasks have at most four."""
+# Words of the task templates that name no thing, place or treatment.
 _STOP = frozenset(
     [
         "a",
@@ -45,6 +46,7 @@ _STOP = frozenset(
         "at",
     ]
 )
+# The commands of ALFWorld's grammar: a place alone, or a thing and, for most, a place or tool.
 _COMMAND = re.compile(
     r"(?P<verb>go to|open|close) (?P<at>[a-z]+ \d+)|"
     r"(?P<act>[a-z]+)(?: (?P<thing>[a-z]+ \d+))?(?: (?:from|to|with) (?P<place>[a-z]+ \d+))?"
@@ -89,6 +91,7 @@ class Place(NamedTuple):
     age: int
 
 
+# The place of a command that names none, and one that was never looked into.
 NOWHERE, UNSEEN = Place("", 0, 0), Place("new", 0, 4)
 
 
@@ -103,7 +106,16 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Read:
-    """A prompt's content; ``places`` are the receptacles that were seen."""
+    """A prompt's content.
+
+    Attributes:
+        state: Parts shared by all commands.
+        places: Receptacles that were seen, by name.
+        location: Receptacle that the agent went to last; empty at the start.
+        last: The last command, with a mark if nothing happened.
+        step: Steps taken.
+        commands: Admissible commands, in the prompt's order.
+    """
 
     state: State
     places: dict[str, Place]
@@ -173,12 +185,15 @@ def parse_command(text: str) -> Command:
 
 
 def _kind(name: str) -> str:
+    """Kind of a numbered name: "mug" of "mug 1"."""
     return name.partition(" ")[0]
 
 
 _STATUS = ("", "new", "closed", "empty", "full")
 _SHARED = ("hold", "treated", "placed", "known", *(f"word {n}" for n in range(MOST_WORDS)))
 _KINDS = ("verb", "thing", "place")
+
+# Flags of the column `at`, above the bits of `_code`.
 _HERE, _AGAIN = 1 << 8, 1 << 9
 
 
@@ -294,6 +309,7 @@ def _state_row(state: State) -> Hashes:
 
 @functools.cache
 def _code(place: Place) -> int:
+    """A place in 8 bits: 3 of its status, 2 of its goals, 3 of its age."""
     return _STATUS.index(place.status) | place.goals << 3 | place.age << 5
 
 

@@ -37,6 +37,7 @@ _BUTTONS = {
     "features": "features",
     "reviews": "reviews",
 }
+# Bound of the words of a wish that a product lacks: with more missing it is no better or worse.
 MOST_LACKED = 5
 
 # Bound of the counts of options, searches and better products.
@@ -126,6 +127,14 @@ class ShopRead:
 
 
 class _Seen(NamedTuple):
+    """Product of the notes.
+
+    Attributes:
+        fit: How it fits the wish, by what was shown of it.
+        opened: Any of its pages was read.
+        read: Number of its description and features that were read.
+    """
+
     fit: Fit
     opened: bool
     read: int
@@ -158,7 +167,15 @@ def read_shop(prompt: str) -> ShopRead:
 
 @dataclass
 class _Notes:
-    """Notes between a prompt's head and its actions; options are (name, value)."""
+    """Notes between a prompt's head and its actions.
+
+    Attributes:
+        wish: The instruction.
+        searched: Searches so far.
+        chosen: Chosen values by the option's name.
+        options: (name, value) of all that the page offers, in its order.
+        seen: Products that were listed or opened, by ASIN in lower case.
+    """
 
     wish: str
     searched: list[str] = field(default_factory=list)
@@ -187,6 +204,14 @@ class _Notes:
 
 @functools.lru_cache(maxsize=65536)
 def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
+    """Compare a product's note with the wish; cached, since notes are repeated in every prompt.
+
+    Args:
+        wish: The instruction.
+        price: As pages print it, a range included.
+        matched: Words of the wish that its texts have.
+        read: Its pages that were read.
+    """
     asked = parse_wish(wish)
     lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
     pages = read.split()
@@ -235,6 +260,7 @@ def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
 
 
 def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
+    """Describe a listed action: a search, a button, a product, or an option's value."""
     verb, argument = _parts(text)
     if verb == "search":
         covers, extra = _query(noted.wish, argument)
@@ -252,6 +278,7 @@ def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
 
 
 def _chosen(noted: _Notes, name: str, value: str) -> int:
+    """``ShopAction.chosen`` of a value of the option ``name``."""
     now = noted.chosen.get(name)
     if now is None:
         return 0

@@ -59,7 +59,7 @@ class OpenGame:
         graph: States and transitions that are known.
         start: The initial state.
         opening: The first observation, with the task.
-        make_world: Translates the game for the library, about 0.35 s the first time.
+        make_world: Translates the game for the library, which takes 0.2 s the first time.
     """
 
     game: Game

@@ -34,7 +34,11 @@ ROOT_TYPE = "object"
 
 @dataclass(frozen=True)
 class Query:
-    """Conjunction of predicates over placeholders; yields all assignments that satisfy it."""
+    """Conjunction of predicates over placeholders; yields all assignments that satisfy it.
+
+    Attributes:
+        terms: Predicate and placeholders of each conjunct.
+    """
 
     terms: tuple[tuple[str, tuple[Parameter, ...]], ...]
 
@@ -69,6 +73,7 @@ def _possible(
 def _unify(
     parameters: Sequence[Parameter], row: Sequence[str], bound: Bindings, types: Mapping[str, str]
 ) -> Bindings | None:
+    """Bindings extended so that the placeholders are this row of a fact; None if they cannot be."""
     extended = bound
     for parameter, entity in zip(parameters, row, strict=True):
         known = extended.get(parameter)
@@ -95,7 +100,10 @@ class Nonterminal:
 class Value:
     """``{expression | query}``: the expression, once per assignment of the query if there is one.
 
-    ``listed``, ``[{...}]``: the values joined with the grammar's separators.
+    Attributes:
+        expression: What is written: attributes of the bound objects, or a rule.
+        query: Finds the objects; None: those that are bound already.
+        listed: Written as ``[{...}]``: the values are joined with the grammar's separators.
     """
 
     expression: CodeType | Nonterminal
@@ -180,7 +188,14 @@ def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes texts about one state of a game."""
+    """Writes texts about one state of a game.
+
+    Attributes:
+        grammar: The game's texts.
+        entities: Objects with the attributes that expressions name (``name``, ``indefinite``).
+        types: Type of each object.
+        facts: Facts of the state.
+    """
 
     grammar: Grammar
     entities: Mapping[str, Any]
@@ -203,6 +218,11 @@ class Writer:
         return "".join(texts)
 
     def _rule(self, name: str, bound: Bindings) -> str:
+        """Text of the first production of this name that applies.
+
+        Raises:
+            GameError: None applies.
+        """
         for rule in self.grammar.rules.get(name, ()):
             if self._applies(rule, bound):
                 return self.write(rule.symbols, bound)
@@ -214,6 +234,7 @@ class Writer:
         return any(rule.condition.assignments(bound, self.facts, self.types))
 
     def _values(self, value: Value, bound: Bindings) -> Iterator[str]:
+        """Texts of a symbol, one for each assignment, in the order of the sorted facts."""
         contexts: Iterable[Bindings] = [bound]
         if value.query is not None:
             contexts = value.query.assignments(bound, self.facts, self.types)
@@ -226,6 +247,7 @@ class Writer:
                 yield str(eval(value.expression, {"__builtins__": {}}, names))  # noqa: S307
 
     def _join(self, texts: list[str], bound: Bindings) -> str:
+        """A list with the grammar's separators, or its word for an empty one."""
         if not texts:
             return self._rule("list_empty", bound)
         if len(texts) == 1:
@@ -235,6 +257,7 @@ class Writer:
         return separator.join(texts[:-1]) + last + texts[-1]
 
 
+# The sentence in the grammar's JSON, escaped quotes included.
 _TASK = re.compile(r'(?<="Your task is to: )(?:[^"\\]|\\.)*(?=")')
 
 
@@ -263,6 +286,11 @@ def read_grammar(text: str) -> Grammar:
 
 @functools.lru_cache(maxsize=16)
 def _parse(text: str) -> Grammar:
+    """Parse a whole grammar with TextWorld's parsers.
+
+    Raises:
+        GameError: They refuse it.
+    """
     from textworld.envs.pddl.logic import model, parser
 
     try:
@@ -343,6 +371,7 @@ def _query(text: str | None) -> Query | None:
     return Query(tuple(terms))
 
 
+# Nodes of an expression that only reads attributes and joins texts.
 _HARMLESS = (
     ast.Expression,
     ast.Name,

@@ -199,12 +199,14 @@ class Graph:
                     self.learn(mine, command, following, answer)
 
     def _same(self, state: State) -> State | None:
+        """This graph's state for one of another graph, added if there is room; None if not."""
         number = self.find(state.code)
         if number is None:
             number = self.add(State(state.code, self.offer(dict(state.operators)), state.won))
         return None if number is None else self.state(number)
 
     def _unpacked(self, number: int) -> State:
+        """A state as an object; see ``_Packed.numbers`` for the layout."""
         packed = self._packed
         offer, won, size, *rest = packed.state(number).tolist()
         state = State(packed.code(number), self._unpacked_offer(offer), bool(won))
@@ -357,6 +359,7 @@ class TransitionStore:
         return self._folder / key[:2] / f"{key}.graph"
 
     def _load(self, game: Game) -> Graph | None:
+        """Read and check a game's file; None if it is missing or fails its checks."""
         path = self._path(game)
         try:
             header, data = path.read_bytes().split(b"\n", 1)

@@ -47,7 +47,11 @@ LABEL = np.dtype(f"S{_LABEL_BYTES}")
 
 
 class Lane:
-    """Loaded copy of the library, which can be set to any state of its game without replay."""
+    """Loaded copy of the library, which can be set to any state of its game without replay.
+
+    The library holds one task and one state, so each lane loads a copy of its own. States are given
+    as the set of variables that differ from the initial state.
+    """
 
     def __init__(self) -> None:
         self._library = load_library()
@@ -92,6 +96,7 @@ class Lane:
         return [int(label) for label in self._effects[:effects].tolist()]
 
     def _make_room(self, effects: int) -> None:
+        """Make the buffer that the library writes the values set by an operator into."""
         self._effects = np.zeros(effects, LABEL)
         # Converting with NumPy would take longer than the move itself.
         self._effects_at = self._effects.ctypes.data
@@ -175,12 +180,24 @@ def _loadable_part(elf: bytes) -> bytes | None:
     return bytes(trimmed)
 
 
+# The engine's answer to a command that is not admissible.
 NOTHING_HAPPENS = "Nothing happens."
+
+# Prefix of the predicates that the stock engine makes for deleted facts.
 _NEGATION = "not_"
 
 
 class World:
-    """A game, its texts, and the graph of its states, which it makes grow."""
+    """A game, its texts, and the graph of its states, which it makes grow.
+
+    Args:
+        translation: The game as the library's task.
+        grammar: The game's texts.
+        graph: States and transitions that are known; new ones are added.
+
+    Raises:
+        GameError: Something depends on a fact that the library cannot report reliably.
+    """
 
     def __init__(self, translation: Translation, grammar: Grammar, graph: Graph) -> None:
         self.translation = translation
@@ -266,6 +283,7 @@ class World:
         return offer
 
     def _command(self, operator: int, key: Key) -> str:
+        """Command of an operator; cached unless its text depends on facts that can change."""
         action, bindings = self._bindings(operator)
         template = self._grammar.actions[action].command
         if action not in self._read_by:
@@ -291,6 +309,7 @@ class World:
         )
 
     def _bindings(self, operator: int) -> tuple[str, Bindings]:
+        """Action of an operator, and the objects of its parameters."""
         action, *arguments = self.translation.operators[operator]
         return action, dict(zip(self.translation.parameters[action], arguments, strict=False))
 

@@ -32,7 +32,13 @@ Term = int | str
 
 @dataclass(frozen=True)
 class Literal:
-    """A predicate over parameters and objects, or its negation."""
+    """A predicate over parameters and objects, or its negation.
+
+    Attributes:
+        predicate: Its name.
+        terms: Its arguments.
+        negated: It is the negation.
+    """
 
     predicate: str
     terms: tuple[Term, ...]
@@ -138,7 +144,10 @@ def read_problem(domain: str, problem: str) -> Problem:
 
 @contextmanager
 def _arguments_kept() -> Iterator[None]:
-    """Fast Downward's modules parse ``sys.argv`` when they are first imported."""
+    """Give Fast Downward's modules arguments of their own and restore ours.
+
+    They parse ``sys.argv`` when they are first imported, and end the process where it does not fit.
+    """
     arguments = sys.argv
     sys.argv = ["translate.py", "domain", "task"]
     try:
@@ -148,6 +157,11 @@ def _arguments_kept() -> Iterator[None]:
 
 
 def _action(action: Any) -> Action:
+    """Convert the translator's action; parameters become their numbers.
+
+    Raises:
+        GameError: It has an effect that quantifies over objects.
+    """
     numbers = {parameter.name: number for number, parameter in enumerate(action.parameters)}
     if any(effect.parameters for effect in action.effects):
         raise GameError(
@@ -170,6 +184,7 @@ def _action(action: Any) -> Action:
 
 
 def _axiom(axiom: Any) -> Action:
+    """Convert the translator's axiom; its head is the one effect."""
     numbers = {parameter.name: number for number, parameter in enumerate(axiom.parameters)}
     head = Literal(axiom.name, tuple(range(axiom.num_external_parameters)), negated=False)
     return Action(
@@ -183,6 +198,14 @@ def _axiom(axiom: Any) -> Action:
 
 
 def _literals(condition: Any, numbers: dict[str, int]) -> Iterator[Literal]:
+    """Literals of a conjunction.
+
+    Normalising has split disjunctions into variants of the action and removed quantifiers, so that
+    nothing else is left in a game.
+
+    Raises:
+        GameError: Something else is.
+    """
     if hasattr(condition, "predicate"):
         terms = tuple(numbers.get(argument, argument) for argument in condition.args)
         yield Literal(condition.predicate, terms, bool(condition.negated))
@@ -224,7 +247,14 @@ def ground(problem: Problem) -> Ground:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Join order of an action's other positive preconditions once an atom matches its trigger."""
+    """Join order of an action's other positive preconditions once an atom matches its trigger.
+
+    Attributes:
+        action: The action.
+        trigger: Precondition that a newly reached atom is matched with; None: no precondition can
+            change, so nothing triggers it.
+        rest: The others, in the order in which they are joined.
+    """
 
     action: Action
     trigger: Literal | None
@@ -232,6 +262,13 @@ class _Plan:
 
 
 class _Grounder:
+    """One grounding; see the module's docstring for the procedure.
+
+    Args:
+        problem: A normalised problem.
+        fluent: Predicates that some effect sets; all others are static.
+    """
+
     def __init__(self, problem: Problem, fluent: frozenset[str]) -> None:
         self._problem = problem
         self._fluent = fluent
@@ -248,6 +285,7 @@ class _Grounder:
                 self._plans[plan.trigger.predicate if plan.trigger else None].append(plan)
 
     def run(self) -> Ground:
+        """Process atoms until no new one is reached."""
         # Sorted, so that the order of operators does not depend on hashes.
         for atom in sorted(self._problem.facts):
             # Static atoms never trigger an action, they only complete one.
@@ -272,17 +310,20 @@ class _Grounder:
         return Ground(tuple(self._instances.values()), tuple(self._reached))
 
     def _reach(self, atom: Atom) -> None:
+        """Note that an atom can become true; it is processed later."""
         if atom not in self._reached:
             self._reached[atom] = None
             self._queue.append(atom)
 
     def _take(self, atom: Atom) -> None:
+        """Put an atom into the index: from now on it completes instances."""
         predicate = atom[0]
         self._index[predicate, 0, ""].append(atom)
         for place in range(1, len(atom)):
             self._index[predicate, place, atom[place]].append(atom)
 
     def _join(self, plan: _Plan, depth: int, values: Values) -> None:
+        """Match the preconditions from ``depth`` on with indexed atoms, in all ways."""
         if depth == len(plan.rest):
             self._complete(plan.action, values)
             return

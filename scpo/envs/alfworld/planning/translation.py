@@ -49,7 +49,13 @@ _NOTHING: frozenset[Condition] = frozenset()
 
 @dataclass(frozen=True)
 class Operator:
-    """A ground action: what must hold, and what it sets (under conditions of its own)."""
+    """A ground action or axiom.
+
+    Attributes:
+        name: Action and its arguments.
+        preconditions: What must hold.
+        effects: What it sets, each under conditions of its own.
+    """
 
     name: tuple[str, ...]
     preconditions: frozenset[Condition]
@@ -137,7 +143,15 @@ class Translation:
 
 @dataclass(frozen=True)
 class Task:
-    """A grounded task before it is written: variables by atom, operators, axioms, goal."""
+    """A grounded task before it is written.
+
+    Attributes:
+        variables: Number of each atom that can change.
+        derived: Predicates that follow from others by axioms.
+        operators: Ground actions.
+        axioms: Ground axioms, each with one effect on a derived variable.
+        goal: What must hold at the end.
+    """
 
     variables: dict[tuple[str, ...], int]
     derived: frozenset[str]
@@ -157,6 +171,7 @@ def translate(domain: str, problem: str) -> Translation:
     task = make_task(parsed)
     initial = tuple(atom in parsed.facts for atom in task.variables)
     derived = [atom[0] in task.derived for atom in task.variables]
+    # Jumps follow the operators, two for each variable that is not derived, as `_sas` writes them.
     free = iter(range(len(task.operators), len(task.operators) + 2 * len(derived), 2))
     reads = {literal.predicate for literal in parsed.goal}
     unreliable = set()
@@ -313,6 +328,7 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
 
 
 def _operator(label: int, operator: Operator) -> str:
+    """Lines of an operator in the SAS file, with a number as its label."""
     before = dict(operator.preconditions)
     changed = {variable for _, (variable, _) in operator.effects}
     effects = []
@@ -338,9 +354,11 @@ def _operator(label: int, operator: Operator) -> str:
 
 
 def _lines(conditions: Iterable[Condition]) -> list[str]:
+    """Conditions as the SAS file writes them: variable and value."""
     return [f"{variable} {value}" for variable, value in conditions]
 
 
+# To be raised when the file's form changes, or the code above makes another translation.
 _FORMAT = 1
 _FORM = TypeAdapter(Translation)
 
@@ -389,8 +407,10 @@ class TranslationStore:
         return self._folder / key[:2] / f"{key}.json.gz"
 
     def _write(self, path: Path, key: str, translation: Translation) -> None:
+        """Keep a translation; a failure is logged, not raised."""
         body = _FORM.dump_json(translation)
         header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
+        # Without a time in gzip's header, equal translations are equal files.
         content = gzip.compress(
             json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0
         )

@@ -43,6 +43,7 @@ IGNORED = frozenset(
 
 # The original skips longer ones, and "nan".
 MAX_ASIN = 10
+# What the original gives a product without a price.
 UNPRICED, UNPRICED_TAG = (100.0,), "$100.0"
 
 # What the original gives a product that the attribute file does not name.
@@ -101,7 +102,11 @@ def read_products(
 
 
 def check_columns(record: Any, where: str) -> None:
-    """Refuse a record that is not one of the official format."""
+    """Refuse a record that is not one of the official format.
+
+    Raises:
+        CatalogueError: A column is missing, foreign or of another type; names it and the fix.
+    """
     remedy = (
         "use the official items_shuffle*.json files (python -m scpo.envs.webshop says where "
         "they are)"
@@ -155,6 +160,7 @@ def read_product(record: Mapping[str, Any], mined: Mapping[str, Any], where: str
 
 
 def _prices(pricing: str | None, where: str) -> tuple[tuple[float, ...], str]:
+    """One price or the ends of a range, in US dollars, and the text that pages print."""
     if not pricing:
         return UNPRICED, UNPRICED_TAG
     try:
@@ -193,6 +199,8 @@ HUMAN = "items_human_ins.json"
 
 # What a search returns at most.
 HITS = 50
+
+# Searches whose results are kept.
 CACHED_QUERIES = 4096
 
 
@@ -253,6 +261,7 @@ class Catalogue:
         return self._ranked("", keywords)
 
     def _rank(self, command: str, text: str) -> tuple[Product, ...]:
+        """Products of a command, in catalogue order, or of a search, best first."""
         if command:
             return tuple(product for product in self.products if _COMMANDS[command](product, text))
         return tuple(self.by_asin[asin] for asin in self.index.search(text, HITS))
@@ -293,6 +302,7 @@ def load_catalogue(folder: str | Path) -> Catalogue:
 
 
 def _release(folder: Path) -> tuple[str, str]:
+    """Names of the items file and the attribute file that the folder holds."""
     for release in (SMALL, FULL):
         if (folder / release[0]).exists():
             return release

@@ -215,13 +215,21 @@ SENTENCES = (
 # Statistics of the official 1,000 products.
 SHARES = {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
 NUMBER_OF_OPTIONS = {0: 523, 1: 247, 2: 214, 3: 16}
+
+# Values of an option, drawn with equal probability; the median is 4 as in the official file.
 NUMBER_OF_VALUES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 8)
 
 # Share of products that synthetic goals are made of.
 INSTRUCTED = 0.415
+
+# Share of products with a price range instead of a price.
 PRICED_AS_RANGE = 0.093
+
+# Lowest and highest price in US dollars.
 PRICES = (9.0, 200.0)
-TITLE = 117  # characters
+
+# Characters of a mean title.
+TITLE = 117
 
 Record = dict[str, Any]
 
@@ -265,6 +273,7 @@ def _queries(rng: random.Random, products: int) -> list[tuple[str, str]]:
 
 
 def _product(rng: random.Random, category: str, query: str, taken: Any) -> tuple[Record, Record]:
+    """Record of a product and its entry in the attribute file; ``taken``: ASINs in use."""
     department = DEPARTMENTS[category]
     qualities = rng.sample(department.qualities, rng.randint(1, 3))
     features = rng.sample(department.features, rng.randint(1, 3))
@@ -322,6 +331,7 @@ def _pricing(rng: random.Random) -> str:
 
 
 def _category_path(department: Department, query: str) -> str:
+    """Path of three parts: products of one thing share two, which the reward counts as the same."""
     # The longest, because "shirt" would also end in a query for a dress shirt.
     thing = max((thing for thing in department.things if query.endswith(thing)), key=len)
     return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
@@ -357,6 +367,7 @@ def _values(rng: random.Random, values: Sequence[str]) -> list[str]:
 def _instruction(
     rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]
 ) -> Record:
+    """Synthetic instruction that asks for some of the product's attributes."""
     before = rng.sample(qualities, rng.randint(1, min(2, len(qualities))))
     behind = rng.sample(features, rng.randint(1, min(2, len(features))))
     return {

@@ -203,7 +203,11 @@ def reward(
 
 
 def type_factor(product: Product, goal: Goal, nouns: NounRule) -> float:
-    """Factor for the kind of product: query, category path, nouns shared by the titles."""
+    """Factor for the kind of product: query, category path, nouns shared by the titles.
+
+    0, 0.1, 0.5 or 1. As in the original the number of shared nouns is divided by the length of the
+    goal's list, in which a noun may occur twice: a title need not share all nouns with itself.
+    """
     wanted = nouns(goal.title)
     shared = len(set(nouns(product.title)) & set(wanted)) / len(wanted) if wanted else 0.2
     if shared == 0:

@@ -94,6 +94,7 @@ class WebShop:
         return self.observation, earned, self.done
 
     def _next_page(self, action: str) -> Page:
+        """Page after an action; a search works on every page, with or without a search bar."""
         name, argument = parse_action(action)
         if name == "search":
             return search(argument, self._find)
