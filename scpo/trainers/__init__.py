@@ -31,10 +31,14 @@ EVALUATION = "scpo.trainers.evaluate.evaluation"
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """Run or resume the configured training, or the evaluation of a prompting method.
 
-    Everything is recorded in ``folder``.
+    Everything is recorded in ``folder``: a run that was interrupted goes on from its last
+    checkpoint when this is called again.
 
-    ``should_stop`` is called after every training step; once it returns True, a checkpoint is
-    written and the call returns.
+    Args:
+        config: The composed configuration.
+        folder: The run folder, already made.
+        should_stop: Called after every training step; once it returns True, a checkpoint is written
+            and the call returns.
 
     Raises:
         ConfigError: A package is not installed, or the run cannot be started in this process.

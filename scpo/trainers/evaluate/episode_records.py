@@ -25,8 +25,14 @@ from scpo.rollout import Slot
 class EpisodeRecord(Ended):
     """Finished episode; ``length``, ``invalid``, ``score`` and ``won`` are of its last attempt.
 
-    Tokens and ``cost_usd`` count all requests, including attempts that the environment broke.
-    ``restarts`` is missing in records written before it was counted.
+    Tokens and ``cost_usd`` count all requests, including attempts that the environment broke: the
+    API has billed them. ``restarts`` is missing in records written before it was counted.
+
+    Attributes:
+        attempts: Trials of a reflecting agent; 1 for others.
+        prompt_tokens: Sum over all requests.
+        response_tokens: Sum over all requests.
+        cost_usd: At the prices of the model's configuration; 0 for a local model.
     """
 
     attempts: int
@@ -43,7 +49,10 @@ class EpisodeLog:
         self._transcripts = folder.path / "transcripts" / panel
 
     def read(self, slots: Sequence[Slot]) -> dict[int, EpisodeRecord]:
-        """Read the finished episodes.
+        """Read the finished episodes, by number.
+
+        Args:
+            slots: All episodes of the panel; an episode's number is its place among them.
 
         Raises:
             RecordError: The log is of other tasks than ``slots``.
@@ -90,6 +99,7 @@ class EpisodeLog:
 
 
 def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> EpisodeRecord:
+    """The record of a line, after checking its fields and that its episode is of the panel."""
     try:
         record = EpisodeRecord(**line)
     except TypeError as error:

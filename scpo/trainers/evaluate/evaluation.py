@@ -47,7 +47,16 @@ REPORT_EVERY = 20  # episodes
 
 @dataclass
 class Session:
-    """State of one evaluation."""
+    """State of one evaluation.
+
+    Attributes:
+        config: The run's configuration, of a prompting method.
+        folder: Gets logs and transcripts.
+        environment: Plays the episodes.
+        policy: The model, local or behind an API.
+        agent: Makes prompts of observations, thoughts and notes.
+        should_stop: Asked after every turn.
+    """
 
     config: RunConfig
     folder: RunFolder

@@ -28,7 +28,13 @@ PromptCoroutine = Generator[str, Generation, None]
 
 @dataclass(frozen=True, kw_only=True)
 class BilledGeneration(Generation):
-    """Response of an API, which reports the number of tokens but not the tokens."""
+    """Response of an API, which reports the number of tokens but not the tokens.
+
+    Attributes:
+        prompt_tokens: As billed.
+        response_tokens: As billed, hidden reasoning included where an API counts it.
+        cost_usd: At the prices of the model's configuration.
+    """
 
     prompt_tokens: int
     response_tokens: int
@@ -41,7 +47,17 @@ class BilledGeneration(Generation):
 
 @dataclass
 class Play(Trajectory):
-    """Episode in progress: steps of the last attempt, transcript, and bill of all attempts."""
+    """Episode in progress: steps of the last attempt, transcript, and bill of all attempts.
+
+    Attributes:
+        attempts: Attempts begun, the present one included.
+        turns: Turns of the present attempt, which the agent's prompt shows.
+        reflections: Notes after failed attempts, oldest first; they outlive the attempts.
+        transcript: A record for each request of all attempts, reflections included.
+        prompt_tokens: Sum over all requests.
+        response_tokens: Sum over all requests.
+        cost_usd: Sum over all requests.
+    """
 
     attempts: int = 0
     turns: list[Turn] = field(default_factory=list)
@@ -107,6 +123,20 @@ def play_all(
     neither on its neighbours nor on which episodes were finished earlier. Ends early when
     ``should_stop()`` returns True.
 
+    Args:
+        environment: Starts the episodes.
+        policy: Answers all prompts of a turn at once.
+        agent: Makes the prompts.
+        slots: Tasks to play, by episode number.
+        temperature: Of sampling.
+        seed: Of sampling.
+        retries: How often an episode may start again after its environment failed.
+        window: Episodes that are played at the same time.
+        should_stop: Asked before every turn; episodes in progress are then lost.
+
+    Yields:
+        Number and play of each episode as it ends, in no fixed order.
+
     Raises:
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
     """
@@ -142,6 +172,7 @@ class _Running:
         self.prompt = next(self._coroutine)
 
     def send(self, generation: Generation) -> None:
+        """Hand over a response and run up to the next prompt or the end."""
         try:
             self.prompt = self._coroutine.send(generation)
         except StopIteration:
@@ -166,6 +197,7 @@ def episode(environment: Environment, agent: Agent, play: Play, retries: int) ->
 
 
 def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -> PromptCoroutine:
+    """Coroutine of one attempt; starts again from the first step where the environment fails."""
     failures = 0
     running = _begin(environment, play)
     while not running.done:
@@ -197,12 +229,14 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
 
 
 def _begin(environment: Environment, play: Play) -> Episode:
+    """Start the episode's task from its beginning, and forget the steps of the attempt before."""
     play.turns = []
     play.results = []
     return environment.start(play.slot.task, play.slot.sibling)
 
 
 def _check_failures(slot: Slot, failures: int, retries: int, failure: EnvironmentFailure) -> None:
+    """Warn of a failure, or raise it once there were more than ``retries``."""
     if failures > retries:
         raise EnvironmentFailure(
             f"episode of task {slot.task.id} (repeat {slot.sibling}) failed {failures} times, "

@@ -35,7 +35,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Learned:
-    """Learned state of a run; ``critic``, ``buffer`` and ``memory`` if the method has them."""
+    """Learned state of a run: all that a checkpoint stores.
+
+    Attributes:
+        policy: Weights, configuration and tokenizer.
+        optimizer: The policy's, with its moments.
+        critic: Value model and its optimizer, of methods that require values.
+        buffer: Successes of earlier steps, of shapers with a reference buffer.
+        memory: Findings of the state identity, of identities that keep some.
+    """
 
     policy: TrainedPolicy
     optimizer: torch.optim.Optimizer
@@ -76,7 +84,17 @@ def save_checkpoint(
     """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
 
     Random state is not stored: every generator of the trainer is seeded by (run seed, step).
-    ``logs``: state of the run's logs at this step.
+
+    Args:
+        folder: Checkpoints of the run.
+        step: The training step that was just made.
+        learned: What is stored.
+        keep: Checkpoints to keep, at least 1. More than one, because a damaged newest one is passed
+            over at a resume.
+        logs: Checksums of the run's logs at this step, by which a resume finds where to cut them.
+
+    Returns:
+        The new checkpoint.
 
     Raises:
         RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
@@ -84,12 +102,14 @@ def save_checkpoint(
     target = folder / f"step_{step:05d}"
     scratch = folder / SCRATCH.format(step)
     with _nothing_left(scratch, target):
+        # What an attempt that was killed while it wrote has left.
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         marker = _write(scratch, step, learned, logs or {})
         # A damaged checkpoint of this step, passed over at the resume, would block the rename.
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
+        # The rename is in the folder's own entry, which must reach the disk, too.
         sync(folder)
 
     for old in complete_checkpoints(folder)[:-keep]:
@@ -122,6 +142,7 @@ def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
 def _write(
     scratch: Path, step: int, learned: Learned, logs: Mapping[str, FileSum]
 ) -> CheckpointMarker:
+    """Write all files of a checkpoint, the marker last; returns the marker."""
     from safetensors.torch import save_file, save_model
 
     learned.policy.save(scratch)
@@ -132,10 +153,14 @@ def _write(
         save_file(
             _optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors"
         )
+
+    # What the method keeps besides weights.
     if learned.buffer is not None:
         (scratch / REFERENCES).write_bytes(learned.buffer.dump())
     if learned.memory is not None:
         (scratch / MEMORY_FILE).write_bytes(learned.memory.dump())
+
+    # Contents on the disk before the marker vouches for them.
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
@@ -179,6 +204,9 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
 
 def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
     """Find the newest checkpoint that is intact together with its logs, or None.
+
+    Weights of step n with logs of another step would be a run that nobody made: metrics would be
+    missing or doubled without a trace.
 
     Args:
         folder: The folder of checkpoints.
@@ -242,6 +270,10 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Moments and step counts by ``<parameter number>.<name>``.
+
+    safetensors instead of ``torch.save``, whose files are pickles: loading one runs what it holds.
+    """
     state = optimizer.state_dict()["state"]
     return {
         # safetensors stores contiguous tensors only.
@@ -252,6 +284,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tens
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Load what :func:`_optimizer_tensors` gave into a new optimizer of the same parameters."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in tensors.items():
         index, name = key.split(".")

@@ -29,7 +29,18 @@ FloatArray = NDArray[np.float32]
 def measure(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> dict[str, FloatArray]:
-    """Columns that ``config.method`` requires; rows trajectory by trajectory in time order."""
+    """Columns that ``config.method`` requires.
+
+    Called before the update, while the policy is still the one that sampled.
+
+    Args:
+        policy: Scores the responses again.
+        trajectories: The episodes that are learned from.
+        config: Names the method, the micro-batch size and the sampling temperature.
+
+    Returns:
+        Columns of ``StepBatch`` by name, rows trajectory by trajectory in time order.
+    """
     wanted = sorted(required(config.method) & MEASUREMENTS.keys())
     return {
         OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted
@@ -85,7 +96,18 @@ def hindsight_logprob(
 def _scored(
     policy: TrainedPolicy, pairs: Sequence[tuple[Ids, Ids]], config: RunConfig
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean token log-probability and mean token entropy of each pair's response, in nats."""
+    """Mean token log-probability and mean token entropy of each pair's response, in nats.
+
+    Args:
+        policy: The model.
+        pairs: Token ids of prompts and responses.
+        config: Micro-batch size and sampling temperature: probabilities are those at which the
+            response was sampled.
+
+    Returns:
+        ``(logprob_N, entropy_N)``, float32.
+    """
+    # Without dropout, as in rollout and update.
     policy.model.eval()
     logprob_N = np.zeros(len(pairs), dtype=np.float32)
     entropy_N = np.zeros(len(pairs), dtype=np.float32)
@@ -96,6 +118,7 @@ def _scored(
             part.prompts, part.responses, config.trainer.temperature
         )
         tokens = mask.sum(1)
+        # Equal pairs were scored once; `pair_of` gives each row its pair's numbers.
         logprob_N[part.rows] = (
             ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
         )

@@ -35,7 +35,13 @@ class Draw:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Rollouts to learn from (``kept``), and all that were ``played``, in order."""
+    """Rollouts of one training step, in the order in which they were played.
+
+    Attributes:
+        kept: Those to learn from.
+        played: All of them: success rates count these, or dropping groups would bias them.
+        rounds: Number of rounds that it took.
+    """
 
     kept: list[Trajectory]
     played: list[Trajectory]
@@ -53,19 +59,24 @@ def grouped(draw: Draw, _config: None) -> Sampled:
 
 
 def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
-    """Roll out groups of one trajectory, each of another task as far as the panel has enough."""
+    """Roll out groups of one trajectory, each of another task as far as the panel has enough.
+
+    For PPO, whose critic takes the place of siblings: as many rollouts as the group methods play.
+    """
     return _once(draw, group_slots(draw.tasks(draw.groups * draw.group_size, 0), 1))
 
 
 def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
     """Roll out ``groups`` new tasks until groups x siblings trajectories are kept.
 
-    Groups with equal episode returns are dropped, except in the last of ``config.rounds``. No kept
-    group is cut off (DAPO, arXiv 2503.14476, as verl-agent's script runs it).
+    Groups with equal episode returns are dropped, except in the last of ``config.rounds``: nothing
+    but the penalty of invalid actions tells their siblings apart. No kept group is cut off (DAPO,
+    arXiv 2503.14476, as verl-agent's script runs it). Each round draws new tasks (ledger 26).
     """
     kept: list[Trajectory] = []
     played: list[Trajectory] = []
     for turn in range(config.rounds):
+        # Numbered on from the round before: groups of two rounds must not become one.
         slots = group_slots(
             draw.tasks(draw.groups, turn), draw.group_size, first_group=turn * draw.groups
         )
@@ -87,6 +98,7 @@ def informative(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _once(draw: Draw, slots: list[Slot]) -> Sampled:
+    """Play the slots in one round and keep everything."""
     trajectories = draw.play(slots, 0)
     return Sampled(trajectories, trajectories, 1)
 

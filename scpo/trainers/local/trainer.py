@@ -90,7 +90,15 @@ class Clock:
 
 @dataclass
 class Session(Learned):
-    """Objects that one run holds in memory."""
+    """Objects that one run holds in memory; those of ``Learned`` are in its checkpoints.
+
+    Attributes:
+        config: The run's configuration.
+        environment: Panels, games and episodes.
+        reference: The initial policy, for the KL term; None without one.
+        scorer: Remembers the pairs of one training step.
+        diagnostics: Samples for analysis, and the precision of credit.
+    """
 
     config: RunConfig
     environment: Environment
@@ -107,6 +115,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
     # Before the first line is logged: no run continues on other games than it began with.
     folder.pin_panels(panel_records(session.environment, config))
+
+    # GPUs whose memory is watched: those that this process sees, the first one where all are.
     gpus = None
     if session.policy.device.type == "cuda":
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
@@ -122,6 +132,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             _probe(session, 0)
             tracker.log(0, metrics, timing | memory.take())
             last_step = 0
+
         for step in range(last_step + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
@@ -141,6 +152,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
+    """Open environment, models and scorer; with a warm start of the policy if it has one."""
     environment = _environment_of(config)
     policy = make_policy(config, environment, should_stop)
 
@@ -158,11 +170,13 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         # A shallow copy with weights of its own: tokenizer and settings are shared.
         reference = copy.copy(policy)
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
+
     critic = None
     if "value" in required(config.method):
         # Every estimator that requires values has settings of a critic.
         critic_settings = config.trained.estimator.critic  # type: ignore[attr-defined]
         critic = make_critic(policy, critic_settings, config.trainer.optimizer.weight_decay)
+
     cache_dir = Path(config.machine.cache_dir)
     scorer = open_scorer(
         config.scorer, config.machine.scorer, device=str(policy.device), cache_dir=cache_dir
@@ -199,6 +213,7 @@ def _resume(session: Session, tracker: Tracker) -> int | None:
 
 
 def _save(session: Session, tracker: Tracker, step: int) -> None:
+    """Write a checkpoint of the present state as that of ``step``, with the logs up to it."""
     keep = session.config.trainer.keep_checkpoints
     save_checkpoint(tracker.folder.checkpoints, step, session, keep=keep, logs=tracker.sums)
 
@@ -236,6 +251,11 @@ def _play(
 def _training_step(
     session: Session, step: int, tracker: Tracker
 ) -> tuple[dict[str, float], dict[str, float]]:
+    """One training step: rollout, measurements, credit, critic, update, diagnostics.
+
+    Returns:
+        Metrics, which a repeated run gives bit for bit on a CPU, and seconds, which it does not.
+    """
     config = session.config
     clock = Clock()
     with clock("step"):
@@ -269,6 +289,7 @@ def _training_step(
                 reference=session.reference,
             )
 
+    # Outside the clock of the step, whose seconds are compared with the paper's (ledger 54).
     with clock("diagnostics"):
         precision = session.diagnostics.record(step, batch, credit, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | credit.metrics | precision
@@ -320,7 +341,11 @@ def _estimate(
 def _update_critic(
     session: Session, generations: Sequence[Generation], targets: Targets | None, step: int
 ) -> dict[str, float]:
-    """Before the policy's update, as in verl; nothing to do for a method without a critic."""
+    """Update the critic, before the policy's update as in verl; nothing to do without a critic.
+
+    Returns:
+        The critic's metrics.
+    """
     if session.critic is None or targets is None:
         return {}
     rng = np.random.default_rng((session.config.seed, step, CRITIC))
@@ -333,12 +358,14 @@ def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
     metrics = {f"train/{name}": value for name, value in episodes.items()}
     metrics["train/sampling_rounds"] = float(sampled.rounds)
     metrics["train/rows"] = float(sum(map(len, sampled.kept)))
+    # Prompts that lost their beginning: the agent did not read the whole instruction.
     truncated = [generation.truncated for generation in _generations(sampled.kept)]
     metrics["train/prompt_truncated"] = float(np.mean(truncated))
     return metrics
 
 
 def _roll_out(session: Session, step: int) -> Sampled:
+    """Rollouts of a step by the method's sampling rule, from seeds of (run seed, step) alone."""
     config = session.config
     panel = session.environment.panel("train").tasks
 
@@ -355,7 +382,14 @@ def _roll_out(session: Session, step: int) -> Sampled:
 
 
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
-    """Processing order as the paper's four GPUs would leave it, although this is one process."""
+    """Processing order as the paper's four GPUs would leave it, although this is one process.
+
+    The order decides which steps the matcher credits (section 3.4), so that it must not depend on
+    the machine (ledger 9).
+
+    Returns:
+        ``position_N``, for rows trajectory by trajectory in time order.
+    """
     lengths = np.array([generation.tokens for generation in _generations(trajectories)])
     shaper = config.trained.shaper
     if shaper is None:
@@ -364,12 +398,14 @@ def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray
 
 
 def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:
+    """Responses of all steps, in the order of the rows of a ``StepBatch``."""
     return [generation for trajectory in trajectories for generation in trajectory.generations]
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step: int) -> None:
     """Linear warm-up, then constant; computed from the step, so that no checkpoint stores it."""
     settings = config.trainer.optimizer
+    # Steps count from 1, so that the first one already learns.
     warmup = min(1.0, step / max(1, settings.warmup_steps))
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * warmup
@@ -404,6 +440,7 @@ def open_ahead(config: RunConfig) -> None:
 
 
 def _environment_of(config: RunConfig) -> Environment:
+    """The environment that was opened before the fork, or a new one."""
     return _opened.get(_environment_key(config)) or open_environment(config)
 
 

@@ -53,7 +53,16 @@ def update(
 
     Dropout is off: the ratio to the sampling policy must start at 1. With
     ``config.skip_updates_without_advantage``, a mini-batch in which no row has an advantage changes
-    neither policy nor optimizer.
+    neither policy nor optimizer: its gradient is that of the entropy bonus and the KL term alone,
+    which Adam rescales to nearly full size (ledger 55).
+
+    Args:
+        policy: Changed in place.
+        optimizer: The policy's, changed in place.
+        batch: Responses and advantages.
+        config: Loss, mini-batch size in rows, epochs.
+        rng: Shuffles the rows into mini-batches.
+        reference: The initial policy, for the KL term; None without one.
 
     Returns:
         ``actor/*``: means over the response tokens of the mini-batches with an update, absent if
@@ -85,6 +94,7 @@ def update(
             )
             tokens, steps = tokens + count, steps + 1
 
+    # The loss of a mini-batch is a mean over tokens already; the other sums are over tokens.
     per_step = {"actor/grad_norm", "actor/loss"}
     means = {
         name: value / (steps if name in per_step else tokens)
@@ -103,7 +113,20 @@ def _accumulate(
     tokens: int,
     reference: TrainedPolicy | None,
 ) -> Iterator[tuple[str, float]]:
-    """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums."""
+    """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums.
+
+    Args:
+        policy: Gets the gradient.
+        batch: Responses and advantages.
+        rows: Rows of the mini-batch.
+        config: Loss and micro-batch size.
+        tokens: Response tokens of the whole mini-batch, which every part divides by: micro-batches
+            only bound memory and change no gradient but by rounding.
+        reference: For the KL term.
+
+    Yields:
+        Name and value of each metric of each micro-batch.
+    """
     for part in micro_batches(batch.pairs, rows, config.micro_batch_rows, policy.batch_tokens):
         statistics, mask = policy.statistics(part.prompts, part.responses, config.temperature)
         reference_logprob = None
@@ -143,6 +166,10 @@ def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.T
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:
+    """Log-probabilities at sampling, ``(rows, length)``, 0 after the end of a response.
+
+    Those of the rollout itself: no pass over the old policy is made, as verl makes one.
+    """
     rows = [
         generation.logprobs + (0.0,) * (length - len(generation.logprobs))
         for generation in generations

@@ -38,7 +38,20 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         super().__init__(*args, **{**kwargs, "hf_model_type": None})
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        """Play the episode of one row of the data; see ``scpo.trainers.verl.data``."""
+        """Play the episode of one row of the data; see ``scpo.trainers.verl.data``.
+
+        Args:
+            sampling_params: verl's, of training or validation.
+            **kwargs: The columns of the row, with verl's ``session_id`` (number of the sibling) and
+                ``global_steps``.
+
+        Returns:
+            One output for each environment step: verl's batch has a row for each.
+
+        Raises:
+            RolloutError: The row is of another training step, or the engine's response is unusable.
+            EnvironmentFailure: The environment failed more often than is allowed.
+        """
         place = workplace_of(self.config)
         entry = kwargs["extra_info"]
         task = Task(entry["task"], entry["family"], entry["sha256"])
@@ -85,6 +98,12 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
             )
 
     async def _ask(self, prompt: str, sampling_params: dict[str, Any], request: str) -> Answer:
+        """Sample a response to one prompt.
+
+        Raises:
+            RolloutError: The response is empty or lacks the weight versions. verl would drop such a
+                row or fail on it later.
+        """
         ids = encode(self.tokenizer, [prompt])[0]
         # The end of a prompt holds the present observation and the admissible commands.
         cut = ids[-self.rollout_config.prompt_length :]
@@ -99,6 +118,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 f"{len(cut)} tokens"
             )
 
+        # verl's metrics of a batch read both of every row.
         missing = [name for name in VERSIONS if name not in output.extra_fields]
         if missing:
             raise RolloutError(
@@ -131,7 +151,12 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
 
 def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
-    """One output a turn, all with the same fields set: verl stacks them."""
+    """One output a turn, all with the same fields set: verl stacks them.
+
+    Args:
+        turns: The episode.
+        hindsight: A prompt's token ids for each turn, as of ``_hindsight``.
+    """
     total = sum(turn.row.reward for turn in turns)
     outputs = []
     for place, turn in enumerate(turns):
@@ -143,6 +168,7 @@ def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOu
             AgentLoopOutput(
                 prompt_ids=list(generation.prompt_ids),
                 response_ids=list(generation.response_ids),
+                # Prompt and response of one turn: all of the response was sampled.
                 response_mask=[1] * len(generation.response_ids),
                 response_logprobs=list(generation.logprobs) or None,
                 # verl has one score an episode, which every row carries.

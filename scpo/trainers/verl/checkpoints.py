@@ -25,7 +25,11 @@ def verl_folder(folder: RunFolder, step: int) -> Path:
 def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, keep: int) -> None:
     """Mark a checkpoint as complete once its step is recorded, and keep the newest ``keep``.
 
-    ``logs``: the run's logs, this step included.
+    Args:
+        folder: The run.
+        step: Training step of the checkpoint.
+        logs: Checksums of the run's logs, this step included: a resumed run cuts its logs there.
+        keep: Checkpoints that stay.
     """
     folder.mark_complete(
         step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs
@@ -51,7 +55,10 @@ class Sealing:
         self._pending: Future[None] | None = None
 
     def start(self, step: int, logs: Mapping[str, FileSum]) -> None:
-        """Begin with a checkpoint that is written; ``logs`` as :func:`mark_complete`'s."""
+        """Begin with a checkpoint that is written; ``logs`` as :func:`mark_complete`'s.
+
+        Waits for the checkpoint before: two at a time would share the disk and finish in any order.
+        """
         self.wait()
         arguments = (self._folder, step, dict(logs))
         self._pending = self._thread.submit(mark_complete, *arguments, keep=self._keep)
@@ -72,7 +79,11 @@ class Sealing:
 
 
 def newest(folder: RunFolder) -> int | None:
-    """Step of the newest intact checkpoint, or None; incomplete ones are removed."""
+    """Step of the newest intact checkpoint, or None; incomplete ones are removed.
+
+    Reads the whole checkpoint, since sizes do not show a changed byte: weights that changed on the
+    disk would be trained on without notice.
+    """
     folder.drop_half_checkpoints()
     for step in reversed(folder.complete_checkpoints()):
         damage = _damage(folder, step)
@@ -90,6 +101,7 @@ def logs_at(folder: RunFolder, step: int) -> dict[str, FileSum]:
 
 
 def _damage(folder: RunFolder, step: int) -> str | None:
+    """Describe the damage of a checkpoint, or None if all its files are intact."""
     try:
         marker = _marker(folder, step)
     except RecordError as error:

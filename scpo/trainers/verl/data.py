@@ -48,7 +48,16 @@ def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dic
 def _row(
     config: RunConfig, index: int, panel: str, task: Task, *, group: int, repeat: int = 0
 ) -> dict[str, Any]:
-    """Verl's columns; the agent loop makes the real prompts, step by step, from ``extra_info``."""
+    """Verl's columns; the agent loop makes the real prompts, step by step, from ``extra_info``.
+
+    Args:
+        config: The run's configuration.
+        index: Number of the row in the file, from which the agent loop tells the training step.
+        panel: ``train``, ``probe``, or a validation panel.
+        task: The task.
+        group: Number of the task in its step or panel.
+        repeat: Number of the episode of a validation task; in training verl repeats the row.
+    """
     entry = {"index": index, "panel": panel, "group": group, "repeat": repeat}
     return {
         "data_source": config.env.name,
@@ -59,7 +68,10 @@ def _row(
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Atomically, so that a run that dies here leaves no half a schedule."""
+    """Write rows as a Parquet file, which is what verl's data set reads.
+
+    Atomically, so that a run that dies here leaves no half a schedule.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

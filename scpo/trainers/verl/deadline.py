@@ -22,6 +22,7 @@ class WithDeadline:
         self._seconds = seconds
 
     def __getattr__(self, name: str) -> Any:
+        # Only asked for names that this class lacks.
         return getattr(self._manager, name)
 
     def update_weights(self, *args: Any, **kwargs: Any) -> Any:

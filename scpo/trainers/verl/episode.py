@@ -18,7 +18,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """Response to a prompt, and the weight versions that verl asks for."""
+    """Response to a prompt, and the weight versions that verl asks for.
+
+    Attributes:
+        generation: Text and tokens; ``prompt_ids`` are those that the model read.
+        origin: Fields of verl's own that go into ``extra_fields`` as they are.
+        prompt: The whole prompt as text, from which a hindsight prompt is made.
+    """
 
     generation: Generation
     origin: Mapping[str, Any]
@@ -48,6 +54,9 @@ async def play(
         ask: Samples a response to a prompt.
         retries: How often an episode whose environment fails starts again in a fresh one.
 
+    Returns:
+        The turns in time order.
+
     Raises:
         EnvironmentFailure: The environment failed more often than ``retries`` allows.
     """
@@ -71,9 +80,11 @@ async def play(
 
 
 async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -> list[Turn]:
+    """Play once, from the start to the end; the rows get the episode's length at the end."""
     episode = environment.start(slot.task, slot.sibling)
     turns: list[Turn] = []
     while not episode.done:
+        # Before the step, which replaces them.
         anchor = episode.observation
         state = state_text(episode)
         given = given_state(episode)
@@ -91,6 +102,7 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
 def _row(
     panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, generation: Generation
 ) -> StepRow:
+    """The row of one step, without the state before it and the episode's length."""
     return StepRow(
         panel=panel,
         group=slot.group,

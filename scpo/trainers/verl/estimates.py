@@ -51,7 +51,17 @@ class Columns:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Advantages and value targets of each response token in verl's batch; 0 on padding rows."""
+    """Answer to a training step of verl.
+
+    Attributes:
+        advantage: Of each response token, one array for each row of verl's batch; 0 on padding
+            rows.
+        target: The critic's target, likewise; the advantage again where there is no critic, since
+            verl's metrics read a column ``returns`` of every method.
+        batch: The steps, without padding.
+        trajectories: The same as episodes, without tokens.
+        diagnostics: Of ``scpo.credit.assign``.
+    """
 
     advantage: list[FloatArray]
     target: list[FloatArray]
@@ -71,7 +81,18 @@ def estimate(
     buffer: ReferenceBuffer | None = None,
     memory: Memory | None = None,
 ) -> Estimate:
-    """Call ``scpo.credit.assign``; errors as there. ``ranks``: those of verl's balanced batch."""
+    """Call ``scpo.credit.assign`` on a batch of verl; errors as there.
+
+    Args:
+        rows: The environment steps among verl's rows.
+        columns: What verl measured.
+        config: The run's configuration.
+        step: Training step, part of every seed.
+        scorer: For methods that need one.
+        ranks: Data-parallel ranks of verl's balanced batch.
+        buffer: Successes of earlier training steps.
+        memory: Findings of the state identity in earlier training steps.
+    """
     shaper = config.trained.shaper
     seed = (config.seed, step)
     trajectories = rows.trajectories
@@ -102,6 +123,8 @@ def estimate(
         for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):
             shared.append(np.full(length, value, dtype=np.float32))
         return Estimate(shared, shared, batch, trajectories, diagnostics)
+
+    # Token level: ragged columns of verl's rows to a padded matrix in canonical order, and back.
     length_N = columns.response_tokens[rows.place_N]
     mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
@@ -116,6 +139,7 @@ def estimate(
 
 
 def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, FloatArray]:
+    """Optional columns of ``StepBatch`` that the method requires, in the order of ``rows``."""
     needed = required(config.method)
     measured = {}
     if "entropy" in needed:
@@ -129,10 +153,12 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
 
 
 def _of(column: Column | None, name: str) -> Column:
+    """The column; an error where the trainer did not fetch what the method requires."""
     if column is None:
         raise ValueError(f"the method requires {name}, which was not fetched from verl")
     return column
 
 
 def _ragged(array: FloatArray, lengths: NDArray[np.int64]) -> list[FloatArray]:
+    """The first ``length`` values of each row of a padded matrix."""
     return [row[:length] for row, length in zip(array, lengths, strict=True)]

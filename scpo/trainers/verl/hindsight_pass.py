@@ -34,6 +34,9 @@ def hindsight_logprob(
         multiple: The number of rows is rounded up to a multiple of it, so that every rank has
             equally many full micro-batches.
         temperature: The rollout's.
+
+    Returns:
+        ``logprob_N``, one for each row of verl's batch, padding included.
     """
     found = np.full(len(responses), np.nan, dtype=np.float32)
     chosen = [
@@ -61,6 +64,12 @@ def _scored(
     tags: list[dict[str, int]],
     temperature: float,
 ) -> list[float]:
+    """Mean log-probability of each row's response, in nats.
+
+    The workers read rows from TransferQueue and write their answers there: only keys travel with
+    the call. In a partition of our own, since verl's replay buffer takes every row of the training
+    partition for a trajectory.
+    """
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
     batch = tq.kv_batch_put(

@@ -88,6 +88,11 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> list[str]:
     """Files and words for verl, written into the run folder; safe to call again.
 
+    Sets environment variables of this process, which verl and a Ray of our own read.
+
+    Returns:
+        verl's command line: our settings, then ``trainer.verl.overrides``, which thereby win.
+
     Raises:
         ConfigError: The configuration does not fit the machine.
     """
@@ -96,6 +101,8 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     place = Workplace(config, RunFolder(folder.path.resolve()))
     place.folder.pin_panels(panel_records(place.environment, config))
     files = _files(place, should_stop)
+
+    # Settings of the configuration, then those of the machine.
     verl = trainer_of(config).verl
     chosen = settings(config, files, attention=None if on_cpu else attention(config))
     platform = cpu_environment(verl.engine) if on_cpu else {}
@@ -104,6 +111,8 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
         chosen += own_ray(files.run_folder) if verl.nodes == 1 else ()
     else:
         chosen += gpu_settings(config, files.run_folder)
+
+    # Variables of all processes of this attempt.
     variables = (
         platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
     )
@@ -119,6 +128,11 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
 
 
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
+    """Policy, data files and the checkpoint to resume from.
+
+    The data files are written at each attempt: they follow from the configuration alone, so that a
+    resumed run reads the same schedule.
+    """
     config = place.config
     path = place.folder.path
     model, tokenizer = _model(place, should_stop)
@@ -153,6 +167,11 @@ def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str 
 def _write_tiny(
     place: Workplace, model: TinyModel, target: Path, should_stop: Callable[[], bool]
 ) -> None:
+    """Write a tiny policy after its warm start, and its tokenizer, as verl loads them.
+
+    Raises:
+        ConfigError: The environment has no demonstrations, or its prompts are not the compact ones.
+    """
     from scpo.policies.warm_start import warm_started
 
     config = place.config
@@ -184,6 +203,7 @@ def compose_verl(words: Sequence[str]) -> Any:
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
 
+    # Hydra refuses a second initialisation, and this run's own configuration was composed by it.
     GlobalHydra.instance().clear()
     with initialize_config_module("verl.trainer.config", version_base=None):
         try:
@@ -214,6 +234,14 @@ def wait_for_nodes(
     deadline_s: float = NODES_DEADLINE_S,
 ) -> bool:
     """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined Ray (here or RAY_ADDRESS).
+
+    verl counts the GPUs once, at its start, and refuses to train on fewer than configured.
+
+    Args:
+        nodes: Number of nodes.
+        gpus: GPUs of each.
+        should_stop: Asked while waiting.
+        deadline_s: Longest wait, in seconds.
 
     Returns:
         True once they have joined; False if the run was asked to stop.
@@ -276,7 +304,11 @@ def _join_ray(asked: str) -> None:
 
 @contextmanager
 def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
-    """While this process waits for Ray, carry the wish to stop over to the process that trains."""
+    """While this process waits for Ray, carry the wish to stop over to the process that trains.
+
+    Signals reach this process alone; the trainer, an actor of Ray, looks for the file after each of
+    its steps.
+    """
     path.unlink(missing_ok=True)
     over = threading.Event()
 

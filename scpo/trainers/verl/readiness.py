@@ -71,6 +71,11 @@ def is_vllm_for_cpu() -> bool:
 
 
 def _check_gpus(config: RunConfig) -> None:
+    """Compare number and memory of the GPUs with what the run needs.
+
+    Raises:
+        ConfigError: There are too few, or the estimate of the memory exceeds the smallest one's.
+    """
     import torch
 
     verl = trainer_of(config).verl
@@ -92,6 +97,11 @@ def _check_gpus(config: RunConfig) -> None:
 
 
 def _check_cores(config: RunConfig) -> None:
+    """Compare the cores of this process with what Ray's workers reserve.
+
+    Raises:
+        ConfigError: There are too few.
+    """
     trainer = trainer_of(config)
     needed = cores_needed(trainer)
     # Ray gives each worker a core of its own, and waits for a missing one without a message.

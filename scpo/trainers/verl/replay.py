@@ -23,6 +23,12 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
     The trainer sets ``stall_s`` and ``failures`` when it makes the buffer, ``actors`` once they
     run.
+
+    Attributes:
+        poll_interval: Seconds between two looks at the rollout; verl's name.
+        actors: Processes that the rollout depends on, by what to call them in a message.
+        stall_s: Seconds without a finished episode after which the rollout counts as stuck.
+        failures: Log of failed episodes (``Workplace.failures``), for the message.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -43,6 +49,8 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         return super().sample(*args, **kwargs)
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        # verl asks this in every round, before it takes a batch: with failed episodes it would
+        # train on what their groups have left, or play other tasks in their place.
         failed = self.failure_keys[partition_id]
         if failed:
             last = self.failures.last() if self.failures is not None else None
@@ -59,6 +67,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        # Called in every round of verl's wait, which has no limit of its own.
         now = time.monotonic()
         if now - self._ping_at > PING_S:
             self._ping_at = now
@@ -88,6 +97,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
     @staticmethod
     def _check(name: str, ping: Any) -> None:
+        """Raise RolloutError if an answered ping is the error of a dead actor."""
         try:
             ray.get(ping)
         except ray.exceptions.RayError as error:

@@ -54,12 +54,17 @@ EVERY = 5
 def estimated(config: RunConfig) -> dict[str, float] | None:
     """Seconds of each part, a mean over the run's steps; None outside of scale=paper on ALFWorld.
 
-    Linear in the number of parameters and inverse in the number of GPUs.
+    Linear in the number of parameters and inverse in the number of GPUs. Below a third of the
+    smallest size seconds no longer fall: what is left does not depend on the model.
+
+    Returns:
+        Seconds by the parts of ``SECONDS``. A validation is spread over the steps between two.
     """
     billions = (parameters(config.model) or 0.0) / 1e9
     of_the_paper = config.scale == "paper" and config.env.name == "alfworld"
     if not of_the_paper or not billions or not isinstance(config.trainer, VerlTrainer):
         return None
+    # Place between the two sizes: 0 at the small one, 1 at the large one.
     small, large = SIZES
     place = (max(billions, small / 3) - small) / (large - small)
     gpus = config.trainer.verl.gpus * config.trainer.verl.nodes
@@ -67,6 +72,8 @@ def estimated(config: RunConfig) -> dict[str, float] | None:
     for part, (low, high) in SECONDS.items():
         linear = max(low / 3, low + place * (high - low))
         seconds[part] = linear * ESTIMATED_GPUS / gpus
+
+    # The table holds means over steps with one of each every five.
     every = {
         "validation": config.trainer.validation.every,
         "checkpoint": config.trainer.checkpoint_every,

@@ -58,7 +58,17 @@ TOKEN_COLUMNS = {"entropy": "entropy", "value": "values"}
 
 @register_trainer(MODE)
 class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
-    """One run: what is overridden is what differs from verl."""
+    """One run: what is overridden is what differs from verl.
+
+    Attributes:
+        place: Configuration, run folder and environment.
+        buffer: Successes of earlier steps; None without a reference buffer.
+        state_memory: Findings of the state identity; None where it keeps none.
+        tracker: Writes the run's logs.
+        scorer: The scorer; None for methods that need none.
+        memory: Watches the memory of the node.
+        sealing: Computes checksums of checkpoints beside the training.
+    """
 
     def __init__(self, config: Any) -> None:
         check_signatures()
@@ -92,6 +102,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return buffer
 
     def _load_checkpoint(self) -> None:
+        # verl restores weights, optimizer and dataloader, and with them `global_steps`.
         super()._load_checkpoint()
         # Step 0 has no checkpoint: buffer and memory are empty.
         folder = self.place.folder
@@ -107,6 +118,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; close the records even after an error."""
+        # The rollout's processes exist from here on, and can be watched.
         servers = self.llm_server_manager.server_handles
         self.replay_buffer.actors = rollout_actors(agent_loop_manager.agent_loop_workers, servers)
         failed = True
@@ -130,6 +142,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _setup(self) -> None:
         super()._setup()
+        # verl makes the manager in its setup; the limit goes around it.
         self.checkpoint_manager: Any = WithDeadline(self.checkpoint_manager, self.place.stall_s)
 
     def _balance_batch(
@@ -139,7 +152,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> Any:
-        """verl's, and then its padding spread over the mini-batches; real rows keep their order."""
+        """verl's, and then its padding spread over the mini-batches; real rows keep their order.
+
+        The order of real rows is that in which SCPO's matcher processes them (ledger 9), so that it
+        must not change here.
+        """
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
         # verl leaves all padding at the end of each rank's part, which the last mini-batch would
@@ -163,6 +180,18 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Advantages of all response tokens, in place of verl's estimator.
+
+        A function registered as verl's estimator would not do: it sees neither trajectories nor
+        observations.
+
+        Args:
+            batch: Keys and tags of verl's rows, balanced and padded.
+            metrics: Of the step; ours are added.
+
+        Returns:
+            The batch with the columns ``advantages`` and ``returns``.
+        """
         # Only what the method requires is fetched from TransferQueue: each column is a tensor over
         # all tokens.
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
@@ -173,6 +202,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         by_token = {}
         for name, column in names.items():
+            # NumPy has no bfloat16, in which an engine may compute.
             by_token[name] = [row.float().numpy() for row in data[column].unbind()]
         columns = Columns(
             np.array([tag["seq_len"] for tag in batch.tags]),
@@ -180,6 +210,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             **by_token,
             hindsight=self._hindsight(batch, data, metrics),
         )
+
+        # The environment steps among the rows, and credit and advantages of them.
         episodes = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
         rows = read_rows(list(data["extra_fields"]), _padding_of(batch), episodes=episodes)
         if self.scorer is not None:
@@ -197,6 +229,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
+
+        # Back to verl, row by row as the batch is.
         estimates = {
             "advantages": _jagged(estimated.advantage),
             "returns": _jagged(estimated.target),
@@ -208,6 +242,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _save_checkpoint(self) -> None:
+        # Before anything is written: a folder that is being hashed must not be deleted or filled.
         self._checksums_wait = self.sealing.wait()
         # Each checkpoint in a folder of its own, so that it can be whole or absent.
         checkpoint = self.place.folder.checkpoint(self.global_steps)
@@ -228,6 +263,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         super().on_step_end()
 
     def _validate(self) -> dict[str, float]:
+        """Play all panels; returns the metrics, which verl logs with the step."""
         rows = self._play_validation()
         run = self.place.config
         panels = {}
@@ -245,7 +281,10 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     # What those are made of
 
     def _hindsight(self, batch: Any, data: Any, metrics: dict[str, Any]) -> Any:
-        """Before the update: the policy is the one that sampled. None: the method asks for none."""
+        """Log-probabilities of all responses after their hindsight.
+
+        Before the update: the policy is the one that sampled. None: the method asks for none.
+        """
         if "hindsight_logprob" not in required(self.place.config.method):
             return None
         # Every rank must get equally many full micro-batches.
@@ -264,11 +303,13 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
+        """Samples of this run; made at the first use, when the scorer is there."""
         return Diagnostics(
             self.place.config, self.place.folder, self.scorer, lambda: self.place.environment
         )
 
     def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
+        """Record the step's samples; returns all metrics of rollout and credit, with timings."""
         credit = estimated.diagnostics
         trajectories = estimated.trajectories
         started = time.perf_counter()
@@ -281,6 +322,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _update_counts(self, share_blind: float | None) -> dict[str, float]:
+        """Counts of updates, from the share of mini-batches without an advantage."""
         # The critic is warming up: no update of the policy.
         if share_blind is None:
             return {}
@@ -288,6 +330,10 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return update_guard.update_counts(share_blind, self._mini_batches, skip=skip)
 
     def _play_validation(self) -> Rows:
+        """Play all rows of the validation file, batch by batch, through verl's rollout.
+
+        verl's own validation reads the last output of an episode alone, for its score.
+        """
         fields: list[Any] = []
         for entries in self.val_dataloader:
             # Each episode is a group of its own: validation compares no siblings.
@@ -325,10 +371,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
 
 def _padding_of(batch: Any) -> list[bool]:
+    """True for rows that verl added; their ``extra_fields`` are copies of another row's."""
     return [bool(tag.get("is_padding", False)) for tag in batch.tags]
 
 
 def _jagged(rows: list[Any]) -> torch.Tensor:
+    """A nested tensor of rows of different lengths, as verl stores token columns."""
     return torch.nested.as_nested_tensor(
         [torch.from_numpy(np.ascontiguousarray(row)) for row in rows], layout=torch.jagged
     )

@@ -53,6 +53,15 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
 
     Forward and backward pass are made all the same, so that every rank calls the same collectives
     and every mini-batch has the same metrics. The norm of a gradient that is not followed is 0.
+
+    Args:
+        engine: verl's policy engine of this rank.
+        data: This rank's part of the mini-batch.
+        loss_function: verl's.
+        skip: Make no optimizer step without an advantage; False: only count it.
+
+    Returns:
+        The outputs of ``forward_backward_batch``, with the metrics of the step.
     """
     from scpo.policies.loss import NO_ADVANTAGE
 
@@ -60,6 +69,7 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
     engine.optimizer_zero_grad()
     outputs = engine.forward_backward_batch(data, loss_function, forward_only=False)
     if blind and skip:
+        # The gradient of entropy and KL term is dropped, too: the next step must not begin with it.
         engine.optimizer_zero_grad()
         grad_norm: Any = 0.0
     else:
@@ -77,6 +87,7 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
     Returns:
         ``actor/updates``, ``update/without_advantage`` and ``update/skipped``.
     """
+    # A mean of 0s and 1s in floating point, so that the product is rounded back to a count.
     blind = float(round(share_blind * mini_batches))
     made, skipped = (0.0, blind) if skip else (blind, 0.0)
     return {
@@ -87,7 +98,11 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
 
 
 def guard_updates() -> None:
-    """Replace ``train_batch`` of verl's policy engine; the critic's subclass keeps verl's."""
+    """Replace ``train_batch`` of verl's policy engine; the critic's subclass keeps verl's.
+
+    The critic derives from the policy's engine: it learns from every mini-batch, whose targets
+    differ from its values although no row has an advantage.
+    """
     from verl.workers.engine.fsdp.transformer_impl import (
         FSDPEngineWithLMHead,
         FSDPEngineWithValueHead,

@@ -26,7 +26,15 @@ SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
 
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split into (learned, took), numbers only; ours replace verl's validation metrics."""
+    """Split into (learned, took), numbers only; ours replace verl's validation metrics.
+
+    Args:
+        metrics: What verl logs of one step.
+
+    Returns:
+        Metrics of what was learned, for ``metrics.jsonl``, and of what it took, for
+        ``timing.jsonl``, where a number may depend on the machine.
+    """
     numbers = {
         name: float(value)
         for name, value in metrics.items()
@@ -64,14 +72,18 @@ def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str,
 
 
 def of_panel(rows: Rows, panel: str) -> Rows:
-    """The rows of one panel."""
+    """The rows of one panel; all panels are played as one validation of verl's."""
     chosen = [row for row, step in enumerate(rows.steps) if step.panel == panel]
     steps: list[StepRow] = [rows.steps[row] for row in chosen]
     return Rows(steps, rows.place_N[chosen], rows.total)
 
 
 def record_what_is_logged(logger: Any, finished: Callable[[dict[str, Any], int], None]) -> None:
-    """Call ``finished(metrics, step)`` after verl's logger: its ``log`` call ends a step."""
+    """Call ``finished(metrics, step)`` after verl's logger: its ``log`` call ends a step.
+
+    verl has no hook between a step's last metric and the next step; it calls ``log`` once a step,
+    with all of them.
+    """
     log = logger.log
 
     def log_and_record(data: dict[str, Any], step: int) -> None:

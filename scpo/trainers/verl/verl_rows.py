@@ -93,6 +93,7 @@ class Rows:
     Attributes:
         steps: One for each row, padding excluded.
         place_N: Index of each in verl's batch.
+        total: Rows of verl's batch, padding included.
     """
 
     steps: list[StepRow]
@@ -111,7 +112,13 @@ class Rows:
         """``StepBatch.position_N``: by tokens for the order ``length``, else verl's batch order.
 
         ``balanced`` refers to verl's order where verl has the method's number of data-parallel
-        ranks; otherwise (one GPU) the order is computed, as with trainer=local.
+        ranks; otherwise (one GPU) the order is computed, as with trainer=local (ledger 27).
+
+        Args:
+            order: The shaper's setting.
+            length_N: Tokens of each row, in the order of ``steps``.
+            ranks: Data-parallel ranks that verl balanced the batch over.
+            order_ranks: Those of the method.
         """
         if order == "length":
             return positions(length_N, "length", 1)
@@ -151,6 +158,7 @@ def read_rows(
 
 
 def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
+    """The environment step of row ``place`` of verl's batch."""
     try:
         return StepRow(**extra_fields[FIELD])
     except (KeyError, TypeError) as error:
@@ -162,6 +170,11 @@ def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
 
 
 def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
+    """Refuse sorted steps in which an episode, or a step of one, is missing or double.
+
+    Raises:
+        RolloutError: Names the episode, or the number of episodes.
+    """
     found = 0
     for (panel, group, sibling), episode in groupby(steps, key=lambda row: row.episode):
         rows = list(episode)
@@ -182,6 +195,7 @@ def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
 
 
 def _trajectory(rows: list[StepRow]) -> Trajectory:
+    """An episode from its rows in time order."""
     first, last = rows[0], rows[-1]
     results = [
         StepResult(
@@ -226,6 +240,9 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
         is_padding: One flag for each of N rows, N a multiple of ``mini_batch``.
         ranks: Data-parallel ranks.
         mini_batch: Rows of a mini-batch, over all ranks.
+
+    Returns:
+        Indices of the present rows in their new order; no row changes its rank.
     """
     share = len(is_padding) // ranks
     order = []
@@ -251,7 +268,7 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
 
 
 def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
-    """Number of real rows in each mini-batch."""
+    """Number of real rows in each mini-batch; arguments as of :func:`spread_padding`."""
     padding_of_parts = np.reshape(
         is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks)
     )

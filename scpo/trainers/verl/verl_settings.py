@@ -26,8 +26,14 @@ REPLAY = Path(__file__).with_name("replay.py")
 class Files:
     """Files that the launcher prepared: policy, data, run folder.
 
-    ``resume_from`` is a checkpoint in verl's own layout (a folder ``global_step_<n>``);
-    ``tokenizer`` None: the model's own.
+    Attributes:
+        model: Folder or hub name of the policy.
+        train: The run's schedule, one row for each prompt.
+        validation: The validation panels, and the probe.
+        run_folder: The run folder.
+        resume_from: Checkpoint in verl's own layout (a folder ``global_step_<n>``); None: start
+            anew.
+        tokenizer: Folder of the tokenizer; None: the model's own.
     """
 
     model: str
@@ -78,6 +84,7 @@ def _verl(config: RunConfig) -> VerlTrainer:
 
 
 def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
+    """Data files, batch size and lengths."""
     yield Setting(
         "data.train_files",
         str(files.train),
@@ -104,6 +111,7 @@ def _data(config: RunConfig, files: Files) -> Iterator[Setting]:
 
 
 def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
+    """The policy, its update's batches and its sharding, and the reference policy."""
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
 
@@ -168,6 +176,11 @@ def _without_flash(config: RunConfig) -> Iterator[Setting]:
 
 
 def _mini_batch(config: RunConfig) -> int:
+    """``mini_batch_rows`` in verl's unit: verl multiplies it by ``rollout.n``.
+
+    Raises:
+        ConfigError: It is no multiple of the siblings.
+    """
     rows = config.trainer.mini_batch_rows
     n = siblings(config)
     if rows % n:
@@ -180,6 +193,7 @@ def _mini_batch(config: RunConfig) -> int:
 
 
 def _loss(trainer: VerlTrainer) -> Iterator[Setting]:
+    """The clipped loss, its KL term and entropy bonus."""
     actor = "actor_rollout_ref.actor"
     loss = trainer.loss
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
@@ -200,6 +214,7 @@ def _loss(trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
+    """The policy's optimizer, and whether there is a critic."""
     actor = "actor_rollout_ref.actor"
     optimizer = trainer.optimizer
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
@@ -247,6 +262,7 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
+    """The rollout engine, its sampling, and our agent loop."""
     rollout = "actor_rollout_ref.rollout"
     verl = trainer.verl
     yield Setting(f"{rollout}.name", verl.engine, "trainer.verl.engine")
@@ -294,6 +310,7 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
 
 
 def _run(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
+    """Length of the run, validation, checkpoints, and what stands in for verl's own records."""
     yield Setting("trainer.v1.trainer_mode", MODE, "our trainer")
     yield Setting(
         "trainer.v1.sampler.custom_sampler.path", str(REPLAY), "stops at the first lost episode"
