@@ -67,7 +67,9 @@ class Diagnostics:
         Returns:
             Metrics of :func:`scpo.diagnostics.step_credit.credit_precision`.
         """
+        # Samples: each function knows by itself whether this step has one.
         save_step_texts(self.folder, step, batch, credit)
+        # Whole matrices are scored for it, where the walks read only a part.
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
@@ -79,6 +81,8 @@ class Diagnostics:
             trajectories=trajectories,
             every=trainer.rollouts_every,
         )
+
+        # Precision, on the steps that have it and in environments that can plan.
         if self.environment is None or step % trainer.precision_every:
             return {}
         credited_N = step_credited(batch, credit, self.config.trained)
@@ -91,11 +95,17 @@ class Diagnostics:
             batch,
             credited_N,
             steps=trainer.precision_steps,
+            # A generator of its own: the sample changes no other random number of the run.
             rng=np.random.default_rng((self.config.seed, step, PRECISION)),
         )
 
     def record_validation(self, step: int, panels: Mapping[str, Sequence[Trajectory]]) -> None:
-        """Store the results of every validation episode, and transcripts of some."""
+        """Store the results of every validation episode, and transcripts of some.
+
+        Args:
+            step: The training step after which it was played; 0 before training.
+            panels: The episodes by panel, in the order of the panel's tasks.
+        """
         episodes = {}
         for panel, trajectories in panels.items():
             episodes[panel] = [played(trajectory) for trajectory in trajectories]
@@ -111,7 +121,12 @@ class Diagnostics:
         return step % trainer.probe_every == 0 or step == trainer.steps
 
     def record_probe(self, step: int, batch: StepBatch) -> None:
-        """Store the similarity matrix of the probe's rollouts."""
+        """Store the similarity matrix of the probe's rollouts.
+
+        Args:
+            step: The training step after which they were played.
+            batch: The probe's rollouts, which nothing is trained on.
+        """
         shaper = self.config.trained.shaper
         if shaper is None or self.scorer is None:
             return

@@ -69,8 +69,14 @@ def save_rollouts(
 ) -> None:
     """Store the batch every ``every`` steps, if the trainer knows its tasks.
 
-    Token counts are those of ``trajectories``, in the order of the rows; 0 if they hold no
-    generations.
+    Args:
+        folder: The run.
+        step: The training step.
+        batch: Its steps, trajectory by trajectory in time order.
+        diagnostics: Hold the step returns.
+        trajectories: In the order of the rows, for token counts; these are 0 if they hold no
+            generations.
+        every: Interval in training steps; None: never.
     """
     if every is None or step % every or batch.task_id_N is None:
         return
@@ -90,6 +96,7 @@ def save_rollouts(
 def _record(
     step: int, batch: StepBatch, diagnostics: CreditDiagnostics, tokens_N: Sequence[int]
 ) -> dict[str, Any]:
+    """One element of a file's list, as the module describes it; copies are left out."""
     line = batch.timeline
     groups = []
     for group in np.unique(line.group_K).tolist():
@@ -122,6 +129,7 @@ def _record(
 def _step(
     batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: int
 ) -> dict[str, Any]:
+    """Record of one row; all its tokens count as the prompt's, since only their sum is read."""
     return {
         "t": int(batch.step_N[row]),
         "observation": batch.anchor_N[row],
@@ -136,7 +144,7 @@ def _step(
 
 
 def read_rollouts(path: Path) -> Iterator[Recorded]:
-    """Read every batch of a file.
+    """Read every batch of a file, one at a time.
 
     Raises:
         RecordError: The file holds no recorded rollouts.
@@ -157,6 +165,11 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
 
 
 def _recorded(record: dict[str, Any]) -> Recorded:
+    """A batch from one element of a file's list.
+
+    Columns that the file does not hold are derived: rewards from the return, ``won`` from the
+    success. Prompts and states are not recorded; see ``step_credit.with_states`` for the latter.
+    """
     rows = []
     for group in record["groups"]:
         for trajectory in group["trajectories"]:
@@ -171,6 +184,7 @@ def _recorded(record: dict[str, Any]) -> Recorded:
     )
     columns: dict[str, Any] = {
         "group_N": [group["group"] for group, _, _ in rows],
+        # Siblings are numbered within their group; a batch needs ids of its own for all of them.
         "trajectory_N": [
             1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows
         ],
@@ -193,6 +207,7 @@ def _recorded(record: dict[str, Any]) -> Recorded:
 
 
 def _positions(steps: Sequence[dict[str, Any]], tokens_N: IntArray) -> IntArray:
+    """Position of each row in the trainer's batch, recorded or computed."""
     # Files of the first recordings have no positions; they come from runs with four ranks.
     if all("position" in step for step in steps):
         return np.array([step["position"] for step in steps], dtype=np.int64)

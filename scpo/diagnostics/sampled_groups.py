@@ -59,6 +59,9 @@ def save_groups(
     """Sample the batch every ``trainer.sample_every`` steps, and at the first and the last step.
 
     Nothing to do for a method without a shaper.
+
+    Raises:
+        ScorerUnavailable: The scorer failed, and the configuration allows going on without it.
     """
     trainer = config.trainer
     # The first and the last step show what training has changed.
@@ -104,6 +107,14 @@ def sampled_groups(
 
     M is scored in full for the sampled groups; these pairs count in no diagnostic.
 
+    Args:
+        batch: The steps.
+        diagnostics: Of ``assign`` on this batch.
+        scorer: The run's; it remembers what the walks have read of M in this step.
+        method: The method, with a shaper.
+        seed: Run seed and training step.
+        count: Most groups.
+
     Raises:
         ConfigError: The batch was not shaped.
         ScorerError: The scorer gave something else than similarities in [0, 1].
@@ -120,6 +131,7 @@ def sampled_groups(
     if anchor_group_N is None:
         anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
+    # Groups that are matched with a remembered success have no sibling to show beside them.
     active = list(active_groups(line))
 
     # A generator of its own, so that sampling changes no other random number.
@@ -128,6 +140,7 @@ def sampled_groups(
     groups = []
     for place in sorted(drawn):
         _, successful, _ = active[place]
+        # The shaper's own choice, from the same seed: its records name rows, not the trajectory.
         reference = select(line, successful, shaper.reference, seed)
         groups.append(_group_record(context, scorer, active[place], reference))
     return {
@@ -154,6 +167,8 @@ def read_groups(path: Path) -> dict[str, Any]:
 
 
 class _Match(SampleContent):
+    """A failed sibling against the reference, as ``sampled_groups`` describes it."""
+
     trajectory: int
     steps: list[int]
     similarity: list[list[float]]
@@ -178,6 +193,8 @@ class _Match(SampleContent):
 
 
 class _Sibling(SampleContent):
+    """A trajectory of a group; ``steps`` is their number."""
+
     trajectory: int
     episode_return: float
     success: bool
@@ -185,6 +202,8 @@ class _Sibling(SampleContent):
 
 
 class _Columns(SampleContent):
+    """The steps of a group by column; indices are into the group's ``texts``."""
+
     trajectory: list[int]
     step: list[int]
     action: list[_Index]
@@ -208,11 +227,15 @@ class _Columns(SampleContent):
 
 
 class _Reference(SampleContent):
+    """The success that failures are matched with; ``steps`` are time indices after the filter."""
+
     trajectory: int
     steps: list[int]
 
 
 class _Group(SampleContent):
+    """One sampled group."""
+
     group: int
     task: str
     siblings: list[_Sibling]
@@ -232,6 +255,8 @@ class _Group(SampleContent):
 
 
 class _Sample(SampleContent):
+    """A whole file."""
+
     step: _Index
     groups_in_batch: int
     active_groups: int
@@ -258,6 +283,7 @@ class _Texts:
 
 
 def _cut_text(text: str) -> str:
+    """The beginning of a long text, with the number of characters that are missing."""
     dropped = len(text) - LONGEST_TEXT
     if dropped > 0:
         return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
@@ -274,6 +300,7 @@ def _group_record(
     batch = context.batch
     line = context.batch.timeline
     group, successful, failed = active
+    # The timeline numbers trajectories by id: siblings are shown in the order of their ids.
     members = np.sort(np.concatenate([successful, failed]))
     rows = np.concatenate([line.rows_of(k) for k in members])
     texts = _Texts()
@@ -284,6 +311,8 @@ def _group_record(
     for k, match in zip(failed, matches, strict=True):
         record = _match_record(batch, match, scorer)
         match_records.append({"trajectory": int(line.id_K[k]), **record})
+
+    # Before `texts` is read below: the columns number the texts that they name.
     columns = _columns(context, rows, texts)
     return {
         "group": group,
@@ -300,6 +329,7 @@ def _group_record(
 
 
 def _sibling(batch: StepBatch, rows: IntArray) -> dict[str, Any]:
+    """Record of a trajectory, from its rows in time order."""
     first = rows[0]
     return {
         "trajectory": int(batch.trajectory_N[first]),
@@ -310,6 +340,7 @@ def _sibling(batch: StepBatch, rows: IntArray) -> dict[str, Any]:
 
 
 def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list[Any]]:
+    """Columns of the given rows; adds their texts to ``texts``."""
     batch = context.batch
     diagnostics = context.diagnostics
     shaped = context.shaped
@@ -338,6 +369,7 @@ def _columns(context: _Context, rows: IntArray, texts: _Texts) -> dict[str, list
 
 
 def _match_record(batch: StepBatch, match: FailedMatch, scorer: Scorer) -> dict[str, Any]:
+    """Record of one failed trajectory's match, with the whole matrix M."""
     similarity_ml = dense_similarity(match.task, scorer)
     credited = []
     for cell in match.trace.credited:

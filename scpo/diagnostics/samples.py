@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 def save_arrays(
     folder: RunFolder, kind: str, step: int, arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles."""
+    """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles.
+
+    A pickle in an array runs code when it is read, and run folders are passed on.
+    """
     buffer = io.BytesIO()
     # Into memory first: the checksum is of the bytes that are written.
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -53,6 +56,8 @@ def keep(folder: RunFolder, name: str, content: bytes) -> None:
 
 def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
     """Read all arrays of a file.
+
+    All errors by which zip files and NumPy report damage become one here, which names the file.
 
     Raises:
         RecordError: The file is missing or damaged; the message calls it ``what``.
@@ -129,7 +134,14 @@ def save_step_texts(
 ) -> None:
     """Sample the batch, only if it is one of the first five that have an active group.
 
-    Nothing to do where the filter left no step in.
+    The paper embeds 2,555 steps of five early batches (appendix C.2); here all steps of the five
+    are stored, and analysis draws (ledger 28). Nothing to do where the filter left no step in.
+
+    Args:
+        folder: The run.
+        step: The training step.
+        batch: Its steps.
+        diagnostics: Of ``assign``; without a shaper there are no texts.
     """
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
@@ -189,6 +201,7 @@ def read_step_texts(paths: Sequence[Path]) -> StepTexts:
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
+    """The checked columns of one file of step texts."""
     arrays = read_arrays(path, "file of step texts")
     missing = [name for name in COLUMNS if name not in arrays]
     if missing:
@@ -196,6 +209,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     columns = [arrays[name] for name in COLUMNS]
     if arrays["text"].ndim != 1 or {column.shape for column in columns} != {arrays["text"].shape}:
         raise damaged(path, "file of step texts", ValueError("its columns differ in length"))
+
     # A file of another version could have the same names with other types.
     kinds = "".join(column.dtype.kind for column in columns)
     if not re.fullmatch(STEP_TEXT_KINDS, kinds) or not np.isfinite(arrays["credit"]).all():
@@ -240,7 +254,7 @@ def dense_probe(
     if not matches:
         return None
 
-    # The most credited failure shows the most of the walk.
+    # The most credited failure shows the most of the walk; `max` takes the first of equals.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
     task = match.task
     trace = match.trace
@@ -263,6 +277,9 @@ def dense_probe(
 def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
     """M of one failed trajectory in full, ``(m, l)``; the pairs count in no diagnostic.
 
+    Cells that a walk of this training step has read keep its scores, since the run's scorer
+    remembers them until the next step; all others are scored in one call.
+
     Raises:
         ScorerError: The scorer gave something else than similarities in [0, 1].
     """
@@ -283,7 +300,8 @@ def save_probe(
     """Write the probe of a step: arrays of :func:`dense_probe`, threshold and task.
 
     ``found`` is False when the probe's group had no success or no failure at this step; then no
-    arrays follow.
+    arrays follow. The file is written all the same: figures tell a probe without a pair from one
+    that was not made.
     """
     probe = dense_probe(batch, scorer, shaper, seed)
     arrays: dict[str, Any] = {
@@ -315,7 +333,8 @@ class Pair:
     theta: float
 
 
-# NumPy's letters for the type of each array of a probe, and its number of dimensions.
+# NumPy's letters for the type of each array of a probe, and its number of dimensions. The first
+# three are in every file, the others where there was a pair.
 PROBE_ARRAYS = {"found": ("b", 0), "task": ("U", 0), "step": ("iu", 0)}
 PAIR_ARRAYS = {
     "similarity_ml": ("f", 2),
@@ -362,9 +381,8 @@ def _check_pair(pair: Pair) -> None:
         if ((array < -1) | (array >= end)).any():
             raise ValueError(f"{name} names a position outside of -1..{end - 1}")
 
-    lengths = len(pair.matched_l), len(pair.order_l)
-
     # The walk is shorter where it ended at the reference's last step.
+    lengths = len(pair.matched_l), len(pair.order_l)
     if lengths != (failures, failures) or len(pair.walk_l) > failures:
         raise ValueError(
             f"{failures} failed steps, but matched_l and order_l have {lengths} entries"
@@ -374,6 +392,7 @@ def _check_pair(pair: Pair) -> None:
             f"walk_l ends after {len(pair.walk_l)} of {failures} failed steps, but not at the "
             "reference's last step"
         )
+
     # A step is credited where the walk stands after it.
     processed_l = pair.order_l[: len(pair.walk_l)]
     expected_l = np.full(failures, -1)

@@ -56,8 +56,12 @@ def credit_precision(
         credited_N: Which of them got credit.
         steps: At most so many of each of the three kinds are looked at.
         rng: Draws them.
+
+    Returns:
+        Metrics ``credit/precision*`` and ``credit/share``.
     """
 
+    # Two steps in a row ask for the plan between them; the three kinds share steps, too.
     @functools.cache
     def remaining(trajectory: int, taken: int) -> int | None:
         played = trajectories[trajectory]
@@ -65,6 +69,7 @@ def credit_precision(
         return remaining_plan(environment, played.slot.task, actions)
 
     def shortens(row: int) -> bool | None:
+        """True if the plan is shorter after the row's step; None if a plan is unknown."""
         trajectory = int(batch.trajectory_N[row])
         taken = int(batch.step_N[row])
         before = remaining(trajectory, taken)
@@ -92,6 +97,7 @@ def credit_precision(
 
 
 def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
+    """Rows of each kind by the name of its metric; copies belong to none."""
     failed_N = batch.original_N & ~batch.success_N
     credited_N = failed_N & credited_N
     # Of the same trajectories: others may be failures of another kind.
@@ -104,6 +110,7 @@ def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
 
 
 def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> list[int]:
+    """At most ``steps`` of the rows, drawn without replacement."""
     # Sorted, because steps of one trajectory share the plans of their states.
     return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
 
@@ -123,11 +130,13 @@ def remaining_plan(
 
 
 DRAWS = 2000
+"""Resamples of the bootstrap."""
 
 # Of a normalised term; what is below is rounding.
 POSITIVE = 1e-6
 What = Literal["credit", "raised", "step_term"]
 CountArray = NDArray[np.int64]
+"""Counts by group, ``(G, 4)``; see :func:`tally`."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ class Helping:
 
 
 class Rate(NamedTuple):
-    """A share and its 95 % interval."""
+    """A share and its 95 % interval; NaN where there is none."""
 
     value: float
     low: float
@@ -158,9 +167,14 @@ class Rate(NamedTuple):
 class StepCredit(NamedTuple):
     """Precision, recall and share of step credit.
 
-    ``precision``: of credited steps, the share that helps. ``recall``: of helping steps, the share
-    credited. ``share``: of all steps, the share credited. ``gain``: precision minus the share of
-    all steps that help.
+    Attributes:
+        precision: Of credited steps, the share that helps.
+        recall: Of helping steps, the share credited.
+        share: Of all steps, the share credited.
+        gain: Precision minus the share of all steps that help: what is left over chance.
+        credited: Number of credited steps.
+        steps: Number of judged steps.
+        clusters: Number of rollout groups, which the intervals are over.
     """
 
     precision: Rate
@@ -178,6 +192,9 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
     Args:
         environment: Knows the games by the ids in ``batch.task_id_N``.
         batch: The steps.
+
+    Returns:
+        The judged steps, in the order of trajectory and time.
 
     Raises:
         StepBatchError: The batch has no task ids.
@@ -201,6 +218,7 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
             else:
                 answers.append(after < before)
 
+    # Steps without a plan before or after them are left out, and counted.
     known = np.array([answer is not None for answer in answers], dtype=np.bool_)
     row_S = np.array(rows, dtype=np.int64)[known]
     helps_S = np.array([bool(answer) for answer in answers], dtype=np.bool_)[known]
@@ -223,6 +241,8 @@ def judge_of(environment: Environment) -> ReplayingEnvironment:
 
 def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatch:
     """Add the state columns by replaying the batch's actions; unchanged if it has them.
+
+    Recorded rollouts hold observations alone; estimators with ``state_key=state`` need more.
 
     Raises:
         RecordError: A game answers otherwise than it did when the rollouts were recorded.
@@ -259,7 +279,15 @@ def _episodes(batch: StepBatch) -> Iterator[tuple[IntArray, Task]]:
 def step_credited(
     batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
 ) -> BoolArray | None:
-    """Rows credited by the shaper or by a positive step term; None for methods with neither."""
+    """Rows credited by the shaper or by a positive step term; None for methods with neither.
+
+    With a shaper its credit, not the host's step term: the question is which steps SCPO picks.
+
+    Args:
+        batch: The steps.
+        diagnostics: Of ``assign`` on this batch.
+        method: The method.
+    """
     if method.shaper is not None:
         # The scorer was unavailable in this step.
         if diagnostics.shaped is None:
@@ -304,6 +332,7 @@ def credited_rows(
 def _positive_step_term(
     batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
 ) -> BoolArray | None:
+    """Rows whose step term is above rounding; None for estimators without one."""
     step_term = resolve(method).step_term
     if step_term is None:
         return None
@@ -313,7 +342,12 @@ def _positive_step_term(
 
 
 def tally(helping: Helping, credited_N: BoolArray) -> CountArray:
-    """Counts of one batch by group, ``(G, 4)``: steps, helping, credited, both."""
+    """Counts of one batch by group, ``(G, 4)``: steps, helping, credited, both.
+
+    Args:
+        helping: The judged steps of the batch.
+        credited_N: For every row of the batch, whether it got credit.
+    """
     _, place_S = np.unique(helping.group_S, return_inverse=True)
     credited_S = credited_N[helping.row_S]
     columns = (np.ones_like(credited_S), helping.helps_S, credited_S, credited_S & helping.helps_S)
@@ -327,7 +361,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
 
     Steps of a failure, and failures of a group, share a game and a reference; so rollout groups are
     resampled, not steps. The draws depend only on the seed and the number of groups: methods on the
-    same rollouts get the same draws.
+    same rollouts get the same draws, so that their differences are not those of the draws.
 
     Args:
         counts: As :func:`tally` gives them, one for each batch.
@@ -342,11 +376,14 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
             "no group of these rollouts has both a success and a failure: there is nothing to judge"
         )
 
-    # Counts per group suffice: shares of a resample are ratios of weighted sums.
+    # Counts per group suffice: shares of a resample are ratios of weighted sums. A row of `draws`
+    # says how often each group is in a resample.
     groups = len(counts_G4)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(groups, np.full(groups, 1 / groups), DRAWS)
     drawn = _shares(draws @ counts_G4)
+
+    # The shares of all groups, each with the percentiles of its resamples.
     steps, _, credited, _ = (int(total) for total in counts_G4.sum(axis=0))
     whole = _shares(counts_G4.sum(axis=0))
     rates = []
@@ -371,6 +408,7 @@ def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
 
 
 def _interval(sample: NDArray[np.float64]) -> tuple[float, float]:
+    """The 2.5 and 97.5 % percentiles of a share over the resamples that have it; else NaN."""
     found = sample[np.isfinite(sample)]
     # Too few resamples contain a step of the kind: an interval would be misleading.
     if len(found) < len(sample) / 2:

@@ -92,7 +92,12 @@ class Ended:
 
 @dataclass(frozen=True)
 class Played(Ended):
-    """Finished validation episode: also its first observation, and its steps if they are stored."""
+    """Finished validation episode.
+
+    Attributes:
+        start: Its first observation; of a prompting method the first prompt.
+        turns: Its steps, in order; empty where no transcript is stored.
+    """
 
     start: str = ""
     turns: Sequence[Turn] = ()
@@ -111,7 +116,13 @@ def played(trajectory: Trajectory) -> Played:
 
 
 def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[Played]]) -> None:
-    """Keep a validation's episodes, as the file that :func:`read_validation` describes."""
+    """Keep a validation's episodes, as the file that :func:`read_validation` describes.
+
+    Args:
+        folder: The run.
+        step: The training step after which they were played.
+        panels: Episodes by panel; panels are written in the order of their names.
+    """
     record = {"step": step, "panels": {name: _panel(panels[name]) for name in sorted(panels)}}
     text = json.dumps(record, ensure_ascii=False, allow_nan=False)
 
@@ -135,6 +146,7 @@ def read_validation(path: Path) -> dict[str, Any]:
 
 
 def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
+    """Record of one panel: columns instead of a record for each episode, which names keys once."""
     columns: dict[str, Any] = {}
     for name in COLUMNS:
         columns[name] = [getattr(episode, name) for episode in episodes]
@@ -145,7 +157,8 @@ def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
 def told(episodes: Sequence[Ended]) -> list[int]:
     """Indices of the episodes whose transcripts are stored.
 
-    First episodes of games, evenly over the panel.
+    First episodes of games, evenly over the panel. By place alone, never by outcome: a comparison
+    of two runs shows the same games on both sides.
     """
     first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))
@@ -154,11 +167,13 @@ def told(episodes: Sequence[Ended]) -> list[int]:
 
 
 def _transcript(place: int, episode: Played) -> dict[str, Any]:
+    """Record of an episode's steps; ``place`` is its index in the panel's columns."""
     turns = [[_cut(turn.action), _cut(turn.observation), turn.valid] for turn in episode.turns]
     return {"episode": place, "start": _cut(episode.start), "turns": turns}
 
 
 def _cut(text: str) -> str:
+    """The beginning of a long text, with the number of characters that are missing."""
     dropped = len(text) - LONGEST_TEXT
     if dropped > 0:
         return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
@@ -166,6 +181,8 @@ def _cut(text: str) -> str:
 
 
 class _Turns(SampleContent):
+    """A transcript."""
+
     episode: Annotated[int, Field(ge=0)]
     start: str
     turns: list[list[str | bool]]
@@ -179,6 +196,8 @@ class _Turns(SampleContent):
 
 
 class _Episodes(SampleContent):
+    """A panel."""
+
     task: list[str]
     family: list[str]
     repeat: list[Annotated[int, Field(ge=0)]]
@@ -199,14 +218,16 @@ class _Episodes(SampleContent):
 
 
 class _Validation(SampleContent):
+    """A whole file."""
+
     step: int
     panels: dict[str, _Episodes]
 
 
 def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:
-    """Record of every panel of the run.
+    """Record of every panel of the run: its tasks, and a hash of these and of their contents.
 
-    A resumed run with other tasks or other games is refused.
+    A resumed run with other tasks or other games is refused: its curve would be of two runs.
     """
     panels = {
         name: environment.panel(name)
@@ -229,6 +250,10 @@ def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, fl
     With ``by_family``, as at validation, also ``<family>/success_rate``, :func:`repeat_metrics`,
     and ``errored``: the number of episodes that the environment broke and that were played again.
     These count once, as played in the end.
+
+    Args:
+        episodes: At least one.
+        by_family: Add what a table of results has by task family.
     """
     steps = sum(episode.length for episode in episodes)
     metrics = {
@@ -270,6 +295,10 @@ def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float
 
     Empty if k is 1 or differs between tasks. The mean over all episodes, avg@k, is the success
     rate.
+
+    Args:
+        tasks: Task id of each episode.
+        won: Whether it was won.
     """
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, won_episode in zip(tasks, won, strict=True):

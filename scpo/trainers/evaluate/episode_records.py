@@ -80,10 +80,12 @@ class EpisodeLog:
         return [self._played(number, records[number], shown=number in shown) for number in numbers]
 
     def _played(self, number: int, record: EpisodeRecord, *, shown: bool) -> Played:
+        """An episode as validations record it; ``shown``: with the steps of its transcript."""
         episode = Played(**{field.name: getattr(record, field.name) for field in fields(Ended)})
         if not shown:
             return episode
         transcript = JsonLines(self._transcripts / f"{number:05d}.jsonl").records()
+        # Steps of the last attempt: reflections and earlier attempts are in the transcript, too.
         acts = []
         for line in transcript:
             if line["kind"] == "act" and line["attempt"] == record.attempts:

@@ -204,6 +204,7 @@ class ChatPolicy:
                 prompt,
                 temperature=temperature,
                 max_tokens=self.max_response_tokens,
+                # In [0, 1), and below the largest signed 32-bit integer once scaled.
                 seed=int(uniform * 2**31),
             )
             return BilledGeneration(

@@ -143,10 +143,12 @@ def play_all(
     waiting = deque(sorted(slots.items()))
     running = list[_Running]()
     while (waiting or running) and not should_stop():
+        # Fill the window.
         while waiting and len(running) < window:
             number, slot = waiting.popleft()
             play = Play(slot)
             running.append(_Running(number, play, episode(environment, agent, play, retries), seed))
+
         # Each episode draws from its own stream, independent of the others.
         uniforms_NL = np.stack([each.rng.random(policy.max_response_tokens) for each in running])
         generations = policy.generate([each.prompt for each in running], temperature, uniforms_NL)
@@ -189,6 +191,8 @@ def episode(environment: Environment, agent: Agent, play: Play, retries: int) ->
         yield from _attempt(environment, agent, play, retries)
         if play.won or not isinstance(agent, ReflectingAgent) or play.attempts == agent.trials:
             return
+
+        # A note on what went wrong, for the next attempt; an empty one helps nobody.
         prompt = agent.reflection_prompt(play.turns, play.reflections)
         generation = yield prompt
         play.note("reflect", prompt, generation)

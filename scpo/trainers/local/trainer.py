@@ -265,6 +265,7 @@ def _training_step(
         # Before the update: entropies and hindsight are those of the policy that sampled.
         with clock("measure"):
             measured = measure(session.policy, sampled.kept, config)
+        # Rows, scores of step texts, advantages: all of credit but the update.
         with clock("credit"):
             batch = step_batch(
                 sampled.kept,
@@ -417,6 +418,7 @@ def _probe(session: Session, step: int) -> None:
     if not session.diagnostics.probe_due(step):
         return
     slots = group_slots(session.environment.panel("probe").tasks, config.trainer.probe_siblings)
+    # Seeded by the step: each probe has its own draws, which no other part of the run shares.
     trajectories = _play(session, slots, (config.seed, step, PROBE))
     batch = step_batch(
         trajectories,

@@ -149,6 +149,7 @@ def _accumulate(
             tokens=tokens,
             reference_logprob_NL=None if reference_logprob is None else reference_logprob[index],
         )
+        # Frees the graph: only one micro-batch's activations are held at a time.
         loss.total.backward()
         yield "actor/loss", float(loss.total.detach())
         yield "actor/clip_fraction", loss.clipped

@@ -40,6 +40,7 @@ def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dic
     index = 0
     for panel, repeats in episodes.items():
         for group, task in enumerate(environment.panel(panel).tasks):
+            # Repeats are rows, not verl's `val_kwargs.n`, which is one number for all panels.
             for repeat in range(repeats):
                 yield _row(config, index, panel, task, group=group, repeat=repeat)
                 index += 1

@@ -96,6 +96,7 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
         turns.append(
             Turn(answer, replace(row, state=state, given=None if given is None else asdict(given)))
         )
+    # Every row carries the length, so that `read_rows` notices a lost one.
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 

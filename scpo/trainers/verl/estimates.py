@@ -118,7 +118,8 @@ def estimate(
             buffer=buffer,
             memory=memory,
         )
-        # Every token of a response gets its step's advantage, as in verl's outcome estimators.
+        # Every token of a response gets its step's advantage, as in verl's outcome estimators. Rows
+        # are in canonical order here; `spread` brings them back to verl's.
         shared = []
         for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):
             shared.append(np.full(length, value, dtype=np.float32))
@@ -142,6 +143,8 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
     """Optional columns of ``StepBatch`` that the method requires, in the order of ``rows``."""
     needed = required(config.method)
     measured = {}
+    # verl gives an entropy for each token; estimators read the response's mean, which is what the
+    # local trainer measures.
     if "entropy" in needed:
         entropy = _of(columns.entropy, "entropy")
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)

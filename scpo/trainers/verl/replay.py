@@ -72,6 +72,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         if now - self._ping_at > PING_S:
             self._ping_at = now
             self._look_for_the_dead()
+        # Rows of episodes that ended, and tasks all of whose episodes did.
         counts = (len(self.partitions[partition_id]), len(self.finished_keys[partition_id]))
         if counts != self._seen:
             self._seen = counts

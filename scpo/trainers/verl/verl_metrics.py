@@ -40,6 +40,7 @@ def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[st
         for name, value in metrics.items()
         if isinstance(value, int | float | np.number)
     }
+    # In two files, as with trainer=local, where a repeated run has the same bytes of the first.
     learned = {}
     took = {}
     for name, value in numbers.items():

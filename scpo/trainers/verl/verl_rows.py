@@ -122,6 +122,7 @@ class Rows:
         """
         if order == "length":
             return positions(length_N, "length", 1)
+        # By tokens, as verl-agent balances; verl 0.9.1 itself balances an estimate of the work.
         if order == "balanced" and ranks != order_ranks:
             return positions(length_N, "balanced", order_ranks)
         return self.place_N
@@ -259,6 +260,7 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
         given += more
         for number in range(batches):
             filled = even + (number in extra)
+            # The rest of this rank's share of the mini-batch: real rows, in their order.
             kept = mini_batch // ranks - filled
             order += [*real[:kept], *padding[:filled]]
             real = real[kept:]

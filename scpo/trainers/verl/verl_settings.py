@@ -53,12 +53,16 @@ def settings(
 ) -> list[Setting]:
     """Everything that differs from verl's defaults, in the order in which it is written down.
 
-    ``attention`` None: somebody else chooses it.
+    Args:
+        config: The run's configuration.
+        files: What the launcher prepared.
+        attention: Of the update, as this machine has it; None: somebody else chooses it.
 
     Raises:
         ConfigError: The mini-batch cannot be expressed in verl's unit.
     """
     trainer = _verl(config)
+    # In a copy: the run's configuration stays as it was composed, and as its id says.
     if attention == "sdpa":
         trainer = trainer.model_copy(
             update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)}
@@ -230,6 +234,7 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip"
     )
+    # verl makes a critic for gae alone; our trainer calls neither of its estimators.
     estimator = "gae" if "value" in required(config.method) else "grpo"
     yield Setting(
         "algorithm.adv_estimator",
@@ -298,6 +303,7 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
     )
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
+    # vLLM's default is the model's own context, 32,768 tokens with Qwen2.5.
     length = trainer.max_prompt_tokens + trainer.max_response_tokens
     yield Setting(
         f"{rollout}.max_model_len",

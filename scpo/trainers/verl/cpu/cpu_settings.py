@@ -19,6 +19,7 @@ def cpu_environment(engine: str) -> dict[str, str]:
     verl = {
         "VERL_USE_EXTERNAL_MODULES": PLATFORM,
         "VERL_PLATFORM": "cpu",
+        # verl registers its FSDP engine for "cuda" and "npu" alone; the code is the same.
         "VERL_ENGINE_DEVICE": "cuda",
     }
     if engine != "vllm":
@@ -55,6 +56,7 @@ def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
 
 
 def _ray(ranks: int) -> Iterator[Setting]:
+    """A Ray of the run's own, with cores and GPUs that exist in its account only."""
     yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS + 3 * ranks, "logical cores")
     yield Setting(
         "ray_kwargs.ray_init.num_gpus",
@@ -69,6 +71,7 @@ def _ray(ranks: int) -> Iterator[Setting]:
 
 
 def _model() -> Iterator[Setting]:
+    """Attention, precision and compilation of policy, reference and critic."""
     for part in ("actor_rollout_ref.model", "critic.model"):
         yield Setting(f"{part}.use_remove_padding", False, "needs flash attention")
         yield Setting(
@@ -94,6 +97,7 @@ def _model() -> Iterator[Setting]:
 
 
 def _rollout(engine: str) -> Iterator[Setting]:
+    """The rollout engine ``vllm`` or ``hf``, at the size of a small model."""
     model, rollout = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
     yield Setting(f"{rollout}.dtype", "float32", "as the update")
     yield Setting(f"{rollout}.enforce_eager", True, "CUDA graphs need a GPU")

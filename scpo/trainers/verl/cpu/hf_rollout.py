@@ -28,7 +28,13 @@ GATHER_S = 0.005
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt with its sampling parameters, and where the answer goes."""
+    """One prompt with its sampling parameters, and where the answer goes.
+
+    Attributes:
+        prompt: Token ids.
+        sampling: verl's: ``temperature``, ``max_tokens``.
+        answer: Awaited by the caller of ``generate``.
+    """
 
     prompt: list[int]
     sampling: dict[str, Any]
@@ -40,7 +46,15 @@ class Request:
 
 
 class HfServer:
-    """The model behind a queue; a Ray actor."""
+    """The model behind a queue; a Ray actor.
+
+    Args:
+        path: Folder or hub name of the model.
+        end_id: Token that ends a response.
+        pad_id: Token to the left of shorter prompts.
+        max_tokens: Most response tokens where a request names no limit.
+        rows: Most requests that are sampled together.
+    """
 
     def __init__(self, path: str, end_id: int, pad_id: int, max_tokens: int, rows: int) -> None:
         from transformers import AutoModelForCausalLM
@@ -56,7 +70,10 @@ class HfServer:
     async def generate(
         self, prompt_ids: Iterable[int], sampling_params: dict[str, Any], request_id: str, **_: Any
     ) -> TokenOutput:
-        """Sample one response."""
+        """Sample one response.
+
+        verl asks for one at a time; requests of episodes that run at once are sampled together.
+        """
         answer: asyncio.Future[TokenOutput] = asyncio.get_running_loop().create_future()
         self.waiting.append(Request(list(prompt_ids), sampling_params, answer))
         if self.worker is None:
@@ -64,6 +81,7 @@ class HfServer:
         return await answer
 
     async def _work(self) -> None:
+        """Sample what waits, batch by batch, until nothing does."""
         while self.waiting:
             await asyncio.sleep(GATHER_S)
             # One temperature a batch: generate takes a single one.
@@ -73,6 +91,7 @@ class HfServer:
             taken = set(map(id, batch))
             self.waiting = [request for request in self.waiting if id(request) not in taken]
             try:
+                # In a thread, so that further requests can arrive meanwhile.
                 outputs = await asyncio.to_thread(self._sample, batch, temperature)
             except Exception as error:  # noqa: BLE001 (the callers raise it; the queue goes on)
                 for request in batch:
@@ -86,6 +105,8 @@ class HfServer:
 
     @torch.no_grad()
     def _sample(self, batch: list[Request], temperature: float) -> list[TokenOutput]:
+        """Sample a response to each request; temperature 0 is greedy."""
+        # Padding to the left: generation goes on from the last column of all rows.
         width = max(len(request.prompt) for request in batch)
         padded = []
         attended = []
@@ -95,6 +116,8 @@ class HfServer:
             attended.append([0] * padding + [1] * len(request.prompt))
         ids = torch.tensor(padded)
         mask = torch.tensor(attended)
+
+        # Up to the largest limit; `_output` cuts the rows that have a smaller one.
         limits = [int(request.sampling.get("max_tokens", self.max_tokens)) for request in batch]
         how: dict[str, Any] = {"do_sample": False}
         if temperature:
@@ -105,6 +128,9 @@ class HfServer:
             return_dict_in_generate=True,
             eos_token_id=self.end_id, pad_token_id=self.pad_id, **how,
         )  # fmt: skip
+
+        # Logits as the model gives them, at the sampling temperature: the log-probabilities that
+        # the update's ratio is taken to.
         logprob_NLV = torch.stack(output.logits, 1).div(temperature or 1.0).log_softmax(-1)
         token_NL = output.sequences[:, width:]
         logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
@@ -112,6 +138,7 @@ class HfServer:
         return [self._output(*row) for row in rows]
 
     def _output(self, tokens: list[int], logprobs: list[float], limit: int) -> TokenOutput:
+        """One response up to its end token, that included, or its limit."""
         end = tokens.index(self.end_id) + 1 if self.end_id in tokens else len(tokens)
         length = min(end, limit)
         version = dict.fromkeys(
@@ -144,6 +171,7 @@ class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
     """One server for each data-parallel rank."""
 
     async def launch_servers(self) -> None:
+        # 1000: every running episode waits in a call of its own.
         tokenizer = omega_conf_to_dataclass(self.model_config).tokenizer
         server = (
             ray.remote(HfServer)
@@ -180,6 +208,7 @@ class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
 
 
 def _server_name(rank: int) -> str:
+    """Name of a server among Ray's actors, by which the update finds it."""
     return f"hf_server_{rank}"
 
 

@@ -91,6 +91,7 @@ class PlatformCpu(PlatformBase):  # type: ignore[misc]  # verl is untyped
 
 
 def _fill_in_torch_cpu() -> None:
+    """Give ``torch.cpu`` what verl calls of a device module; what a version of torch has stays."""
     for name, value in MISSING.items():
         if not hasattr(torch.cpu, name):
             setattr(torch.cpu, name, value)

@@ -14,6 +14,7 @@ from vllm.model_executor.layers import utils
 
 
 def _keep(layer: Any, remove_weight: bool) -> None:
+    """In place of vLLM's packing: use the weight as it is, with torch's own product."""
     layer.cpu_linear = torch.nn.functional.linear
 
 
