@@ -110,7 +110,14 @@ class Trajectory:
 
 @dataclass
 class _Running:
-    """An episode under way, with the uniform numbers that sample its tokens."""
+    """An episode under way.
+
+    Attributes:
+        episode: The environment's episode; replaced when it begins again.
+        trajectory: Its finished steps.
+        rng: Uniform numbers that sample its tokens.
+        failures: How often its environment has failed.
+    """
 
     episode: Episode
     trajectory: Trajectory

@@ -185,6 +185,7 @@ def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
 
 
 def _try_lock(file: TextIO) -> bool:
+    """Take the lock if it is free."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

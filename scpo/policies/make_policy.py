@@ -85,6 +85,7 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
 def _local_policy(
     config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> LocalPolicy:
+    """Policy of a loaded model, on the configured device and with the trainer's limits."""
     return LocalPolicy(
         # transformers decorates to(), which hides its signature.
         model.to(pick_device(config.machine.device)),  # type: ignore[arg-type]

@@ -176,6 +176,7 @@ class EnvironmentSettings(Strict):
 
     @model_validator(mode="after")
     def _the_policy_reads_words(self) -> Self:
+        # A setting without effect would make another run id for the same run.
         told_to_policy = self.wordings.dose > 0 and self.wordings.told_to == "policy"
         # These prompts are made of a transcript's parts, in which rewording changes nothing.
         if told_to_policy and getattr(self, "prompt", None) in ("memory", "compact"):

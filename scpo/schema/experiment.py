@@ -109,6 +109,8 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _primary_comparisons_are_of_its_rows(self) -> Self:
+        # Primary comparisons are fixed before the runs: a misspelt row must not be found after
+        # them. The reverse of a pair is the same comparison with the other sign.
         names = [row.name for row in self.rows]
         pairs = self.primary.comparisons if self.primary else ()
         for first, second in pairs:

@@ -54,7 +54,8 @@ class DynamicSampling(Strict):
     """DAPO: groups with equal episode returns are dropped, and others rolled out instead.
 
     Rolls out ``groups`` tasks at most ``rounds`` times, until the kept groups hold at least groups
-    x siblings trajectories; nothing that was kept is cut off, and the last round drops nothing.
+    x siblings trajectories; nothing that was kept is cut off, and the last round drops nothing
+    (ledger 26).
     """
 
     rule: Literal["dynamic"]
@@ -67,9 +68,13 @@ SamplingConfig = Annotated[IndependentSampling | DynamicSampling, Field(discrimi
 class TrainedMethod(Strict):
     """Trained method: an advantage estimator and, for SCPO and its variants, a ``shaper``.
 
-    With a shaper, the estimator must be one of ``HOSTS``. ``sampling`` None: siblings of every task
-    once, in groups of the trainer's size. ``clip_high`` is the loss's upper clip range, the only
-    setting of the loss that differs between methods; the trainer reads it from here.
+    Attributes:
+        name: Row of tables and figures, and part of a run's id.
+        estimator: Turns a batch into advantages, with its settings.
+        shaper: SCPO's credit; the estimator must then be one of ``HOSTS``. None: no credit.
+        sampling: None: siblings of every task once, in groups of the trainer's size.
+        clip_high: The loss's upper clip range, the only setting of the loss that differs between
+            methods; the trainer reads it from here.
     """
 
     kind: Literal["trained"]

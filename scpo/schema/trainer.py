@@ -199,6 +199,7 @@ class VerlTrainer(TrainerSettings):
 
     @model_validator(mode="after")
     def _probe_is_played_with_a_validation(self) -> Self:
+        # verl hands validation data over as one set of prompts; a probe is some of them.
         if self.probe_every % self.validation.every:
             raise ValueError(
                 f"trainer.probe_every={self.probe_every} is no multiple of "

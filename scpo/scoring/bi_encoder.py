@@ -250,6 +250,7 @@ class BiEncoder:
         return self._rescaled(embedding @ embedding.T)
 
     def _rescaled(self, cosine: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Similarities of cosines, of any shape; 1 stays 1 and the floor becomes 0."""
         floor = self._config.cosine_floor
         rescaled = (cosine - floor) / (1 - floor)
         # Clipped for cosines below the floor, and for those that rounding puts above 1.

@@ -68,6 +68,7 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:
+    """Message for a model that cannot be loaded; only a hub name has ways around a download."""
     reason = first_line(error)
     if local:
         return (

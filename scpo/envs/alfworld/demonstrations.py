@@ -130,7 +130,13 @@ def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstrati
 
 @dataclass(frozen=True)
 class _Job:
-    """Settings shared by all demonstrations; ``config`` is that of the episodes shown."""
+    """Settings shared by all demonstrations; pickled for the worker processes.
+
+    Attributes:
+        config: The environment's configuration, with an endless horizon.
+        warm_start: Settings of the demonstrations.
+        habits: Where kinds of objects are usually found.
+    """
 
     config: AlfworldConfig
     warm_start: Imitation

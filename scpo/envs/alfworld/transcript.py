@@ -27,7 +27,12 @@ _CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
 
 @dataclass(frozen=True)
 class Sighting:
-    """A receptacle as it was at ``step``; ``things`` None: it was closed."""
+    """A receptacle as it was last seen.
+
+    Attributes:
+        step: Index of the step that showed it.
+        things: Names of what was in it; None: it was closed, and its content is unknown.
+    """
 
     step: int
     things: tuple[str, ...] | None

@@ -109,6 +109,7 @@ def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
 
 
 def _listed(things: str, draw: Draw) -> str:
+    """A list of the game in another order, if that arm is on and there is more than one thing."""
     named = draw.ordered(_SEPARATOR.split(things))
     # Articles are written anew: the last thing of the list may now be the first.
     if draw.has("order") and len(named) > 1:
@@ -133,6 +134,7 @@ def _treated(thing: str, draw: Draw | None) -> str:
 
 
 def _with_aliases(text: str, draw: Draw) -> str:
+    """Kinds of numbered names replaced by synonyms, if that arm is on."""
     if not draw.has("aliases"):
         return text
 

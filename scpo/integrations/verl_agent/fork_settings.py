@@ -181,6 +181,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
+    """AdamW and gradient clip of the policy."""
     optimizer = trainer.optimizer
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
     warmup = "trainer.optimizer.warmup_steps; its first step learns at a rate of 0"
@@ -238,6 +239,8 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     ):
         return
 
+    # The critic's own rate and clip; weight decay and gradient clip are the policy's, as with
+    # trainer=local.
     critic = config.trained.estimator.critic
     yield Setting(
         "algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda"

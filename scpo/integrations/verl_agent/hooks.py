@@ -75,6 +75,9 @@ class Hooks:
             # PPO has neither a shaper nor step terms: the fork computes all of it.
             if estimator.name == "gae":
                 return original(data, adv_estimator=adv_estimator, **options)
+
+            # Our own reading of the batch, at the last point before the fork estimates: rows are
+            # copied and balanced by now, and the penalty of invalid actions is subtracted.
             batch = step_batch(
                 data.non_tensor_batch,
                 success_threshold=self.config.env.success_threshold,
@@ -91,6 +94,8 @@ class Hooks:
                 speculate=self.config.machine.scorer.speculate,
             )
             self._record(batch, diagnostics)
+
+            # The fork's own estimator, with credit in its step returns, wherever it has one.
             compares_otherwise = (
                 isinstance(estimator, StateSettings) and estimator.states != "exact"
             )

@@ -118,7 +118,14 @@ class ShopAction(NamedTuple):
 
 @dataclass(frozen=True)
 class ShopRead:
-    """A prompt's content."""
+    """A prompt's content.
+
+    Attributes:
+        state: Parts shared by all actions.
+        step: Steps taken.
+        commands: Texts of the listed actions, in the prompt's order.
+        actions: Their descriptions, in the same order.
+    """
 
     state: ShopState
     step: int
@@ -232,6 +239,15 @@ def _above_bound(price: str, bound: float | None) -> int:
 
 
 def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
+    """Summarise what all actions of a prompt share.
+
+    Args:
+        noted: What the notes say.
+        kind: Kind of the page.
+        turn: Its number, on pages of results.
+        product: ASIN of the product whose page it is; empty on others.
+        listed: Products of a page of results.
+    """
     here = noted.seen.get(product)
     # On a product's page the alternatives are all products seen so far, not those of one page.
     others = listed if kind == "results" else [name for name in noted.seen if name != product]

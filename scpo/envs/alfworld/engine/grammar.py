@@ -117,7 +117,13 @@ Symbol = str | Nonterminal | Value
 
 @dataclass(frozen=True)
 class Rule:
-    """One production; the first whose condition holds is used."""
+    """One production; the first whose condition holds is used.
+
+    Attributes:
+        condition: Some assignment must satisfy it; None: it always applies. What it binds is not
+            passed on to the symbols.
+        symbols: What is written.
+    """
 
     condition: Query | None
     symbols: tuple[Symbol, ...]
@@ -133,7 +139,12 @@ class ActionText:
 
 @dataclass(frozen=True)
 class Grammar:
-    """All texts of a game."""
+    """All texts of a game.
+
+    Attributes:
+        rules: Productions by name.
+        actions: Texts of each action by its PDDL name.
+    """
 
     rules: Mapping[str, tuple[Rule, ...]]
     actions: Mapping[str, ActionText]

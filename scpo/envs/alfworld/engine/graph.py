@@ -216,6 +216,7 @@ class Graph:
         return state
 
     def _unpacked_offer(self, number: int) -> Offer:
+        """An offer as an object; made once, so that all states that have it share one mapping."""
         offer = self._offers.get(number)
         if offer is None:
             content = self._packed.offers[number]
@@ -263,6 +264,7 @@ class _Packer:
         return self.commands.setdefault(command, len(self.commands))
 
     def _offer(self, operators: Mapping[str, int]) -> int:
+        """Number of an offer in the table, added if it is new."""
         # By identity: states of an offer share one mapping, and hashing it would dominate.
         number = self._of.get(id(operators))
         if number is None:
@@ -282,6 +284,8 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     Raises:
         ValueError, KeyError, zlib.error: The bytes are not a packed graph.
     """
+    # Tables in JSON, then numbers: how many states, the size of each, and all their rows. JSON has
+    # no bare line break, so the first one ends the tables.
     tables, numbers = zlib.decompress(data).split(b"\n", 1)
     content = json.loads(tables)
     all_numbers = np.frombuffer(numbers, dtype="<i4").astype(np.int32)

@@ -314,6 +314,7 @@ class World:
         return action, dict(zip(self.translation.parameters[action], arguments, strict=False))
 
     def _writer(self, key: Key) -> Writer:
+        """Writer of texts in the state of this key, from the start's facts and the differences."""
         atoms = self.translation.atoms
         initial = self.translation.initial
         removed = [atoms[code >> 1] for code in key if not code & 1 and initial[code >> 1]]
@@ -327,6 +328,7 @@ class World:
         )
 
     def _after(self, key: Key, effects: Iterable[int]) -> Key:
+        """Key of the state after these effects, as ``Lane.apply`` returns them."""
         after = set(key)
         for effect in effects:
             variable = effect >> 1

@@ -47,7 +47,14 @@ class Receptacle:
 
 @dataclass(frozen=True)
 class Pose:
-    """Position from which the agent reaches a receptacle; metres and degrees."""
+    """Position from which the agent reaches a receptacle.
+
+    Attributes:
+        x: Position on the floor, in metres.
+        z: The other coordinate of the floor; y is the height.
+        rotation: Direction that it faces, in degrees.
+        horizon: Angle of the camera below the horizontal, in degrees.
+    """
 
     x: float
     z: float
@@ -109,6 +116,7 @@ class Room:
         return location
 
     def _sample_poses(self, kind: str, rng: random.Random) -> list[Pose]:
+        """Poses of all copies of a kind whose places were not recorded."""
         together = _turned(rng.choice(self.poses), rng)
         scattered = kind in _SCATTERED
         return [
@@ -219,7 +227,13 @@ _ATTRACTION_CLOSED = 0.35
 
 @dataclass(frozen=True)
 class Thing:
-    """Object; ``receptacle`` is None for decor, which has no place."""
+    """Object of the room.
+
+    Attributes:
+        id: Kind and a sampled position.
+        kind: ALFRED's class, e.g. ``Mug``.
+        receptacle: Id of the receptacle that it lies in; None for decor, which has no place.
+    """
 
     id: str
     kind: str
@@ -460,6 +474,7 @@ def _locations(scenario: Scenario) -> list[str]:
 
 
 def _objects(scenario: Scenario) -> Iterator[str]:
+    """Declarations of the problem: types first, then things, receptacles and locations."""
     receptacle_kinds, object_kinds = _kinds(scenario)
     yield "agent1 - agent"
     yield from (f"    {kind}Type - otype" for kind in object_kinds)
@@ -489,6 +504,10 @@ def _facts(scenario: Scenario) -> Iterator[str]:
 
 
 def _thing_facts(scenario: Scenario) -> Iterator[str]:
+    """Initial facts of the things: kind, abilities and place.
+
+    Decor has no receptacle; its location is the first of the room.
+    """
     constants = assets().constants
     portable = frozenset[str]().union(*holds().values())
     nowhere = _locations(scenario)[0]

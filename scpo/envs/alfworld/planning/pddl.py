@@ -54,7 +54,12 @@ class Literal:
 
 @dataclass(frozen=True)
 class Effect:
-    """A literal made true where the conditions hold."""
+    """A literal made true where the conditions hold.
+
+    Attributes:
+        conditions: All must hold before the action; empty: it always happens.
+        literal: What becomes true; a negated one: what becomes false.
+    """
 
     conditions: tuple[Literal, ...]
     literal: Literal
@@ -379,6 +384,7 @@ class _Grounder:
                         self._reach(effect.literal.ground(chosen))
 
     def _objects(self, kind: str) -> list[str]:
+        """All objects of a type or of one below it."""
         return [name for name, types in self._types.items() if kind in types]
 
     def _possible(self, action: Action, values: tuple[str, ...]) -> bool:
@@ -391,6 +397,11 @@ class _Grounder:
 
 
 def _plans(action: Action, fluent: frozenset[str]) -> Iterator[_Plan]:
+    """Plans of an action: one for each precondition that can become true.
+
+    Negated preconditions are left out: in the relaxation nothing becomes false, and those on static
+    facts are checked when an instance is complete.
+    """
     positive = [literal for literal in action.preconditions if not literal.negated]
     triggers = [literal for literal in positive if literal.predicate in fluent]
     # Whichever precondition becomes true last triggers the action, so each gets a plan.

@@ -248,6 +248,7 @@ class _Search:
         return None
 
     def _successors(self, state: Facts, went: bool) -> Iterator[tuple[Facts, bool]]:
+        """States after one step; ``went``: the step before was a move, so no second one follows."""
         for need, steps in self._by_need.items():
             if not need & ~state:
                 for step in steps:

@@ -221,7 +221,13 @@ def make_task(problem: Problem) -> Task:
 
 @dataclass(frozen=True)
 class _Resolver:
-    """Literals to conditions on variables; those on facts that never change are settled here."""
+    """Literals to conditions on variables; those on facts that never change are settled here.
+
+    Attributes:
+        problem: The normalised problem, with its initial facts.
+        variables: Number of each atom that can change.
+        derived: Predicates that follow from others by axioms.
+    """
 
     problem: Problem
     variables: dict[tuple[str, ...], int]

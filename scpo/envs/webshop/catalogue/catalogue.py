@@ -206,7 +206,13 @@ CACHED_QUERIES = 4096
 
 @dataclass(frozen=True, slots=True)
 class HumanInstruction:
-    """Instruction written by a person, with the attributes and options that it asks for."""
+    """Instruction written by a person.
+
+    Attributes:
+        text: The instruction, without a price bound, which the goal's seed draws.
+        attributes: Attributes that it asks for, as annotated.
+        options: Values that it asks for; the option's name is not annotated.
+    """
 
     text: str
     attributes: tuple[str, ...]
@@ -314,6 +320,11 @@ def _release(folder: Path) -> tuple[str, str]:
 
 
 def _read(path: Path, kind: type) -> Any:
+    """JSON content of a file, checked to be of a kind.
+
+    Raises:
+        CatalogueError: It is missing, not JSON, or something else.
+    """
     remedy = "`python -m scpo.envs.webshop <folder>` says where to get it"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -329,6 +340,7 @@ def _read(path: Path, kind: type) -> Any:
 
 
 def _objects(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Content of the attribute file, checked to hold an object for each product."""
     for asin, entry in content.items():
         if not isinstance(entry, dict):
             raise CatalogueError(
@@ -338,6 +350,11 @@ def _objects(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _read_human(path: Path) -> dict[str, tuple[HumanInstruction, ...]]:
+    """Human instructions by ASIN.
+
+    Raises:
+        CatalogueError: An entry lacks a part.
+    """
     instructions = {}
     try:
         for asin, entries in _read(path, dict).items():

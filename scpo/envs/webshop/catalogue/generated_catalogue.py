@@ -314,6 +314,7 @@ def _title(
 
 
 def _asin(rng: random.Random, taken: Any) -> str:
+    """An id of the form that Amazon's have; products of one id would be skipped as duplicates."""
     while (
         asin := "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))
     ) in taken:
@@ -322,6 +323,7 @@ def _asin(rng: random.Random, taken: Any) -> str:
 
 
 def _pricing(rng: random.Random) -> str:
+    """A price or a range, as the items file writes them."""
     low, high = PRICES
     # Uniform in the logarithm: most products of the official catalogue are cheap.
     price = low * (high / low) ** rng.random()
@@ -340,6 +342,10 @@ def _category_path(department: Department, query: str) -> str:
 def _bullets(
     rng: random.Random, query: str, qualities: Sequence[str], features: Sequence[str]
 ) -> list[str]:
+    """Bullets that name each attribute once, in random order, and two of the sellers' extras.
+
+    The reward looks for attributes in these texts too.
+    """
     bullets = [
         f"{attribute.upper()}: our {query} is known for it. "
         for attribute in (*qualities, *features)
@@ -350,6 +356,7 @@ def _bullets(
 
 
 def _options(rng: random.Random, department: Department) -> dict[str, list[Record]]:
+    """Options of a product in the items file's form: name -> objects with a ``value``."""
     count = rng.choices(list(NUMBER_OF_OPTIONS), list(NUMBER_OF_OPTIONS.values()))[0]
     names = rng.sample(list(department.options), count)
     return {

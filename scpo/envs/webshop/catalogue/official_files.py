@@ -29,9 +29,13 @@ SMALL_CONTENT = "91ea10a438bee2620b24fd7f730a9ded8e4902af35763ca3802f0c4a9de465f
 
 @dataclass(frozen=True)
 class OfficialFile:
-    """File of the release; ``sha256`` where it is known.
+    """File of the release.
 
-    Addresses are those of the original's setup.sh.
+    Attributes:
+        name: Its name, which the loader looks for.
+        drive_id: Its id at Google Drive, as in the original's setup.sh.
+        purpose: What it is needed for.
+        sha256: Of the whole file; None where it is not known to us.
     """
 
     name: str
@@ -72,6 +76,7 @@ def survey(folder: Path) -> list[tuple[OfficialFile, str]]:
 
 
 def _state(file: OfficialFile, path: Path) -> str:
+    """State of one file, see ``survey``."""
     if not path.exists():
         return "missing"
     # Not every file's hash is known here; of the others only the presence is checked.
@@ -93,6 +98,9 @@ def write_generated(folder: Path, seed: int, products: int) -> None:
     """Write the generated catalogue as an items file and an attribute file.
 
     Tools that read the official format can then read it.
+
+    Raises:
+        CatalogueError: One of the files exists; it may be the official one.
     """
     for path in (folder / name for name in SMALL):
         if path.exists():
@@ -107,7 +115,7 @@ def write_generated(folder: Path, seed: int, products: int) -> None:
 
 
 def report(folder: Path | None) -> str:
-    """Print the state of the files."""
+    """Text for a terminal: each file's state, purpose and address, and whether the folder loads."""
     lines = []
     states = survey(folder) if folder else [(file, "") for file in OFFICIAL]
     for file, state in states:
@@ -122,6 +130,7 @@ def report(folder: Path | None) -> str:
 
 
 def _loaded(folder: Path) -> str:
+    """Load the catalogue and describe it, or say why it cannot be used."""
     try:
         catalogue = load_catalogue(folder)
     except CatalogueError as error:

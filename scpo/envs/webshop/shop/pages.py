@@ -94,6 +94,7 @@ def click(page: Page, target: str, find: Find) -> Page:
 
 
 def _click_on_item(page: Page, target: str, find: Find) -> Page:
+    """Page after a click on a product's page; going back to the results forgets the options."""
     if target == PREVIOUS:
         return search(page.keywords, find, page.number)
     if target in SUB_PAGES:
@@ -102,6 +103,10 @@ def _click_on_item(page: Page, target: str, find: Find) -> Page:
 
 
 def _click_on_results(page: Page, target: str, find: Find) -> Page:
+    """Page after a click on a page of results.
+
+    Turning a page searches anew, so a random search (``<r>``) shows other products on each page.
+    """
     if target == NEXT:
         return search(page.keywords, find, page.number + 1)
     if target == PREVIOUS:
@@ -158,6 +163,7 @@ def _item(page: Page) -> list[str]:
 
 
 def _features(page: Page) -> list[str]:
+    """Pieces of the page of features."""
     # The page puts a space before each bullet, so that an empty one still is a piece of text.
     texts = ["< Prev"]
     for bullet in _product(page).bullets:
