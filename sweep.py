@@ -19,10 +19,14 @@ cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 import sys
 from pathlib import Path
 
+from scpo.installed import explain_wrong_python, install_command
+
+if wrong := explain_wrong_python():
+    sys.exit(f"error: {wrong}")
+
 from rich.console import Console
 
 from scpo.errors import ScpoError
-from scpo.installed import install_command
 from sweeps import console as show
 from sweeps import dispatch
 from sweeps.compose.matrix import expand

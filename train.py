@@ -15,6 +15,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from scpo.installed import explain_wrong_python
+
+if wrong := explain_wrong_python():
+    sys.exit(f"error: {wrong}")
+
 import yaml
 
 from scpo.errors import ConfigError, ScpoError

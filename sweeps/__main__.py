@@ -28,10 +28,14 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from scpo.installed import REPOSITORY, explain_wrong_python
+
+if wrong := explain_wrong_python():
+    sys.exit(f"error: {wrong}")
+
 from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
-from scpo.installed import REPOSITORY
 from scpo.progress import counted
 from scpo.records import RunFolder, run_config, run_folders, verify
 from scpo.records.files import replace_file

@@ -1,10 +1,12 @@
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from scpo.installed import CONSTRAINTS, install_command
+from scpo.installed import CONSTRAINTS, CORE, install_command
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -49,3 +51,21 @@ def test_nothing_is_said_to_be_on_a_package_index():
     """scpo is on none: ``pip install 'scpo[...]'`` has no matching distribution."""
     advised = [path for path in texts() if re.search(r"pip install[^\n]*['\"]scpo\[", path.read_text())]
     assert advised == [ROOT / "scpo" / "installed.py"]
+
+
+@pytest.mark.parametrize("command", [["sweep.py"], ["train.py", "method=scpo"], ["-m", "sweeps", "status"]])
+def test_a_python_without_the_packages_is_told_where_they_are_in_one_line(command):
+    """Without site-packages this interpreter is the shell's own Python of somebody who forgot to activate."""
+    done = subprocess.run([sys.executable, "-S", *command], check=False, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {sys.executable} has no numpy, pydantic, hydra, rich; ")
+    assert "source .venv/bin/activate" in line
+
+
+def test_the_core_modules_are_those_of_the_core_dependencies():
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {"hydra-core": "hydra"}
+    packages = [re.match(r"[\w-]+", dependency).group() for dependency in dependencies]
+    assert [names.get(package, package) for package in packages] == list(CORE)
