@@ -1,9 +1,13 @@
 """Index of an archive of finished runs: checksums of its files and of each run in them.
 
-An archive is three files. ``metrics.parquet`` and ``runs.parquet`` are written next to the old ones
-first, under the suffix ``STAGED``; ``experiments.json``, the index, is replaced next, which commits
-the change; then the two take their names. A reader takes whichever copy has the checksum that the
-index names, so the three change together or not at all.
+An archive consists of three files, which change together or not at all:
+
+1. ``metrics.parquet`` and ``runs.parquet`` are written next to the old ones, with the suffix
+   ``STAGED``.
+2. ``experiments.json``, the index, is replaced. This commits the change.
+3. The two new files get their final names.
+
+At any point, a reader takes the copy of each file that has the checksum in the index.
 """
 
 import json
@@ -30,7 +34,7 @@ class RunSums(BaseModel):
 
 
 class ArchiveIndex(BaseModel):
-    """``experiments.json``. Each of ``experiments`` is a sealed record of its own."""
+    """``experiments.json``; each of ``experiments`` is a record with a checksum of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,12 +45,12 @@ class ArchiveIndex(BaseModel):
 
 
 def is_archive(folder: Path) -> bool:
-    """Return True if a folder is an archive; a folder of built tables has no index."""
+    """True if a folder is an archive; a folder of built tables has no index."""
     return (folder / INDEX).is_file()
 
 
 def lost_index(folder: Path) -> bool:
-    """Return True if a folder has an archive's tables and no index, so that nothing can be read."""
+    """True if a folder has an archive's tables but no index, without which nothing can be read."""
     if is_archive(folder):
         return False
     tables = [folder / f"{name}{end}" for name in (METRICS, RUNS) for end in ("", STAGED)]
@@ -54,9 +58,11 @@ def lost_index(folder: Path) -> bool:
 
 
 def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
-    """Read the index, and describe its damage if it is readable but damaged, else None.
+    """Read the index of an archive.
 
-    Callers must compare the list of a damaged index with the content, run by run.
+    Returns:
+        The index, and a description of its damage; None if its checksum is right. Callers must
+        check each run of a damaged index.
 
     Raises:
         RecordError: The index is missing, not JSON, or of another form.
@@ -68,7 +74,7 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
             content = unsealed(record)
         except ValueError as error:
             damage = str(error)
-            # A damaged index may still be readable: runs are then verified one by one.
+            # A damaged index may still be readable; callers then verify runs one by one.
             content = {key: value for key, value in record.items() if key != "checksum"}
         return ArchiveIndex.model_validate(content), damage
     except ValidationError as error:
@@ -87,7 +93,7 @@ def unreadable(folder: Path, what: str) -> RecordError:
 
 
 def locate(folder: Path, name: str, index: ArchiveIndex) -> Path | None:
-    """The copy of a data file that the index names; None where neither is: the file is damaged."""
+    """Path of the copy of a data file with the checksum in the index; None if it is damaged."""
     known = index.files.get(name)
     # After a crash, the new file may still have its staged name.
     for path in (folder / name, folder / f"{name}{STAGED}"):

@@ -1,7 +1,7 @@
 """Atomic, checksummed files and the locks on them.
 
-A file is either its old version or the new one, wherever a process is killed. JSON and YAML records
-carry a checksum of their content, so that damage is detected when they are read.
+If a process is killed, a file is either the old or the new version, never a mixture. JSON and YAML
+records hold a checksum of their content, which detects damage when they are read.
 """
 
 import contextlib
@@ -24,33 +24,35 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from scpo.errors import RecordError, RecordWriteError, first_line
 
-# The key of a JSON record that holds the checksum of all other keys.
+# Key of a JSON record with the checksum of all other keys.
 SEAL = "checksum"
 
-# Hexadecimal digits of a sha256: 64 bits detect any accident.
+# Number of hexadecimal digits of a SHA-256 that are kept: 64 bits detect any accident.
 SEAL_LENGTH = 16
 
-# YAML's own end-of-document mark: without it a file cut inside its last number would read as valid.
+# YAML's end-of-document mark. Without it, a file that is cut inside its last number would be valid.
 YAML_END = "...\n"
 
-# Checksum of all lines above; it is the last line before the end mark.
+# Prefix of the last line before the end mark, with the checksum of all lines above.
 YAML_SUM = "# checksum: "
 
-# A configuration has some 300 values; aliases of aliases expand to billions.
+# Largest number of values of a document. A configuration has some 300, but in a malicious file
+# aliases of aliases expand to billions.
 YAML_VALUES = 100_000
 RUN_AGAIN = "Delete the run folder to start that run again"
 
-# The C parser is ten times faster, where it was built.
+# The C parser is ten times faster, but not every installation has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _BLOCK = 1 << 20
 
-# hashlib releases the interpreter's lock. One core hashes about 1.5 GB/s, which many disks exceed.
+# Number of threads that hash files. hashlib releases the interpreter's lock, and many disks are
+# faster than the 1.5 GB/s of one core.
 _READERS = 4
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Every JSON reader represents these exactly.
+# Non-negative integers that every JSON reader represents exactly.
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
@@ -79,9 +81,9 @@ class RunningSum:
     @classmethod
     def of(cls, data: bytes) -> Self:
         """Start from the bytes that are in the file already."""
-        made = cls()
-        made.add(data)
-        return made
+        running = cls()
+        running.add(data)
+        return running
 
     def add(self, data: bytes) -> None:
         """Add appended bytes."""
@@ -100,13 +102,13 @@ def replace_file(path: Path, data: bytes, *, readable: bool = False, durable: bo
         path: The file; missing parent folders are created.
         data: The whole content.
         readable: Give other users read permission.
-        durable: Survive a power cut. Caches do without: they verify what they read and rebuild it.
+        durable: Survive a power cut. Not needed for caches, which verify and rebuild their files.
 
     Raises:
         OSError: It cannot be written; ``path`` is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, because a rename is atomic within a file system only.
+    # In the same folder, because a rename is atomic only within a file system.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -140,7 +142,7 @@ def sync(path: Path) -> None:
 def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
     """Hold an exclusive lock for the ``with`` block; False if another process holds it.
 
-    The kernel releases a flock when its holder dies, however it dies: there are no stale locks.
+    The kernel releases a flock when its holder dies in any way, so there are no stale locks.
 
     Args:
         path: The lock file; created if missing.
@@ -168,15 +170,15 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def is_locked(path: Path) -> bool:
-    """True if a process holds this lock; on another host, if its file system forwards locks."""
+    """True if a process holds this lock; on other hosts, only if the file system forwards locks."""
     try:
-        # Read-only, so that an observer changes nothing, also on a read-only mount. Without
-        # O_NONBLOCK a pipe of this name would hang every command.
+        # Read-only, so that it works on a read-only mount, too. Without O_NONBLOCK, a pipe of this
+        # name would block every command.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError:
-        # No permission to look: rather assume this than start a second process.
+        # Without permission, assume that the lock is held: a second process would do more harm.
         return True
 
     try:
@@ -189,15 +191,15 @@ def is_locked(path: Path) -> bool:
 
 
 def file_sum(path: Path, first: int | None = None) -> FileSum:
-    """The checksum of a file's ``first`` bytes, or of all of it; a shorter file is read to its end.
+    """Checksum of a file's ``first`` bytes (None: all); of all bytes if the file is shorter.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     left = path.stat().st_size if first is None else first
     seen = RunningSum()
     with path.open("rb") as file:
-        # Block by block: checkpoints are larger than the memory that may be free.
+        # Block by block, because checkpoints may be larger than the free memory.
         while left > 0 and (block := file.read(min(left, _BLOCK))):
             seen.add(block)
             left -= len(block)
@@ -210,14 +212,14 @@ def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
     Args:
         path: The file.
         known: The checksum that its writer recorded.
-        whole: The file may not have grown since.
+        whole: True if the file must not have grown since; False for a log.
     """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return "is not a regular file"
         size = status.st_size
-        # The size is compared first: it costs no read.
+        # The size is compared first, because it needs no reading.
         if size < known.bytes or (whole and size > known.bytes):
             return f"holds {size} bytes, not the {known.bytes} that were written"
         if file_sum(path, known.bytes) == known:
@@ -240,7 +242,7 @@ def folder_sums(folder: Path, leave_out: Iterable[str] = ()) -> dict[str, FileSu
 
 
 def folder_change(folder: Path, known: Mapping[str, FileSum]) -> str | None:
-    """Describe how the first damaged file of a folder differs from its checksum; None: all fit."""
+    """Describe the first file of a folder that differs from its checksum; None if all match."""
     with ThreadPoolExecutor(_READERS) as readers:
         changes = readers.map(lambda name: change(folder / name, known[name], whole=True), known)
         for name, what in zip(known, changes, strict=True):
@@ -273,19 +275,19 @@ def unsealed(record: Any) -> dict[str, Any]:
 
 
 def text_sum(data: bytes) -> str:
-    """The checksum of a text, as long as records hold it."""
+    """Checksum of a text, shortened to the length in records."""
     return hashlib.sha256(data).hexdigest()[:SEAL_LENGTH]
 
 
 def _digest(record: Mapping[str, Any]) -> str:
-    # A canonical form: the checksum does not depend on the order of keys or on white space.
+    # A canonical form, so that the checksum does not depend on the order of keys or white space.
     text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return text_sum(text.encode())
 
 
 @contextlib.contextmanager
 def naming_write_errors(path: Path, size: int) -> Iterator[None]:
-    """Turn an OSError into a RecordWriteError with the space needed and what is still intact."""
+    """Turn an OSError into a RecordWriteError with the needed and the free space, and a remedy."""
     try:
         yield
     except OSError as error:
@@ -306,7 +308,7 @@ def _free_bytes(path: Path) -> str:
 
 
 def write_bytes(path: Path, data: bytes, *, readable: bool = False) -> None:
-    """Replace ``path`` by ``data`` atomically; ``readable``: by other users too.
+    """Replace ``path`` by ``data`` atomically; ``readable`` gives other users read permission.
 
     Raises:
         RecordWriteError: It cannot be written; the old content is intact.
@@ -316,23 +318,23 @@ def write_bytes(path: Path, data: bytes, *, readable: bool = False) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON record atomically, its checksum last.
+    """Write a JSON record atomically, with its checksum as the last key.
 
-    Keys keep their order and floats their repr; NaN raises ValueError.
+    Keys keep their order, floats are written as ``repr``, and NaN raises ValueError.
     """
     text = json.dumps(sealed(value), indent=1, ensure_ascii=False, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
 
 
 def write_yaml(path: Path, value: Any, *, checked: bool = False) -> None:
-    """Write YAML atomically; keys keep their order; the last line marks the end.
+    """Write YAML atomically; the last line marks the end.
 
     Args:
         path: The record.
         value: Mappings, sequences and scalars.
-        checked: Add a checksum, for a file that nobody should edit.
+        checked: Add a checksum, for files that users should not edit.
     """
-    # Keys keep their order, which is that of the schema and easier to read.
+    # Not sorted, because the order of the schema is easier to read.
     text = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120).encode()
     mark = f"{YAML_SUM}{text_sum(text)}\n" if checked else ""
     write_bytes(path, text + (mark + YAML_END).encode())
@@ -343,10 +345,10 @@ def read_json(path: Path, remedy: str = RUN_AGAIN) -> dict[str, Any]:
 
     Args:
         path: The record.
-        remedy: How to recover from a damaged one, for the message.
+        remedy: How to recover from a damaged record, for the message.
 
     Raises:
-        RecordError: It is missing, cut or damaged.
+        RecordError: The record is missing, cut short or damaged.
     """
     try:
         return unsealed(json.loads(read_bytes(path)))
@@ -358,7 +360,7 @@ def read_yaml(path: Path) -> Any:
     """Read a YAML record of ``write_yaml`` and verify its end mark and, if present, its checksum.
 
     Raises:
-        RecordError: It is missing, cut or damaged.
+        RecordError: The record is missing, cut short or damaged.
     """
     data = read_bytes(path)
     end = b"\n" + YAML_END.encode()
@@ -369,7 +371,7 @@ def read_yaml(path: Path) -> Any:
 
     text, line_break, last = data.removesuffix(end).rpartition(b"\n")
     expected = YAML_SUM + text_sum(text + line_break)
-    # Only some records have a checksum; those that people may edit have none.
+    # Records that users may edit have no checksum.
     if b"checksum: " in last and last.decode(errors="replace") != expected:
         raise RecordError(
             f"{path} was edited or damaged: its checksum is not that of its content. Restore it, "
@@ -392,14 +394,22 @@ def yaml_problem(path: Path | str, error: yaml.YAMLError) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(data: bytes) -> bytes:
-    """Parse YAML, pickled: several readers read the same record, and each may modify its copy."""
+    """Parse YAML and return the value pickled.
+
+    The result is cached, because several readers read the same record. Each unpickles a copy of its
+    own, which it may modify.
+    """
     value = yaml.load(data, Loader=Loader)  # noqa: S506 (a safe loader, chosen above)
     _count_values(value, 0)
     return pickle.dumps(value)
 
 
 def _count_values(value: Any, before: int) -> int:
-    """Count the values of a parsed document, aliases expanded; ValueError above YAML_VALUES."""
+    """Count the values of a document with aliases expanded, on top of ``before``.
+
+    Raises:
+        ValueError: There are more than YAML_VALUES.
+    """
     count = before + 1
     if count > YAML_VALUES:
         raise ValueError(f"it expands to more than {YAML_VALUES} values, which no record has")
@@ -413,14 +423,14 @@ def _count_values(value: Any, before: int) -> int:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a record whole.
+    """Read all bytes of a record.
 
     Raises:
-        RecordError: It is missing, unreadable or not a regular file.
+        RecordError: The file is missing, unreadable or not a regular file.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            # Reading a pipe would wait for ever.
+            # Reading a pipe would block for ever.
             raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
     except OSError as error:
@@ -433,11 +443,11 @@ def read_record(path: Path, model: type[Model], what: str, remedy: str = RUN_AGA
     Args:
         path: The record.
         model: Its schema.
-        what: Its name, for the message.
-        remedy: How to recover from a damaged one, for the message.
+        what: Its kind, for the message.
+        remedy: How to recover from a damaged record, for the message.
 
     Raises:
-        RecordError: It is missing, cut, damaged or does not fit ``model``.
+        RecordError: The record is missing, cut short, damaged or invalid.
     """
     try:
         return model.model_validate(read_json(path, remedy))

@@ -1,4 +1,4 @@
-"""Health rules of conf/health.yaml: functions of a run's log, which can be replayed on any run."""
+"""Health rules of conf/health.yaml: functions of a log, applicable to live and finished runs."""
 
 import fnmatch
 import functools
@@ -37,11 +37,11 @@ class _OfMetric(Strict, ABC):
 
     @abstractmethod
     def broken(self, values: Sequence[float]) -> Iterator[str]:
-        """For each value, in order, what is wrong with it; empty: nothing."""
+        """Yield a description of the problem of each value, in order; empty for a good value."""
 
 
 class Outside(_OfMetric):
-    """Below ``low`` or above ``high``."""
+    """The value is below ``low`` or above ``high``."""
 
     kind: Literal["outside"]
     low: float | None = None
@@ -58,7 +58,7 @@ class Outside(_OfMetric):
 
 
 class Sinks(_OfMetric):
-    """Below a share of the first value."""
+    """The value is below a share of the first value."""
 
     kind: Literal["sinks"]
     share: Annotated[float, Field(gt=0, lt=1)]
@@ -70,7 +70,7 @@ class Sinks(_OfMetric):
 
 
 class Rises(_OfMetric):
-    """More than ``by`` above the lowest value so far."""
+    """The value is more than ``by`` above the lowest value so far."""
 
     kind: Literal["rises"]
     by: PositiveFloat
@@ -83,7 +83,7 @@ class Rises(_OfMetric):
 
 
 class Spikes(_OfMetric):
-    """More than ``times`` the median of the ``window`` values before, and more than ``least``."""
+    """The value is above ``times`` the median of the ``window`` values before, and ``least``."""
 
     kind: Literal["spikes"]
     times: PositiveFloat
@@ -97,13 +97,13 @@ class Spikes(_OfMetric):
                 yield ""
                 continue
             usual = statistics.median(before)
-            # A median of 0 gives no scale: after it, every value would be a spike.
+            # With a median of 0, every value above ``least`` would be a spike.
             spike = usual > 0 and value > max(self.times * usual, self.least)
             yield f"{value:.3g}, usually {usual:.3g}" if spike else ""
 
 
 class Lost(_OfMetric):
-    """Back within ``margin`` of the first value after it was ``gain`` above it."""
+    """The value is back within ``margin`` of the first one, after it was ``gain`` above it."""
 
     kind: Literal["lost"]
     gain: PositiveFloat
@@ -119,7 +119,7 @@ class Lost(_OfMetric):
 
 
 class Stalled(Strict):
-    """No line for ``times`` the mean time between lines, and ``least_s`` seconds; for live runs."""
+    """A live run has no new line for ``times`` the mean time between lines and ``least_s`` s."""
 
     kind: Literal["stalled"]
     times: PositiveFloat
@@ -132,7 +132,7 @@ Rule = Annotated[Outside | Sinks | Rises | Spikes | Lost | Stalled, Field(discri
 
 @dataclass(frozen=True)
 class Remark:
-    """A rule that fired, and at which step."""
+    """A rule that fired, with the step and a description."""
 
     rule: str
     level: Level
@@ -145,7 +145,7 @@ class Remark:
 
 @functools.cache
 def read_rules(path: Path = RULES) -> Mapping[str, Any]:
-    """The rules by name.
+    """Read the rules, by name.
 
     Raises:
         ConfigError: The file is not YAML, or a rule is invalid.
@@ -166,8 +166,8 @@ def examine(
     """Apply the rules to the lines of a metrics.jsonl.
 
     Returns:
-        For each rule and metric the step at which it first fired, by step. Values that are not
-        numbers are skipped.
+        One remark for each rule and metric that fired, at the first such step, sorted by step.
+        Values that are not numbers are skipped.
     """
     remarks = []
     for name, rule in (read_rules() if rules is None else rules).items():
@@ -175,12 +175,12 @@ def examine(
             continue
         for metric in _metrics(records, rule.metric):
             logged = [line for line in records if isinstance(line.get(metric), int | float)]
-            # Rules look at a whole curve: most compare a value with earlier ones.
+            # Rules get the whole curve, because most compare a value with earlier ones.
             values = [float(line[metric]) for line in logged]
             in_a_row = 0
             for line, text in zip(logged, rule.broken(values), strict=True):
                 in_a_row = in_a_row + 1 if text else 0
-                # Equal, not at least: a rule is reported once, when it fires first.
+                # Reported only once, when it first fires.
                 if in_a_row == rule.steps:
                     step = int(line["step"])
                     remarks.append(Remark(name, rule.level, step, f"{metric} is {text}"))
@@ -193,7 +193,7 @@ def stalled(
 ) -> list[Remark]:
     """Remarks on a live run that has logged nothing for too long, from its timing.jsonl."""
     logged = [datetime.fromisoformat(line["at"]) for line in times if "at" in line]
-    # Two intervals: the first step compiles and fills caches.
+    # At least two intervals, because the first step compiles and fills caches.
     if len(logged) < 3:
         return []
     silent = (now - logged[-1]).total_seconds()
@@ -212,5 +212,5 @@ def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
         return [pattern]
     known = sorted({key for record in records for key in record})
     parts = pattern.count("/")
-    # fnmatch's * would match slashes too.
+    # The number of slashes is compared, because fnmatch's * matches slashes, too.
     return [key for key in known if key.count("/") == parts and fnmatch.fnmatchcase(key, pattern)]

@@ -12,15 +12,16 @@ from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
 
-# Key of a second copy of the configuration: in W&B sweeps, parameters replace keys of their name.
+# Key of a second copy of the configuration in W&B: in a W&B sweep, parameters replace equally named
+# keys of the first.
 WHOLE = "scpo"
 
-# W&B's run ids.
+# Form of W&B's run ids.
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
-# The shaper's choices of the paper's table 4, and the word for another choice in a run id. They are
-# here and not in conf/, so that an id depends only on the configuration: a default that changes
-# later renames no run.
+# (setting of the shaper, the paper's choice in table 4, word for another choice in a run id). They
+# are here and not in conf/, so that an id depends only on the run's configuration, and a change of
+# a default does not rename runs.
 SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("matcher", "kmp", "{}"),
     ("monotonic", True, "no_monotonicity"),
@@ -35,7 +36,7 @@ SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("reference_max_age", None, "age{}"),
 )
 
-
+# The host that is left out of run ids.
 PAPERS_HOST = "gigpo"
 
 
@@ -45,7 +46,7 @@ def identity(config: BaseModel) -> dict[str, Any]:
 
 
 def digest(value: Any) -> str:
-    """The sha256 of a value's canonical JSON: sorted keys, no spaces, ASCII."""
+    """SHA-256 of a value's canonical JSON: sorted keys, no spaces, ASCII."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -53,15 +54,15 @@ def digest(value: Any) -> str:
 
 
 def run_id(config: BaseModel) -> str:
-    """For example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
+    """The run id, for example ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``."""
     return recorded_id(identity(config))
 
 
 def recorded_id(config: Mapping[str, Any]) -> str:
-    """The run id of a configuration as config.yaml has it, of any version of the schema.
+    """The run id of a configuration in config.yaml, of any version of the schema.
 
     Raises:
-        KeyError, ValueError, TypeError, AttributeError: The configuration is not one of a run.
+        KeyError, ValueError, TypeError, AttributeError: This is not a run's configuration.
     """
     hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
     words = [
@@ -75,7 +76,7 @@ def recorded_id(config: Mapping[str, Any]) -> str:
 
 
 def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
-    """Return True if a folder's name is the id of the configuration recorded in it."""
+    """True if a folder's name is the id of the configuration recorded in it."""
     try:
         return name == recorded_id(config)
     except (KeyError, ValueError, TypeError, AttributeError):
@@ -85,7 +86,12 @@ def is_id_of(name: str, config: Mapping[str, Any]) -> bool:
 def read_configuration(
     logged: Mapping[str, Any], wandb_id: str
 ) -> tuple[str, dict[str, Any], str | None]:
-    """Run id, configuration and commit of a run, from what ``WandbMirror`` sent of it."""
+    """Run id, configuration and commit of a run, from the configuration that W&B has of it.
+
+    Args:
+        logged: The configuration in W&B, as ``WandbMirror`` sent it.
+        wandb_id: The run's id in W&B, used if ``logged`` has no valid one.
+    """
     whole = logged.get(WHOLE)
     sections = whole if isinstance(whole, dict) else logged
     config = {}
@@ -94,21 +100,21 @@ def read_configuration(
             config[name] = value
     run_id = str(logged.get("run_id"))
     commit = logged.get("commit")
-    # The id becomes a file name, and a server may answer anything.
+    # The id becomes a file name, and a server may send anything.
     if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
         run_id = wandb_id
     return run_id, config, None if commit is None else str(commit)
 
 
 def settings_digest(config: BaseModel) -> str:
-    """The hash of a configuration without its seed: equal for repetitions of one setting."""
+    """Hash of a configuration without its seed: equal for repetitions with other seeds."""
     settings = identity(config)
     del settings["seed"]
     return digest(settings)[:HASH_LENGTH]
 
 
 def _benchmark(env: Mapping[str, Any]) -> str:
-    """WebShop's two settings are two benchmarks; see ``WebshopConfig.benchmark``."""
+    """Name of the benchmark; WebShop's two settings are two (see ``WebshopConfig.benchmark``)."""
     if env.get("setting") == "paper":
         return f"{env['name']}_paper"
     return str(env["name"])
@@ -127,5 +133,5 @@ def _choices(method: Mapping[str, Any]) -> list[str]:
 
 
 def _slug(word: str) -> str:
-    """Letters, digits, dot and underscore only: safe in a path and in a shell."""
+    """Replace all but letters, digits, dots and underscores, for use in paths and shells."""
     return re.sub(r"[^a-z0-9._]+", "_", word.lower()).strip("._") or "x"

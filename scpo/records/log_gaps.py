@@ -1,9 +1,9 @@
-"""Lines and measures that a run's configuration asks for and its log does not have.
+"""Detect lines and measures that are missing in a log.
 
-A checksum shows that a file is as it was written. It shows nothing to someone who removes a line
-and writes the checksum anew, or about a program that forgot to log: a mean over the values that
-are left would look like any other. What a run logs follows from its configuration, so a gap is
-found without a checksum.
+A checksum detects later changes of a file. It does not detect a removed line if the checksum was
+computed again, nor a program that did not log a value. A mean over the remaining values would look
+like any other. The configuration determines the lines and values of a log, so gaps can be found
+without a checksum.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class _Env(_Lenient):
 
 
 class _Plan(_Lenient):
-    """The part of a configuration that decides what is logged at which step."""
+    """The part of a configuration that determines what is logged at which step."""
 
     trainer: _Trainer
     method: _Method
@@ -55,11 +55,11 @@ class _Plan(_Lenient):
 
     @property
     def every_step(self) -> bool:
-        """Return True if each step has a line: verl may log every few, prompted methods log two."""
+        """True if each step has a line: verl may log every few steps, prompting methods log two."""
         return self.trainer.name == "local" and not self.prompted
 
     def validations(self, last: int) -> set[int]:
-        """Steps up to ``last`` at which it validates."""
+        """Steps up to ``last`` at which the run validates."""
         if self.prompted:
             return {0, last}
         due = set(range(0, last + 1, self.trainer.validation.every))
@@ -67,7 +67,7 @@ class _Plan(_Lenient):
 
 
 def is_due(metric: str) -> bool:
-    """Return True for a metric of training or validation, which each line of its kind has."""
+    """True for a metric of training or validation, which all lines of its kind have."""
     return metric.startswith((TRAIN, VALIDATION))
 
 
@@ -76,7 +76,7 @@ def numbers_by_metric(records: Iterable[Mapping[str, Any]]) -> dict[str, set[int
     found: dict[str, set[int]] = {}
     for record in records:
         for metric, value in record.items():
-            # null is what a mean over nothing is logged as
+            # The value may be null, which is logged for a mean over nothing.
             if is_due(metric) and isinstance(value, (int, float)):
                 found.setdefault(metric, set()).add(record["step"])
     return found
@@ -89,15 +89,15 @@ def gap(
     *,
     every_line: bool = True,
 ) -> str | None:
-    """Describe the first gap in what a run logged.
+    """Describe the first gap in a run's log.
 
     Args:
-        config: The run's configuration. One that does not tell what is logged at which step, as of
-            another program, has no gap.
+        config: The run's configuration. Without the needed keys, as in that of another program,
+            there are no gaps.
         steps: The steps that have a line, in ascending order.
         numbers: See :func:`numbers_by_metric`.
-        every_line: Whether a missing line between two others is a gap, too. W&B drops what a
-            resumed run logs again.
+        every_line: True if a missing line between others is a gap, too. False for W&B, which drops
+            steps that a resumed run repeats.
 
     Returns:
         For example ``has no number for val/test/success_rate at step 20, which a validation logs:
@@ -128,7 +128,7 @@ def gap(
 
 
 def check(log: Path, config: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
-    """Verify that a metrics.jsonl has no gap, and rates of training and validation in their range.
+    """Verify that a metrics.jsonl has no gap, and that its metrics are in their ranges.
 
     Args:
         log: The file, for the message.
@@ -136,7 +136,7 @@ def check(log: Path, config: Mapping[str, Any], records: Sequence[Mapping[str, A
         records: The lines of the file.
 
     Raises:
-        RecordError: A number made of what is there would look like that of a whole run.
+        RecordError: A line or a number is missing, or a value is out of range.
     """
     for record in records:
         for metric, value in record.items():

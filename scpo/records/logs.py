@@ -1,9 +1,9 @@
 """Append-only logs of JSON lines (metrics.jsonl, timing.jsonl): writer, reader, verification.
 
-Each line is on disk before ``append`` returns. A line counts once its line break is written: a torn
-last line, which a killed writer leaves, is skipped by readers and cut off by the next writer.
+Each line is on disk before ``append`` returns. A line is complete once its line break is written. A
+killed writer may leave a torn last line; readers skip it, and the next writer cuts it off.
 
-Also what the status of a finished run must agree with.
+The module also checks that the status of a finished run agrees with its logs.
 """
 
 import contextlib
@@ -30,19 +30,20 @@ from scpo.records.status import State, Status
 
 SUCCESS = "success_rate"
 
-# More than any line has, so that one read finds the last one.
+# More bytes than any line has, so that one read at the end finds the last line.
 TAIL_BYTES = 1 << 16
 
-# Integers above it are rounded by readers that use doubles.
+# Readers that use doubles round larger integers.
 LARGEST = 1 << 53
 RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"
 
 
 def to_line(record: Mapping[str, Any]) -> bytes:
-    """One line: ``step`` first, the other keys sorted, floats by repr; equal values, equal bytes.
+    """One line of a log; equal values give equal bytes.
 
-    NaN and the infinities become null: a mean over nothing is undefined, such as one over the
-    failed siblings of a mini-batch of successes.
+    ``step`` comes first, the other keys are sorted, and floats are written as ``repr``. NaN and the
+    infinities become null: the mean over an empty set is undefined, for example over the failed
+    siblings of a mini-batch of successes.
     """
     keys = sorted(record, key=lambda key: (key != "step", key))
     plain = {key: _plain(record[key]) for key in keys}
@@ -70,7 +71,7 @@ class JsonLines:
         self._descriptor: int | None = None
 
     def append(self, record: Mapping[str, Any]) -> bytes:
-        """Append one line, flush it to disk and return it; a failed write leaves no trace."""
+        """Append one line, flush it to disk and return it; a failed write is undone."""
         line = to_line(record)
         with naming_write_errors(self.path, len(line)):
             descriptor = self._open()
@@ -101,11 +102,11 @@ class JsonLines:
         return records
 
     def up_to(self, step: int) -> bytes:
-        """The lines up to and including ``step``, as on disk; later lines are not parsed."""
+        """The bytes of the lines up to and including ``step``; later lines are not parsed."""
         kept = []
         for number, line in enumerate(self.whole_lines().split(b"\n")[:-1], start=1):
             if self._object(line, f"line {number}")["step"] > step:
-                # Steps ascend, so that all further lines are later ones.
+                # Steps ascend, so all further lines are of later steps.
                 break
             kept.append(line + b"\n")
         return b"".join(kept)
@@ -125,7 +126,7 @@ class JsonLines:
         return self._object(lines[-1], "the last line")
 
     def replace(self, lines: bytes) -> None:
-        """Replace the content atomically, as a run that resumes from an earlier step needs."""
+        """Replace the content atomically, for a run that resumes from an earlier step."""
         self.close()
         if self.path.exists():
             write_bytes(self.path, lines)
@@ -139,7 +140,7 @@ class JsonLines:
     def _open(self) -> int:
         if self._descriptor is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # O_APPEND: each write goes to the end, even after another writer's truncation.
+            # O_APPEND: each write goes to the end, even after a truncation.
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             _cut(descriptor)
             self._descriptor = descriptor
@@ -177,7 +178,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes: os.write may stop short without an error, as on a disk that fills up."""
+    """Write all bytes. A single os.write may write fewer without an error, as on a full disk."""
     while data:
         data = data[os.write(descriptor, data) :]
 
@@ -205,12 +206,12 @@ def read_whole(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     A torn last line is left out.
 
     Raises:
-        RecordError: Lines are damaged, lost or changed: none of the run's numbers can be trusted.
+        RecordError: Lines are damaged, lost or changed, so the run's numbers cannot be used.
     """
     try:
         return _read_once(folder, path)
     except RecordError:
-        # A live run writes log and status one after the other, and we may have read between them.
+        # A live run may have written the log, but not yet the status, between the two reads.
         return _read_once(folder, path)
 
 
@@ -223,7 +224,7 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     if known is not None and RunningSum.of(whole).now() == known:
         lines = _parse_at_once(whole)
     if lines is None:
-        # Line by line, whose message is more precise than that of the checksum below.
+        # Line by line, for a more precise message than that of the checksum below.
         lines = JsonLines(path).parse(whole)
     steps = [line["step"] for line in lines]
     if any(after <= before for before, after in pairwise(steps)):
@@ -235,7 +236,7 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
 
 
 def _parse_at_once(data: bytes) -> list[dict[str, Any]] | None:
-    """Parse the lines of a log together; None if one is no JSON or lacks the form of a log line."""
+    """Parse all lines at once, which is faster; None if any is not a valid log line."""
     joined = b"[" + data[:-1].replace(b"\n", b",") + b"]"
     try:
         lines: list[dict[str, Any]] = json.loads(joined, parse_constant=_refuse)
@@ -290,7 +291,7 @@ def panels(record: Mapping[str, Any]) -> dict[str, float]:
     """Validation panel -> success rate in a line of metrics.jsonl; empty without validation."""
     rates = {}
     for key, value in record.items():
-        # val/<panel>/success_rate; four parts are a panel's task family.
+        # val/<panel>/success_rate. With four parts, it is the rate of a task family.
         parts = key.split("/")
         is_panel = len(parts) == 3 and parts[0] == "val" and parts[2] == SUCCESS
         if is_panel and value is not None:
@@ -299,7 +300,7 @@ def panels(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line per panel: ``valid_seen: 3.3 % -> 51.7 % of 60 episodes (step 0 -> step 25)``."""
+    """Lines such as ``valid_seen: success 3.3 % -> 51.7 % of 60 episodes (step 0 -> step 25)``."""
     measured = [record for record in records if panels(record)]
     if not measured:
         return []
@@ -319,10 +320,10 @@ def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def check_end(folder: RunFolder, status: Status) -> None:
-    """Verify that a finished run has made all its steps.
+    """Verify that a finished run has reached its last step.
 
     Raises:
-        RecordError: Its status says DONE at another step than its last.
+        RecordError: Its status is DONE at another step.
     """
     if status.state is State.DONE and status.step != status.steps:
         raise RecordError(
@@ -334,10 +335,10 @@ def check_end(folder: RunFolder, status: Status) -> None:
 def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str, Any]]) -> None:
     """Verify that a finished run has a record of its attempts.
 
-    Without it nobody knows on which processor it ran, and whether its code was committed.
+    They hold the processor of the run and the commit of its code.
 
     Raises:
-        RecordError: The run has made attempts, and none is recorded.
+        RecordError: The run has made attempts, but there is no record of any.
     """
     if status.state is State.DONE and status.attempt and not attempts:
         raise RecordError(

@@ -43,9 +43,9 @@ class PlannedRow(BaseModel):
 
 
 class PrimaryComparisons(BaseModel):
-    """The comparisons an experiment is run for.
+    """The comparisons that an experiment is run for.
 
-    Pairs of rows, each the first minus the second, and the measure.
+    ``comparisons`` are pairs of row names, the first minus the second, by ``measure``.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,7 +55,7 @@ class PrimaryComparisons(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The record of which run is which row; its fields are in the order of the file."""
+    """The rows of an experiment and their runs; the fields are in the order of the file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class Manifest(BaseModel):
 
 
 def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
-    """The path of a manifest: one per scale, so that no scale replaces another."""
+    """Path of a manifest; each scale has one of its own."""
     return runs_dir / EXPERIMENTS / f"{experiment}-{scale}.json"
 
 
@@ -87,11 +87,11 @@ def read(path: Path) -> Manifest:
 
 
 def update(runs_dir: Path, planned: Manifest) -> None:
-    """Write a manifest, joined with the runs of earlier calls with other axes.
+    """Write a manifest, merged with the runs of earlier calls with other axes.
 
-    An earlier entry is kept if it belongs to the same table: same overrides, a run folder that
-    still exists, and, where ``planned`` has the same row, environment and model, the same settings
-    apart from the seed.
+    An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
+    still exists, and its settings apart from the seed equal those of the planned runs of the same
+    row, environment and model, if there are any.
     """
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
     rows = planned.rows
@@ -111,7 +111,7 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
         if before.name != row.name:
             continue
         for run in before.runs:
-            # An environment or model that is not planned now has nothing to differ from.
+            # Without planned runs of this environment and model, there are no settings to compare.
             same_settings = settings.get((run.env, run.model), run.settings) == run.settings
             replaced = (run.env, run.model, run.seed) in present
             exists = (runs_dir / run.id).is_dir()
@@ -123,9 +123,9 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
 
 
 def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
-    """The run folders that match any of the patterns (shell wildcards), by name.
+    """Run folders that match any of the patterns (shell wildcards), sorted by name.
 
-    A pattern is matched with run ids and with the names of experiments, whose runs it selects.
+    A pattern matches run ids, and names of experiments, all of whose runs it then selects.
 
     Raises:
         ConfigError: A pattern matches nothing.
@@ -137,7 +137,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         matches = set(fnmatch.filter(folders, pattern))
         for name in fnmatch.filter(members, pattern):
             matches |= members[name] & folders.keys()
-        # "*" matches all runs, also before the first of them exists.
+        # "*" is no error before the first run exists.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"
@@ -147,7 +147,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
 
 
 def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:
-    """Ids of each experiment's runs over all scales, and the errors of unreadable manifests."""
+    """Ids of the runs of each experiment over all scales, and errors of unreadable manifests."""
     members: dict[str, set[str]] = {}
     damaged = []
     for path in manifest_paths(runs_dir):

@@ -1,7 +1,7 @@
-"""Memory in use by a run's processes and GPUs, the GPUs that the driver lists, usable cores.
+"""Memory in use by a run's processes and on its GPUs; the GPUs of the driver; usable cores.
 
-torch's count of allocated memory covers one process. The paper's 33.5 GB without and 35.2 GB with
-the scorer, which runs in a process of its own, compare with the memory of all processes.
+torch counts the memory of one process only. The memory of all processes is comparable with the
+paper's 33.5 GB without and 35.2 GB with the scorer, which is a process of its own here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Self
 
 GIB = 1 << 30
 
-# Allocators keep what they have taken, so a peak lasts and rare samples find it.
+# Seconds between samples. Allocators keep their memory, so peaks last long enough to be found.
 POLL_S = 2.0
 HOST, GPU = "perf/node_memory_gib", "perf/node_gpu_gib"
 DRIVER_TIMEOUT_S = 20
@@ -25,7 +25,7 @@ MEMORY_QUERY = "index,uuid,memory.used"
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: those of its job or container's mask, not of the node."""
+    """Number of cores that this process may use, by the mask of its job or container."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     # macOS has no CPU masks.
@@ -57,10 +57,10 @@ class NodeMemory:
         self._thread = threading.Thread(target=self._watch, name="node-memory", daemon=True)
 
     def take(self) -> dict[str, float]:
-        """The peaks since the last call, by metric name, this moment included."""
+        """Peaks since the last call, by metric name; takes a sample first."""
         self._sample()
         with self._lock:
-            # Each call begins a new peak, so that a step's peak is its own.
+            # Reset, so that the peak of one step does not include earlier ones.
             taken = self._peaks
             self._peaks = {}
         return taken
@@ -97,7 +97,7 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
     pages = {}
     for folder in proc.glob("[0-9]*"):
         try:
-            # A process name may contain spaces and parentheses: fields start after the last one.
+            # A process name may contain spaces and parentheses; fields start after the last ")".
             parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             _, resident, shared, *_ = map(int, (folder / "statm").read_text().split())
         except (OSError, ValueError):
@@ -105,7 +105,7 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
             continue
         process = int(folder.name)
         children[parent].append(process)
-        # Shared pages would count once for each process that maps them.
+        # Without shared pages, which would count once for each process that maps them.
         pages[process] = resident - shared
 
     waiting = [root]
@@ -137,7 +137,7 @@ def used_gib(visible: str = "", ask: Callable[[str], list[str]] = query_driver) 
     used = {}
     for line in ask(MEMORY_QUERY):
         index, uuid, mib = (part.strip() for part in line.split(","))
-        # CUDA accepts indices and beginnings of UUIDs; up to three letters could be an index.
+        # CUDA accepts indices and prefixes of UUIDs. Up to three characters may be an index.
         named = any(name == index or (len(name) > 3 and uuid.startswith(name)) for name in chosen)
         if named or not chosen:
             used[index] = float(mib) / 1024
@@ -164,6 +164,6 @@ def visible_gpus() -> list[str]:
 
 
 def driver_version() -> str | None:
-    """For example 580.65.06; None without a driver."""
+    """Version of the driver, for example 580.65.06; None without a driver."""
     lines = query_driver("driver_version")
     return lines[0].strip() if lines else None

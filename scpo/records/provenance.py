@@ -1,9 +1,9 @@
 """Provenance of an attempt: code, packages, machine; no environment variables, no command lines.
 
-The code is also recorded as a hash of each file, so that a run is resumed by the code that began
-it. A commit is not enough: one that fixes a typo in a text changes no number, an uncommitted edit
-of an estimator does, and some checkouts have no git. ``conf/`` and slurm/site.yaml are left out,
-since a run keeps its whole configuration.
+The code is also recorded as a hash of each file, so that a run is resumed only by the code that
+began it. The commit is not sufficient: a commit may change only a text, an uncommitted edit may
+change numbers, and some checkouts have no git. ``conf/`` and slurm/site.yaml are left out, because
+a run keeps its whole configuration.
 """
 
 import ast
@@ -35,19 +35,21 @@ from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
 
-# Lies in a snapshot of the code, in place of .git.
+# File of a snapshot of the code with its commit and uncommitted changes, as there is no .git.
 SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
 
-# Lies in the run folder: the code that wrote its steps.
+# File of a run folder with the hashes of the code that wrote its steps.
 CODE_RECORD = "code.json"
 CODE_PARTS = ("scpo", "sweeps", "train.py")
 
-# Excludes files that tools write next to the code.
+# Suffixes of code; other files may be written next to it by tools.
 CODE_SUFFIXES = (".py", ".yaml")
+
+# Largest number of files that a message names.
 SHOWN_FILES = 6
 
-# Lists of parts, of which a run uses few.
+# Modules that list all estimators or identities of states, of which a run uses few.
 REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
 _ENTRY = re.compile(
     r"^from scpo\.(?:advantages|states)\.\w+ import [A-Z][A-Z0-9_]*\n", re.MULTILINE
@@ -56,13 +58,13 @@ _ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
 
 
 class CodeRecord(Record):
-    """code.json: path -> hash of its content."""
+    """code.json: path of each code file -> hash of its content."""
 
     files: dict[str, str]
 
 
 def git_commit() -> str | None:
-    """The commit of the running code; None where that is unknown."""
+    """Commit of the running code; None if unknown."""
     snapshot = _snapshot()
     if snapshot:
         commit: str | None = snapshot["commit"]
@@ -128,7 +130,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
 def _packages() -> dict[str, str]:
     versions = {}
     for distribution in importlib.metadata.distributions():
-        # Parsed once; `distribution.version` would parse it again.
+        # `distribution.version` would parse the metadata again.
         metadata = distribution.metadata
         versions[str(metadata["Name"]).lower()] = str(metadata["Version"])
     return dict(sorted(versions.items()))
@@ -148,12 +150,12 @@ def _cpu() -> str:
 def _torch_capability() -> str | None:
     """The vector instructions that torch's CPU kernels use, e.g. AVX512; None without torch.
 
-    They decide how sums are rounded, also between processors of one name and under
+    They determine the rounding of sums. They may differ between processors of one name, and with
     ATEN_CPU_CAPABILITY.
     """
     if importlib.util.find_spec("torch") is None:
         return None
-    # Slow, and a run that trains loads it anyway.
+    # A slow import, but a run that trains needs it anyway.
     import torch
 
     return str(torch.backends.cpu.get_cpu_capability())
@@ -171,7 +173,7 @@ def output(*command: str) -> bytes | None:
 
 
 def code_files() -> dict[str, str]:
-    """Path -> hash of each file of the running code; equal in a checkout, a copy and a snapshot."""
+    """Path -> hash of each file of the running code; the same in a checkout and its snapshot."""
     hashes = {}
     for part in CODE_PARTS:
         top = REPOSITORY / part
@@ -187,7 +189,7 @@ def code_files() -> dict[str, str]:
 
 
 def read_code(folder: RunFolder) -> CodeRecord | None:
-    """The code that wrote a run's steps; None before the first attempt."""
+    """Read the record of the code that wrote a run's steps; None before the first attempt."""
     path = folder.path / CODE_RECORD
     if not path.exists():
         return None
@@ -201,16 +203,16 @@ def check_resume(
     across: bool,
     commits: tuple[str | None, str | None],
 ) -> None:
-    """Refuse to resume from a checkpoint of other code; record which code continues.
+    """Check that a checkpoint was written by the present code, then record the present code.
 
     A curve with steps of two versions of the code would be a result of neither. Files that the run
-    does not use may change.
+    does not use may have changed.
 
     Args:
         folder: The run.
-        config: Its configuration, which decides what it uses.
-        across: ``machine.resume_across_versions``: resume all the same.
-        commits: The commit that the run stopped under, and the present one.
+        config: Its configuration, which determines the files that it uses.
+        across: ``machine.resume_across_versions``: skip the check.
+        commits: The commit under which the run stopped, and the present one.
 
     Raises:
         ConfigError: The code has changed; the message names the files.
@@ -243,12 +245,12 @@ def changed_files(
 
     Args:
         folder: The run.
-        config: Its configuration, which decides what it uses.
-        present: ``code_files()``; None: read here.
+        config: Its configuration, which determines the files that it uses.
+        present: ``code_files()``; None: compute it here.
     """
     earlier = read_code(folder)
     if earlier is None:
-        # There was no attempt, or the run is an old one.
+        # The run has made no attempt, or is older than this record.
         return []
     return _changed(earlier, code_files() if present is None else present, config)
 
@@ -257,7 +259,7 @@ def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig)
     names = earlier.files.keys() | present.keys()
     changed = {name for name in names if earlier.files.get(name) != present.get(name)}
     if not changed:
-        # Finding out which module imports which takes half a second.
+        # Skip `used_files`, which takes half a second.
         return []
     return sorted(changed & used_files(config, REPOSITORY))
 
@@ -269,17 +271,17 @@ def shown_files(names: Sequence[str]) -> str:
 
 
 def without_entries(text: str) -> str:
-    """A registry's code without its list of parts: a part that a run uses is compared itself."""
+    """A registry's code without its entries; the entry that a run uses is compared as a file."""
     return _ENTRIES.sub("OURS = ()", _ENTRY.sub("", text))
 
 
 def used_files(config: RunConfig, root: Path) -> set[str]:
     """Paths, relative to ``root``, of the files whose change could change a run's numbers.
 
-    They are what the trainer imports, at the top of a file or inside a function, and all of the
-    run's environment. Other estimators and identities of states are in the same registries and are
-    left out, as are sweeps, the doctor and this project's commands: a new baseline keeps no run
-    from being resumed.
+    These are the files that the trainer imports, at the top of a file or inside a function, and all
+    files of the run's environment. Other estimators and identities of states in the registries are
+    left out, so that a new baseline does not prevent runs from being resumed. So are sweeps, the
+    doctor and the commands of this project.
     """
     waiting = ["scpo/trainers/__init__.py", *_parts(config)]
     for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
@@ -314,7 +316,7 @@ def _parts(config: RunConfig) -> Iterator[str]:
 # Cached, because a sweep asks for each of its runs.
 @functools.lru_cache(maxsize=2048)
 def _imported(text: str) -> tuple[str, ...]:
-    """Files that may hold what a module imports: modules, packages, and the packages above them."""
+    """Files of this project that a module may import: modules, packages, and parent packages."""
     found: list[str] = []
     for node in ast.walk(ast.parse(text)):
         names: list[str] = []

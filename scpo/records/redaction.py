@@ -1,12 +1,14 @@
 """Redaction: detect keys and passwords before a text is copied or recorded.
 
-The table of key formats is ours, written from the issuers' own prefixes, and not a dependency on
-detect-secrets: this code runs at the start of every run, and that package would bring requests into
-the core. It also finds secrets by their entropy, which blacks out hashes of commits and games.
+The table of key formats is written here, from the prefixes that issuers publish, instead of a
+dependency on detect-secrets. This code runs at the start of every run, and that package would bring
+requests into the core. It also detects secrets by their entropy, and so redacts hashes of commits
+and games.
 """
 
 import base64
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -15,15 +17,15 @@ from urllib.parse import quote
 
 REDACTED = "[redacted]"
 
-# Shorter values are not keys, and would match in many files.
+# Least length of a secret: shorter values are not keys, and would match in many files.
 SHORTEST = 8
 SECRET_NAME = re.compile(
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 
-# In an address, between a colon and the @, with or without a user before the colon. No example
-# is given: this file is part of every snapshot of the code, in which an example would be found.
+# A password in an address: between a colon and the @, with or without a user before the colon. This
+# comment has no example, because snapshots of the code, which contain it, are searched for secrets.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
 
 # Formats of keys, by their issuers' prefixes.
@@ -65,8 +67,8 @@ SHAPES = {
     "a bearer token": re.compile(r"(?i)(?<=\bbearer )[\w.~+/=-]{16,}"),
     "a basic authorization": re.compile(r"(?i)(?<=authorization: basic )[A-Za-z0-9+/=]{8,}"),
     "a password in an address": WITH_PASSWORD,
-    # In a diff each line of it begins with + or -, and its end may have been cut off: then all
-    # that follows goes.
+    # In a diff, each line begins with + or -. If the end of the key was cut off, everything up to
+    # the end of the text is redacted.
     "a private key": re.compile(
         r"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----.*?"
         r"(-----END [A-Z ]*PRIVATE KEY( BLOCK)?-----|\Z)",
@@ -86,12 +88,13 @@ class Leak:
 def leaks(
     text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
 ) -> list[Leak]:
-    """The secrets in a text: values of secret environment variables, and known formats of keys.
+    """Find secrets in a text: values of secret environment variables, and known formats of keys.
 
     Args:
         text: Any text.
-        environment: The variables.
-        names: Variables that are secret under any name, such as ``model.key_variable``.
+        environment: The environment variables.
+        names: Variables that are secret although their names do not show it, such as
+            ``model.key_variable``.
     """
     found = []
     for what, match in _matches(text, environment, names):
@@ -103,7 +106,8 @@ def redact(
     text: str, environment: Mapping[str, str] = os.environ, names: Collection[str] = ()
 ) -> str:
     """The text with every secret replaced; arguments as in ``leaks``."""
-    # Longer secrets first: a part of one may be a secret of its own, and would leave the rest.
+    # Longer secrets first: if a part of one is itself a secret, replacing it first would leave the
+    # rest of the longer one.
     secrets = {match.group() for _, match in _matches(text, environment, names)}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
@@ -115,7 +119,7 @@ def _matches(
 ) -> Iterator[tuple[str, re.Match[str]]]:
     for name, value in environment.items():
         secret_name = name in names or SECRET_NAME.search(name.upper())
-        # A database's address is a secret by its value, not by its name.
+        # The address of a database may hold a password, although the variable's name is not secret.
         if secret_name or WITH_PASSWORD.search(value):
             for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
@@ -126,9 +130,9 @@ def _matches(
 
 
 def forms(value: str) -> set[str]:
-    """Spellings of a secret in a text: by line, in JSON, in an address, in base64 and hex."""
+    """Spellings of a secret in a text: plain lines, and in JSON, URL, base64 and hex encoding."""
     written = set()
-    # A key of several lines may appear with another indentation.
+    # Line by line, because a key of several lines may appear with another indentation.
     for line in value.splitlines():
         secret = line.strip()
         if len(secret) < SHORTEST:
@@ -142,15 +146,16 @@ def forms(value: str) -> set[str]:
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """The base64 of ``data`` inside of a longer text, whose bytes before shift it by 0, 1 or 2.
+    """The three base64 forms of ``data`` within longer data, which may shift it by 0 to 2 bytes.
 
-    Characters that also encode the neighbouring bytes are left out.
+    Characters that also encode neighbouring bytes are left out.
     """
     encodings = []
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
-        # Rounded up and down: only characters that encode nothing but the secret.
-        first = -(-before * 8 // 6)
+        # A character encodes 6 bits. Rounded up and down, so that only characters remain that
+        # encode nothing but the secret.
+        first = math.ceil(before * 8 / 6)
         last = (before + len(data)) * 8 // 6
         encodings.append(encoded[first:last])
     return encodings

@@ -40,17 +40,22 @@ def write_config(folder: RunFolder, config: RunConfig) -> None:
 
 
 def ensure(config: RunConfig) -> RunFolder:
-    """The folder of this configuration's run, created if missing, checked if present.
+    """Create the run folder of a configuration if it is missing; check it if it exists.
 
-    A folder appears complete, by a rename, so that a crash or a second caller never sees half of
-    one. It is private (0700, as mkdtemp creates it). The machine settings of an unfinished run
-    follow the present call.
+    The folder is created under another name and renamed when complete, so that neither a crash nor
+    a second caller leaves half of one. It is private (0700, as mkdtemp creates it). The machine
+    settings of an unfinished run are replaced by the present ones.
+
+    Raises:
+        ConfigError: ``machine.runs_dir`` is not a folder.
+        RecordError: The existing folder is damaged or of another configuration.
+        RecordWriteError: The folder cannot be written.
     """
     folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
     if not folder.path.exists():
         _create(folder, config)
     recorded = check(folder, config)
-    # Only machine settings can differ: `check` has compared the rest.
+    # Only machine settings can differ, because `check` has compared the rest.
     if recorded != config and folder.read_status().state is not State.DONE:
         write_config(folder, config)
     return folder
@@ -71,7 +76,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
             f"{folder.path} is no run folder; `python -m sweeps status` lists those there are"
         )
 
-    # Two records of the same settings, so that a change of either is noticed.
+    # The settings are recorded twice, so that a change of either record is detected.
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
     _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
@@ -82,7 +87,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
 
 
 def check_name(folder: RunFolder) -> None:
-    """Verify that a folder's name is the id of its config.yaml, in any version.
+    """Verify that a folder's name is the id of its config.yaml, of any version of the schema.
 
     Raises:
         RecordError: The folder is a copy or was renamed, or config.yaml is damaged.
@@ -117,7 +122,7 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
         write_config(draft, config)
         write_yaml(draft.identity, identity(config))
         draft.write_status(Status(state=State.PENDING, steps=config.trainer.steps))
-        # Another caller may have created the folder first: `ensure` checks it next.
+        # Another caller may have created the folder first; `ensure` checks it next.
         with contextlib.suppress(OSError):
             draft.path.rename(folder.path)
     finally:

@@ -31,11 +31,11 @@ from scpo.records.files import (
 )
 from scpo.records.status import JobState, Observed, State, Status, StopRequest
 
-# A trainer writes this file last into a checkpoint: one without it is incomplete.
+# A trainer writes this file last, so a checkpoint without it is incomplete.
 CHECKPOINT_MARKER = "COMPLETE"
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
 
-# A checkpoint of trainer=local until it is complete; verl writes in place, without the marker.
+# Name of a checkpoint of trainer=local until it is complete. verl writes checkpoints in place.
 SCRATCH = ".step_{:05d}.tmp"
 ATTEMPT = re.compile(r"attempt_(\d{1,9})")
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class PanelRecord(Record):
-    """One panel of panels.json: hash of its games, and their ids (where unknown, their number)."""
+    """One panel of panels.json: hash of its games, and their ids (their number, if unknown)."""
 
     sha256: str
     tasks: list[str] | NonNegativeInt
@@ -103,12 +103,12 @@ class RunFolder:
         return self.path.name
 
     def read_status(self) -> Status:
-        """The recorded status; ``observe`` finds out whether the process of a RUNNING run lives."""
+        """The recorded status; ``observe`` also checks that the process of a RUNNING run lives."""
         return read_record(self.status, Status, "status")
 
     def write_status(self, status: Status) -> Status:
-        """Write the status with the current time; returns what was written."""
-        # For a finished run this is its end, from which past durations are computed.
+        """Write the status with the current time; returns the written status."""
+        # Of a finished run this is the end, from which ``PastTimes`` computes its duration.
         stamped = status.model_copy(update={"updated_at": now()})
         write_json(self.status, stamped.model_dump(mode="json"))
         return stamped
@@ -152,14 +152,14 @@ class RunFolder:
         if not self.provenance.exists():
             return []
         attempts = read_record(self.provenance, Provenance, "record of attempts").attempts
-        # As numbers: "10" would come before "2".
+        # Sorted as numbers, because as text "10" would come before "2".
         return [attempts[number] for number in sorted(attempts, key=int)]
 
     def pin_panels(self, panels: dict[str, dict[str, Any]]) -> None:
-        """Record the panels at the first attempt; later attempts must have the same.
+        """Record the panels at the first attempt; check them at later ones.
 
         Raises:
-            PanelError: A panel is not the one that the run was started with.
+            PanelError: A panel differs from the recorded one.
         """
         recorded = self.read_panels()
         if not recorded:
@@ -189,7 +189,7 @@ class RunFolder:
         return sorted(steps)
 
     def drop_half_checkpoints(self) -> None:
-        """Remove the checkpoints that killed processes left incomplete: they may fill the disk.
+        """Remove incomplete checkpoints of killed processes, which may fill the disk.
 
         The caller must hold the run's lock.
         """
@@ -200,13 +200,19 @@ class RunFolder:
                 half.append(path)
         for path in sorted(half):
             logger.warning("checkpoint %s was never completed; it is removed", path)
-            # What cannot be removed takes room on the disk, but is never loaded.
+            # Errors are ignored: an incomplete checkpoint takes space, but is never loaded.
             shutil.rmtree(path, ignore_errors=True)
 
     def mark_complete(
         self, step: int, files: Mapping[str, FileSum], logs: Mapping[str, FileSum]
     ) -> None:
-        """Write a checkpoint's marker, after which the checkpoint counts."""
+        """Write a checkpoint's marker, with which it becomes valid.
+
+        Args:
+            step: Step of the checkpoint.
+            files: Checksums of its files.
+            logs: Checksums of the logs at this step.
+        """
         marker = CheckpointMarker(step=step, files=dict(files), logs=dict(logs))
         write_json(self.checkpoint(step) / CHECKPOINT_MARKER, marker.model_dump(mode="json"))
 
@@ -249,16 +255,16 @@ def now() -> str:
 
 
 def numbered(path: Path, form: re.Pattern[str]) -> int | None:
-    """The number in a folder's name; None for another form, as the name of a copy has."""
+    """The number in a folder's name; None for a name of another form, such as that of a copy."""
     match = form.fullmatch(path.name)
     return int(match[1]) if match else None
 
 
 def finished_in(archive: str | None) -> frozenset[str]:
-    """The runs that an archive of finished runs holds (``python -m analysis study`` writes one).
+    """Ids of the runs in an archive, which ``python -m analysis study`` writes; empty for None.
 
     Raises:
-        ConfigError: The folder holds no archive, or it cannot be read.
+        ConfigError: The folder is not an archive, or the archive is damaged.
     """
     if archive is None:
         return frozenset()
@@ -282,10 +288,10 @@ def finished_in(archive: str | None) -> frozenset[str]:
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:
-    """All run folders, by name.
+    """All run folders, sorted by name.
 
-    One that lost its status is included, so that it can be reported; the drafts that killed
-    processes leave are not.
+    Folders that have lost their status are included, so that they can be reported. Drafts that were
+    left by killed processes are not.
     """
     paths: set[Path] = set()
     for name in ("status.json", "identity.yaml"):
@@ -294,7 +300,7 @@ def list_runs(runs_dir: Path) -> list[RunFolder]:
 
 
 def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
-    """Wait for and hold the lock on starting runs: two sweeps at once would submit a run twice."""
+    """Lock for starting runs, waiting for it: two sweeps at once would submit a run twice."""
     with naming_write_errors(runs_dir, 0):
         runs_dir.mkdir(parents=True, exist_ok=True)
     return locked(runs_dir / ".lock", wait=True)
@@ -306,7 +312,7 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
         return Observed(State.NEW)
     status = folder.read_status()
     request = folder.read_stop()
-    # Without a job only another machine can tell whether its process lives: assume that it does.
+    # A process on another machine, without a job, cannot be checked: assume that it is alive.
     elsewhere = job is None and status.state is State.RUNNING and not of_this_machine(status)
     return Observed(
         recorded=status.state,
@@ -314,13 +320,13 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
         job=job,
         stop=None if request is None else request.state,
         failures=status.failures,
-        # Those of verl have no marker of their end.
+        # Any folder counts, because verl's checkpoints have no marker.
         checkpoint=any(not path.name.startswith(".") for path in folder.checkpoints.glob("*")),
     )
 
 
 def of_this_machine(status: Status) -> bool:
-    """Return True if this kernel ran the process, so that its lock shows whether it lives."""
+    """True if the process ran under this kernel, so that its lock shows if it is alive."""
     if status.host in (None, socket.gethostname()):
         return True
     return status.boot is not None and status.boot == boot_id()
@@ -328,7 +334,7 @@ def of_this_machine(status: Status) -> bool:
 
 @functools.cache
 def boot_id() -> str | None:
-    """The kernel's boot id, which containers on it share; None on systems without one."""
+    """Boot id of the kernel, which its containers share; None on systems without one."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

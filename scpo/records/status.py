@@ -1,4 +1,4 @@
-"""The state of a run: status.json, stop.json, and what an observer concludes from them."""
+"""The state of a run: status.json, stop.json, and the state that an observer infers from them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +10,9 @@ from scpo.records.files import Count, FileSum, Record
 
 
 class State(StrEnum):
-    """The state of a run. The first seven are recorded; the others are an observer's conclusions.
+    """The state of a run. The first seven are recorded; an observer infers the others.
 
-    Every state but DAMAGED is exactly one of ``settled``, ``live`` and ``startable``.
+    Every state except DAMAGED is exactly one of ``settled``, ``live`` and ``startable``.
     """
 
     PENDING = "PENDING"
@@ -20,40 +20,40 @@ class State(StrEnum):
     DONE = "DONE"
     FAILED = "FAILED"
     INTERRUPTED = "INTERRUPTED"
-    # Stopped by a person: not started again until `retry`.
+    # Stopped by a person; not started again before `retry`.
     CANCELLED = "CANCELLED"
-    # Stopped by a search, which is final.
+    # Stopped by a search; final.
     PRUNED = "PRUNED"
 
     # There is no folder yet.
     NEW = "NEW"
-    # Its job waits.
+    # Its job is waiting.
     QUEUED = "QUEUED"
-    # It has a job, and the scheduler does not answer.
+    # It has a job, but the scheduler does not answer.
     UNKNOWN = "UNKNOWN"
-    # Its process or job ended without recording how.
+    # Its process or job ended without recording the end.
     LOST = "LOST"
     # Its records cannot be read.
     DAMAGED = "DAMAGED"
 
     @property
     def recorded(self) -> bool:
-        """Return True if status.json may hold this state."""
+        """True if status.json may hold this state."""
         return self not in (State.NEW, State.QUEUED, State.UNKNOWN, State.LOST, State.DAMAGED)
 
     @property
     def settled(self) -> bool:
-        """Return True if a sweep leaves the run as it is."""
+        """True if a sweep leaves the run as it is."""
         return self in (State.DONE, State.PRUNED, State.CANCELLED)
 
     @property
     def live(self) -> bool:
-        """Return True if a process runs it, will run it, or may be running it."""
+        """True if a process runs it, will run it, or may be running it."""
         return self in (State.RUNNING, State.QUEUED, State.UNKNOWN)
 
     @property
     def startable(self) -> bool:
-        """Return True if no process runs it, and it may be started or resumed."""
+        """True if no process runs it, and it may be started or resumed."""
         return self in (
             State.NEW,
             State.PENDING,
@@ -90,11 +90,11 @@ class Observed:
 
     Attributes:
         recorded: The state in status.json; NEW without a folder.
-        alive: A process holds the run's lock now.
+        alive: True if a process holds the run's lock now.
         job: The scheduler's answer; None if no job was ever submitted.
-        stop: The state that it was asked to end in.
+        stop: The state in which it was asked to end.
         failures: Number of failed attempts.
-        checkpoint: It has a checkpoint to go on from.
+        checkpoint: True if it has a checkpoint to resume from.
     """
 
     recorded: State
@@ -106,7 +106,7 @@ class Observed:
 
     @property
     def state(self) -> State:
-        """The state as observed: RUNNING without a process is LOST, a stop request is obeyed."""
+        """The state as observed: RUNNING without a process is LOST; a stop request takes effect."""
         if self.recorded is State.NEW or self.recorded.settled or self.alive:
             return self.recorded
         if self.job in _STATE_OF_JOB:
@@ -115,7 +115,7 @@ class Observed:
             return self.stop
         if self.recorded is State.RUNNING:
             return State.LOST
-        # A job that ended before the run wrote its first status died in the queue or at the start.
+        # The job ended in the queue or at its start, before the run wrote its first status.
         if self.recorded is State.PENDING and self.job is JobState.ENDED:
             return State.LOST
         return self.recorded
@@ -131,11 +131,12 @@ class Status(Record):
     """status.json: progress of a run, and the process that runs or ran it.
 
     Attributes:
-        failures: Attempts that ended FAILED since the run was created, or retried by a person.
-        boot: Kernel boot id of the process. A container that returns under another host name is
-            still on the same boot.
-        sums: Checksums of the run's files at the time of writing. Logs may have grown since, until
-            the run is DONE.
+        failures: Number of attempts that ended FAILED since the run was created, or since a person
+            retried it.
+        boot: Boot id of the kernel that ran the process. It identifies the machine of a container
+            that returns under another host name.
+        sums: Checksums of the run's files at the time of writing. Until the run is DONE, logs may
+            have grown since.
     """
 
     state: Annotated[State, AfterValidator(_recorded)]
@@ -144,7 +145,7 @@ class Status(Record):
     steps: Count
     failures: Count = 0
     reason: str | None = None
-    # os.kill takes 0 and negative numbers for groups of processes.
+    # Positive, because os.kill interprets 0 and negative numbers as groups of processes.
     pid: Annotated[PositiveInt, Field(lt=1 << 31)] | None = None
     host: str | None = None
     boot: str | None = None
@@ -157,7 +158,7 @@ class Status(Record):
 class StopRequest(Record):
     """stop.json: the state in which a run shall end at its next step.
 
-    INTERRUPTED holds for one attempt, the others for all.
+    INTERRUPTED is for the present attempt, the others are for all attempts.
     """
 
     state: Literal[State.INTERRUPTED, State.CANCELLED, State.PRUNED]

@@ -1,4 +1,4 @@
-"""Tracker: what a trainer calls after each step. It writes logs, checksums and the W&B mirror."""
+"""Tracker, which a trainer calls after each step: writes logs, checksums and the W&B mirror."""
 
 import logging
 import socket
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker:
-    """Logs of one attempt; a context manager, so that W&B learns how the attempt ended.
+    """Logs of one attempt; a context manager, so that W&B is informed of the attempt's end.
 
-    ``metrics.jsonl`` gets one line a step (step 0: validation before training) with deterministic
-    values only; what depends on the clock or the machine belongs into ``timing.jsonl``.
+    ``metrics.jsonl`` gets one line per step (step 0: validation before training) with deterministic
+    values only. Values that depend on the clock or the machine are written to ``timing.jsonl``.
     """
 
     def __init__(self, folder: RunFolder, config: RunConfig) -> None:
@@ -42,11 +42,16 @@ class Tracker:
 
     @property
     def sums(self) -> dict[str, FileSum]:
-        """Checksums of the logs; checkpoints keep them, so that a resumed run can verify them."""
+        """Checksums of the logs, for checkpoints: a resumed run verifies its logs by them."""
         return {log.path.name: seen.now() for log, seen in self._sums.items()}
 
     def log(self, step: int, metrics: Mapping[str, float], timing: Mapping[str, float]) -> None:
-        """Record a finished step. On return it is on disk; W&B gets it when it can.
+        """Record a finished step. On return it is on disk; W&B gets it later.
+
+        Args:
+            step: Number of the step.
+            metrics: Deterministic values.
+            timing: Values that depend on the clock or the machine.
 
         Raises:
             RecordError: ``step`` is not above the last one.
@@ -58,12 +63,12 @@ class Tracker:
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
 
-        # The timing first: a step counts once its metrics are there, and then it has both lines.
+        # The timing first: a step counts as recorded once its metrics are, and then has both lines.
         host = socket.gethostname()
         self._append(self._timing, {"step": step, "at": now(), "host": host, **timing})
         self._append(self._metrics, {"step": step, **metrics})
         self.folder.note_sums(self.sums, step=step)
-        # W&B comes after the disk: what it shows is on record.
+        # W&B comes after the disk, so that everything it shows is recorded.
         self._mirror.log(step, {**metrics, **timing})
         self._records.append({"step": step, **metrics})
         self._check_health()
@@ -74,19 +79,18 @@ class Tracker:
         self._sums[log].add(log.append(record))
 
     def resume_at(self, step: int, known: Mapping[str, FileSum] | None = None) -> None:
-        """Drop what was logged after ``step``, the step of the checkpoint (-1: drop all).
+        """Drop all lines after ``step``, the step of the checkpoint (-1: drop all lines).
 
         Args:
             step: The last step to keep.
             known: Checksums of the logs in the checkpoint.
 
         Raises:
-            RecordError: Lines up to ``step`` are missing or changed: the run would end with other
-                numbers.
+            RecordError: Lines up to ``step`` are missing or changed.
         """
         kept = {log: log.up_to(step) for log in self._sums}
         sums = {log: RunningSum.of(lines) for log, lines in kept.items()}
-        # Verified before anything changes, so that a refused resume leaves the folder as it was.
+        # Verified before anything is changed, so that a refused resume leaves the folder as it is.
         self._check_lines(step, kept[self._metrics])
         for log, running in sums.items():
             present = running.now()
@@ -98,8 +102,8 @@ class Tracker:
 
         self._sums = sums
 
-        # Before the logs are cut: the checksums of the first lines hold for the longer logs too, so
-        # a kill in between leaves a folder that verifies.
+        # Before the logs are cut. If the process is killed in between, the checksums are those of
+        # the first lines of longer logs, which is valid for an unfinished run.
         self.folder.note_sums(self.sums, step=max(step, 0))
         for log, lines in kept.items():
             log.replace(lines)
@@ -122,9 +126,9 @@ class Tracker:
         self._reported = {_key(remark) for remark in examine(self._records)}
 
     def _check_health(self) -> None:
-        """Report each remark of conf/health.yaml once; ``level: stop`` ends the run."""
+        """Report each remark of the health rules once; those of ``level: stop`` end the run."""
         for remark in examine(self._records):
-            # A rule that stays violated would otherwise be reported at every step.
+            # Otherwise, a rule that stays violated would be reported at every step.
             if _key(remark) in self._reported:
                 continue
             self._reported.add(_key(remark))
@@ -179,7 +183,7 @@ class StepLines:
         present = self.clock()
         parts = [*_summary(metrics), f"{present - self._last:.1f} s"]
         if self._first is None:
-            # The first step of an attempt loads models and games, and would distort the estimate.
+            # The first step of an attempt also loads models and games, so it gives no estimate.
             self._first = present, step
         elif step < self.steps:
             started, first_step = self._first

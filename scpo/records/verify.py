@@ -19,7 +19,7 @@ DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
 
 
 def problems(folder: RunFolder) -> list[str]:
-    """Everything that is wrong with a run's records, a sentence each; empty if nothing is."""
+    """Messages on all problems of a run's records; empty without problems."""
     found: list[str] = []
     config: RunConfig | None = None
     try:
@@ -47,8 +47,11 @@ def problems(folder: RunFolder) -> list[str]:
 
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
-    """Runs with equal environment settings but different panels: they may not share a table."""
-    # (settings, panel) -> run that has it first, and the hash of its games.
+    """Messages on runs with equal environment settings but different panels.
+
+    They must not share a table.
+    """
+    # (settings, panel) -> the first run with it, and the hash of its games.
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found = []
     for folder in folders:
@@ -56,7 +59,7 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
             settings = read_config(folder).env.model_dump_json()
             panels = folder.read_panels()
         except ScpoError:
-            # `problems` reports it.
+            # `problems` reports damaged records.
             continue
         for name, panel in panels.items():
             run_id, sha256 = first.setdefault((settings, name), (folder.run_id, panel["sha256"]))
@@ -69,14 +72,14 @@ def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
 
 
 def without_experiment(runs_dir: Path, folders: Iterable[RunFolder]) -> list[str]:
-    """Ids of the runs that no manifest names: single runs, or a manifest was deleted."""
+    """Ids of the runs in no manifest: single runs, or runs whose manifest was deleted."""
     members, _ = experiment_members(runs_dir)
     named: set[str] = set().union(*members.values())
     return [folder.run_id for folder in folders if folder.run_id not in named]
 
 
 def _logs(folder: RunFolder, config: RunConfig | None) -> None:
-    """Lines that were lost, added or changed, and measures that the run must have logged."""
+    """Check for lost, added or changed lines, and for missing measures."""
     lines = read_whole(folder, folder.metrics)
     read_whole(folder, folder.timing)
     checkpoints = folder.complete_checkpoints()
@@ -91,7 +94,10 @@ def _logs(folder: RunFolder, config: RunConfig | None) -> None:
 
 
 def _checkpoints(folder: RunFolder) -> None:
-    """Missing or cut files of the newest checkpoint; a resuming run verifies their content."""
+    """Check for missing or cut files of the newest checkpoint.
+
+    Their content is verified when a run resumes from it.
+    """
     for step in folder.complete_checkpoints()[-1:]:
         place = folder.checkpoint(step)
         marker = read_record(
@@ -106,8 +112,8 @@ def _checkpoints(folder: RunFolder) -> None:
 
 
 def _samples(folder: RunFolder) -> None:
-    """Panels and diagnostics that are missing or differ from their checksums."""
-    # The logs may grow; `_logs` verifies them.
+    """Check for panels and diagnostics that are missing or differ from their checksums."""
+    # Logs, which may grow, are verified by `_logs`.
     logs = (folder.metrics.name, folder.timing.name)
     for name, known in folder.read_status().sums.items():
         if name in logs:
@@ -126,7 +132,7 @@ def _end(folder: RunFolder) -> None:
 
 
 def _code(folder: RunFolder) -> None:
-    """The record of the code, without which a resume cannot tell whether it changed."""
+    """Check for the record of the code, without which a resume cannot detect changed code."""
     if read_code(folder) is None and folder.complete_checkpoints():
         raise RecordError(
             f"{folder.path} has checkpoints but no code.json, the record of the code that wrote "

@@ -1,7 +1,7 @@
 """Mirror of a run in Weights & Biases: group, tags, configuration and metrics.
 
-The files of the run folder are the truth. Training never waits for W&B or fails because of it. Who
-reads a run back from W&B checks its configuration here (``misnamed``).
+The files of the run folder are authoritative. Training never waits for W&B or fails because of it.
+``misnamed`` checks the configuration of a run that is read back from W&B.
 """
 
 import functools
@@ -30,13 +30,14 @@ from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
 from scpo.strict import MACHINE_SECTIONS, Strict
 
-# W&B's limit.
+# W&B's limit for the length of a tag.
 TAG_LENGTH = 64
 
-# Lies in the run folder and holds the address of the mirror.
+# File of the run folder with the address of the mirror.
 WANDB_RECORD = "wandb.json"
 
-# Variables that would rename a run or move its files; a run's name, id and folder are its own.
+# Environment variables that would rename a run or move its files. They are ignored, because the
+# run's folder determines its name, id and files.
 OUR_OWN = ("WANDB_NAME", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_DIR", "WANDB_DISABLED")
 PROGRAM = "train.py"
 
@@ -48,7 +49,7 @@ logger = logging.getLogger(__name__)
 class WandbMirror:
     """Sends metrics to W&B from a thread, so that a slow or failing server delays only that thread.
 
-    The first failure, at init, log or finish, is logged as one warning; then the mirror stops.
+    The first failure, in init, log or finish, is logged as a warning; then the mirror stops.
     """
 
     def __init__(self, folder: RunFolder, config: RunConfig) -> None:
@@ -75,7 +76,7 @@ class WandbMirror:
             self._tasks.put(lambda: self._run.alert(title=title, text=text))
 
     def finish(self, exit_code: int = 0) -> None:
-        """Let W&B write what is queued, for at most ``finish_timeout_s``."""
+        """Let W&B write the queued values, for at most ``wandb.finish_timeout_s`` seconds."""
         if self._thread is None:
             return
         self._tasks.put(lambda: self._run.finish(exit_code=exit_code))
@@ -84,7 +85,7 @@ class WandbMirror:
         limit = self._config.wandb.finish_timeout_s
         self._thread.join(limit)
         if self._thread.is_alive():
-            # The thread is a daemon: from here on its errors would only confuse.
+            # The daemon thread continues, but its later errors are not logged.
             self._abandoned = True
             logger.warning(
                 "W&B did not finish within %g s and is left behind; %s is whole",
@@ -133,7 +134,8 @@ class WandbMirror:
                 # The commit is in the configuration, and provenance.json has more.
                 disable_git=True,
                 disable_code=True,
-                # The machine's names. x_disable_machine_info would end the system metrics too.
+                # Do not send names of the machine. x_disable_machine_info would also disable the
+                # system metrics.
                 x_disable_meta=True,
                 # Otherwise wandb would send the host's name.
                 host="",
@@ -142,7 +144,7 @@ class WandbMirror:
             ),
         )
         for metric in ("train/*", "val/*", "credit/*", "actor/*"):
-            # W&B's own summary is the last value, without the best checkpoint.
+            # By default, W&B's summary is only the last value, without the best one.
             self._run.define_metric(metric, summary="max,last")
         keep_address(self._folder, self._run, config.wandb.mode)
         if url := _url(self._run):
@@ -150,10 +152,10 @@ class WandbMirror:
 
 
 def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
-    """The keyword arguments of ``wandb.init``, without ``settings``.
+    """Keyword arguments of ``wandb.init``, without ``settings``.
 
-    A run that ``wandb agent`` started belongs to the agent's sweep, which provides project and id;
-    only the name is ours. If it is resumed without the agent, it continues there.
+    A run that was started by ``wandb agent`` belongs to the agent's sweep, which determines project
+    and id; only the name is ours. Resumed without the agent, the run keeps both.
     """
     job_type = "train" if config.method.kind == "trained" else "evaluate"
     return {
@@ -169,7 +171,7 @@ def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
 
 
 def unheeded() -> list[str]:
-    """W&B variables that are set but ignored, since they would rename or move the run."""
+    """W&B variables that are set but ignored, because they would rename or move the run."""
     if "WANDB_SWEEP_ID" in os.environ:
         return []
     return [name for name in OUR_OWN if os.environ.get(name)]
@@ -178,8 +180,8 @@ def unheeded() -> list[str]:
 def group_of(run_id: str, config: RunConfig) -> str:
     """The run id without its seed, and a hash of all settings but the seed.
 
-    The readable part names benchmark, model, method and its choices, but not the scorer or a
-    learning rate: without the hash, runs with different settings would be averaged.
+    The readable part has benchmark, model, method and its choices, but not the scorer or the
+    learning rate. Without the hash, W&B would average runs with different settings.
     """
     readable = "-".join(run_id.split("-")[:-2]) or run_id
     return f"{readable}-{settings_digest(config)}"
@@ -192,7 +194,7 @@ def keep_address(folder: RunFolder, run: Any, mode: str) -> None:
 
 
 def _url(run: Any) -> str | None:
-    """The URL of a ``wandb.Run``; asked for that of an offline run, wandb prints a warning."""
+    """URL of a ``wandb.Run``; None offline, where wandb would print a warning."""
     return None if run.offline else run.url
 
 
@@ -224,19 +226,19 @@ def _address_settings(folder: RunFolder, config: RunConfig) -> dict[str, str | N
 
 
 def _configuration(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
-    """The configuration as W&B gets it.
+    """The configuration for W&B.
 
-    In a sweep W&B keeps the parameters' values and drops ours of the same name, such as ``method``:
-    a second copy is sent under ``WHOLE``.
+    In a W&B sweep, the sweep's parameters replace keys of the same name, such as ``method``. So a
+    second copy is sent under ``WHOLE``.
     """
     sections = config.model_dump(mode="json", exclude=set(MACHINE_SECTIONS))
-    # Only there, so that other runs' configurations are not twice as long.
+    # Only in a sweep, as the copy doubles the length of the configuration.
     copy = {WHOLE: sections} if "WANDB_SWEEP_ID" in os.environ else {}
     return {**sections, **copy, "run_id": folder.run_id, "commit": _commit(folder)}
 
 
 def _tags(folder: RunFolder, config: RunConfig) -> Iterator[str]:
-    """Scale, benchmark, method, the user's tags, and the experiments and rows it belongs to."""
+    """Scale, benchmark, method, the user's tags, and the run's experiments and rows."""
     yield from (config.scale, config.env.benchmark, config.method.name)
     for tag in os.environ.get("WANDB_TAGS", "").split(","):
         if tag.strip():
@@ -255,18 +257,18 @@ def _commit(folder: RunFolder) -> str | None:
             return None
         return folder.read_status().commit
     except RecordError:
-        # The run itself reports it.
+        # The run itself reports a damaged status.
         return None
 
 
 def misnamed(logged: Mapping[str, Any], wandb_id: str) -> str | None:
-    """Describe how a run of ours in W&B is not the run that it says it is; None if it is.
+    """Describe how the configuration of a run in W&B contradicts its id; None if it does not.
 
-    Anyone may edit a configuration in W&B, and a fork of a run keeps its parent's.
+    Configurations can be edited in W&B, and a fork of a run keeps that of its parent.
 
     Args:
         logged: Its configuration in W&B.
-        wandb_id: Its id in W&B, which is the run id but for a run of W&B's own sweeps.
+        wandb_id: Its id in W&B, which equals the run id except for runs of W&B sweeps.
     """
     run_id, stored, _ = read_configuration(logged, wandb_id)
     config = with_floats(stored)
@@ -283,7 +285,7 @@ def misnamed(logged: Mapping[str, Any], wandb_id: str) -> str | None:
 
 
 def with_floats(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Restore the floats of a configuration: W&B stores 1.0 as 1, which is another run id."""
+    """Restore the floats of a configuration: W&B stores 1.0 as 1, which changes the run id."""
     try:
         typed = _sections().model_validate(config).model_dump(mode="json")
     except ValidationError:
@@ -294,7 +296,7 @@ def with_floats(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _sections() -> type[BaseModel]:
-    """The model of a configuration without the sections that only place a run."""
+    """Model of a configuration without the sections of the machine."""
     hints = get_type_hints(RunConfig, include_extras=True)
     fields: dict[str, Any] = {}
     for name in RunConfig.model_fields:
@@ -304,7 +306,7 @@ def _sections() -> type[BaseModel]:
 
 
 def _typed_as(value: Any, typed: Any) -> Any:
-    """The value with whole numbers as floats where ``typed`` has floats; no key is added."""
+    """Copy of a value with integers as floats where ``typed`` has floats; adds no keys."""
     if isinstance(value, Mapping) and isinstance(typed, Mapping):
         return {key: _typed_as(inner, typed.get(key)) for key, inner in value.items()}
     if isinstance(value, list) and isinstance(typed, list) and len(value) == len(typed):
