@@ -1,4 +1,4 @@
-"""From run records to tables and figures: collect, statistics, one module for each output."""
+"""Tables, figures and pages from run records: sources, statistics, one module per output."""
 
 from importlib.util import find_spec
 

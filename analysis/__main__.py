@@ -43,7 +43,7 @@ FIX = (
     "or name others with --runs-dir (docs/study: the study's) or --wandb"
 )
 LISTED = 3  # lines about unfinished runs
-FONT_SIZES = (3.0, 40.0)  # points
+FONT_SIZES = (3.0, 40.0)  # points; beyond these a size is a slip, such as a missing decimal point
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,13 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # A terminal that knows ASCII only shows a question mark instead of ending the command.
+            # Print ? for characters that the terminal cannot encode, instead of failing.
             stream.reconfigure(errors="replace")
 
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
 
-    # Shows where a W&B project was read from.
+    # At INFO, the package logs whether a W&B project was read from its local copy.
     logging.getLogger("analysis").setLevel(logging.INFO)
     # fontTools, which embeds the fonts of a PDF, logs every table of a font at INFO.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
@@ -95,7 +95,7 @@ def add_figures_options(parser: argparse.ArgumentParser) -> None:
 
 
 def figures(options: argparse.Namespace, console: Console) -> int:
-    """Build the outputs that were named, or all."""
+    """Build the named outputs, or all; the exit code is 0 when at least one was built."""
     # All names are checked before runs are read, which takes most of the time.
     known = builders()
     unknown = [name for name in options.names if name not in known]
@@ -145,7 +145,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_report(options: argparse.Namespace, console: Console) -> int:
-    """Build all outputs and write the page that shows them."""
+    """Build all outputs and write the page that shows them; the exit code is 0."""
     data = collected(options, console)
     console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     built = build_from(data, options.out, lambda result: print_result(console, result))
@@ -205,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m analysis",
         description="From run records to tables and figures.",
     )
-    # Tables have no command of their own.
+    # Suggested for the likely slip `tables`: tables have no command of their own.
     parser.meant = {"tables": "figures"}
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (add_options, run, description) in COMMANDS.items():
@@ -316,7 +316,7 @@ def add_look(parser: argparse.ArgumentParser) -> None:
 
 
 def selection(options: argparse.Namespace) -> Selection:
-    """Rows, experiments and environments that the user asked for."""
+    """The rows, experiments, seeds and environments that the user chose."""
     return Selection(
         rows=_names(options.rows),
         experiments=_names(options.experiment),
@@ -326,7 +326,7 @@ def selection(options: argparse.Namespace) -> Selection:
 
 
 def look(options: argparse.Namespace) -> Look:
-    """Appearance that the user asked for.
+    """The appearance of figures that the user chose.
 
     Raises:
         ConfigError: A size, format or style file is invalid.
@@ -351,22 +351,23 @@ def look(options: argparse.Namespace) -> Look:
 
 
 def _names(values: Sequence[str]) -> tuple[str, ...]:
-    """Split at commas; each name once, in order of appearance."""
+    """Split options at commas; each name once, in order of appearance."""
     names = [name.strip() for value in values for name in value.split(",")]
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def collected(options: argparse.Namespace, console: Console) -> Collected:
-    """Read every run of the sources that the user asked for.
+    """Read every run of the folders and W&B projects that the user named.
 
     Raises:
-        RecordError: A folder does not exist, a W&B project cannot be read at all, or there is no
-            run anywhere.
+        ConfigError: ``--out`` is a file.
+        RecordError: A folder does not exist, a W&B project cannot be read at all, or none of the
+            sources has a run.
     """
-    # Found before anything is read: writing would fail only after all figures were built.
+    # Checked first, because writing would fail only after all figures were built.
     if getattr(options, "out", RUNS).is_file():
         raise ConfigError(f"--out {options.out} is a file; name a folder")
-    # A W&B project replaces the default folder, but not folders that were named.
+    # A W&B project replaces the default folder, but is added to folders that were named.
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
     if options.wandb and not options.runs_dir and RUNS.is_dir():
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
@@ -388,7 +389,7 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
 
 
 def print_result(console: Console, result: Output | Failure) -> None:
-    """Print the result for a table or figure, with the remedy for one that was not built."""
+    """Print one result; for a table or figure that was not built, also the remedy."""
     if isinstance(result, Failure):
         console.print(f"[yellow]missing[/]  {result.name}: {escape(result.reason)}")
         remedy = [f"           {line}" for line in result.remedy.splitlines()]
@@ -401,7 +402,7 @@ def print_result(console: Console, result: Output | Failure) -> None:
 
 
 def _place(options: argparse.Namespace) -> str:
-    """The override that puts runs where the unfinished ones are; empty for the default folder."""
+    """Override for the folder of the unfinished runs; empty for the default folder."""
     folders = [path for path in options.runs_dir or [RUNS] if not is_archive(path)]
     if len(folders) != 1 or folders[0] == RUNS or options.wandb:
         return ""
@@ -409,9 +410,9 @@ def _place(options: argparse.Namespace) -> str:
 
 
 def _print_left_out(console: Console, report: Report, place: str) -> None:
-    """Print damaged records and unfinished runs, with the commands that finish these."""
+    """Print damaged records, unfinished runs, and the commands that finish those."""
     for problem in report.problems:
-        # Single runs are shown, as rows of their own.
+        # Single runs are not left out: they get rows of their own.
         kind = "note" if problem.path == SINGLE else "left out"
         console.print(f"[yellow]{kind}[/] {escape(problem.path)}: {escape(problem.reason)}")
     # A sweep has hundreds of runs, and results should stay visible above this list.

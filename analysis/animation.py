@@ -1,8 +1,7 @@
 """``python -m analysis animate``: a finished experiment as an animated SVG of its terminal.
 
-Bars, step numbers and success follow the wall times and metrics that the runs recorded, faster; the
-table is the one that the sweep ended with. Without animation (print, reduced motion) the end is
-shown.
+Bars, step numbers and success follow the recorded wall times and metrics, sped up; the table is the
+one that the sweep ended with. Without animation (print, reduced motion) the final state is shown.
 """
 
 import argparse
@@ -30,7 +29,7 @@ from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
 
-# Seconds of the animation that show training, and the table.
+# Seconds of the animation for training and for the table.
 TRAINING_S, TABLE_S = 12, 8
 TOTAL_S = TRAINING_S + TABLE_S
 TRAINING = 100 * TRAINING_S / TOTAL_S  # percent
@@ -58,7 +57,7 @@ class Progress:
 
     Attributes:
         label: Its row and seed.
-        colour: Of its bar: its method's.
+        colour: Colour of its bar, which is its method's.
         at_T: Seconds after the experiment's start at which each step was recorded.
         success_T: Training success of each step; None at step 0, before training.
     """
@@ -70,7 +69,7 @@ class Progress:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
+    """Add the arguments of ``animate``."""
     parser.add_argument(
         "experiment", nargs="?", default="demo", help="a finished experiment (default: demo)"
     )
@@ -83,14 +82,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Write the picture; 0 when it is there."""
+    """Write the animation; returns the exit code 0."""
     record, progress = experiment_progress(options.runs_dir, options.experiment)
     table = experiment_table(options.runs_dir, options.experiment) or ""
-    command = (
-        "make demo"
-        if options.experiment == "demo"
-        else record.command(_seeds(record)) or options.experiment
-    )
+    if options.experiment == "demo":
+        command = "make demo"
+    else:
+        command = record.command(_seeds(record)) or options.experiment
     write_bytes(
         options.out, animation(command, progress, success_lines(table)).encode(), readable=True
     )
@@ -105,7 +103,7 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
         RecordError: There is no such experiment, or not all of its runs are finished.
     """
     known, _ = read_experiments(runs_dir)
-    # An experiment may exist at several scales: in reversed order, the first one is kept.
+    # An experiment may exist at several scales; reversed, so that the first one wins.
     records = {record.experiment: record for record in reversed(known)}
     record = records.get(experiment)
     if record is None:
@@ -150,15 +148,15 @@ def _seeds(record: ExperimentRecord) -> list[int]:
 
 
 def _clock(run: Run) -> list[float]:
-    """Times of the first validation's start and of each step, in seconds since the epoch."""
+    """Seconds since the epoch at the start of the first validation and at each recorded step."""
     lines = list(read_lines(run, ("timing.jsonl",)))
     times = [datetime.fromisoformat(line["at"]).timestamp() for line in lines]
-    # The first line is written after the validation before training.
+    # The first line, of step 0, is written after the validation before training.
     return [times[0] - float(lines[0].get("timing_s/validation", 0.0)), *times]
 
 
 def success_lines(table: str) -> list[str]:
-    """First part of the table that a sweep ends with: success before and after training."""
+    """Lines of the first part of a sweep's table: success before and after training."""
     lines = []
     for line in table.splitlines():
         if line.startswith(("Credit:", "Published:", "missing:")):
@@ -169,7 +167,13 @@ def success_lines(table: str) -> list[str]:
 
 
 def animation(command: str, progress: Sequence[Progress], table: Sequence[str]) -> str:
-    """The SVG; the same input gives the same text."""
+    """The SVG as text; equal input gives equal text.
+
+    Args:
+        command: The command shown in the first line.
+        progress: The runs, one line each.
+        table: Lines of the final table.
+    """
     end = max(run.at_T[-1] for run in progress)
     rows = [_row(k, run, end) for k, run in enumerate(progress)]
     below = TOP + LINE * (len(progress) + 3)
@@ -198,7 +202,7 @@ def _frames(
     moves: Sequence[tuple[float, str]],
     timing: str = "step-end",
 ) -> str:
-    """CSS class whose transform changes at given times; without animation the last one holds.
+    """CSS class whose transform changes at given times.
 
     Args:
         name: Name of the class.
@@ -209,13 +213,13 @@ def _frames(
     scale = TRAINING / max(end, 1e-9)
     last = moves[-1][1]
     frames = "".join(f"{scale * at:.2f}%{{transform:{move}}}" for at, move in moves)
-    # The transform without animation, in print and with reduced motion, is the last one.
+    # Outside of the animation (print, reduced motion) the last transform applies.
     still = f"transform:{last};animation:{name} {TOTAL_S}s {timing} infinite"
     return f".{name}{{{still}}}@keyframes {name}{{{frames}100%{{transform:{last}}}}}"
 
 
 def _row(k: int, run: Progress, end: float) -> tuple[str, str]:
-    """A run's line, and the frames that move it."""
+    """SVG of a run's line, and the CSS frames that move it."""
     y = TOP + LINE * (k + 1)
     last = len(run.at_T) - 1
     texts = ["waiting"]
@@ -243,7 +247,7 @@ def _state(step: int, last: int, success: float | None) -> str:
 
 
 def _strip(name: str, x: float, y: float, texts: Sequence[str]) -> str:
-    """A window of one line onto a column of texts, which the frames of ``name`` move."""
+    """A column of texts, of which one line is visible; the frames of ``name`` move the column."""
     lines = []
     for k, text in enumerate(texts):
         lines.append(f'<text class="dim" x="0" y="{LINE * k + 15}">{escape(text)}</text>')

@@ -1,13 +1,13 @@
-"""Build every table and figure that the records allow, and report what is missing for the others.
+"""Build every table and figure that the records allow; report what is missing for the others.
 
 A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which
 returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
-caption). It is called once for each scale. Outputs of the paper's scale get the plain name, so that
-no paper can include a file of another scale by it. A module with a ``SCALE`` is built
-only for that scale, under its plain name.
+caption). It is called once for each scale. Outputs of the paper's scale get the module's name; the
+name of others ends with the scale, so that a paper cannot include them by mistake. A module with a
+``SCALE`` is built only for that scale, under the module's name.
 
-``sources.json`` records the runs, inputs and code of each output. A figure, which takes seconds, is
-drawn again only when one of them has changed.
+``sources.json`` records the runs, inputs and code of each output. Figures, which take seconds, are
+drawn again only when one of these has changed.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 SOURCES = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
 
-# What an output depends on besides its runs. Files of schema and advantages hold labels of methods.
+# Code that an output depends on. The files of schema and advantages hold labels of methods.
 CODE = (
     "analysis/**/*.py",
     "paper_figures/published/*.csv",
@@ -74,7 +74,7 @@ class Output:
     """One table or figure.
 
     Attributes:
-        name: Name of its files without ending.
+        name: Name of its files without their suffix.
         files: Its files.
         runs: Ids of the runs that it was made from.
         sources: Its entry in ``sources.json``.
@@ -102,11 +102,11 @@ class Report:
     """Result of a build.
 
     Attributes:
-        outputs: What was built.
-        failures: What was not.
+        outputs: Tables and figures that were built.
+        failures: Tables and figures that were not built.
         problems: Runs, files and samples that were left out.
-        unfinished: A line per run that was asked for and is not finished.
-        commands: Commands that make these runs.
+        unfinished: Lines about planned runs that are not finished.
+        commands: Commands that finish these runs.
     """
 
     outputs: tuple[Output, ...]
@@ -166,7 +166,7 @@ def build_from(
         report: Called with each result as soon as it is known.
         only: Names of builders; empty for all of them.
         look: The user's choices about figures.
-        debug: Raise an error of a builder instead of reporting it and going on.
+        debug: Raise an error of a builder instead of reporting it as a Failure.
     """
     # Figures are written to files; a backend with windows would need a display.
     mpl.use("agg")
@@ -188,7 +188,7 @@ def build_from(
 
 
 def nothing_built(data: Collected) -> Report:
-    """Report of runs of which none is finished: what was left out, and what finishes it."""
+    """Report without outputs, for runs of which none is finished."""
     return _report(data, (), ())
 
 
@@ -219,8 +219,7 @@ def _results(
         for scale in data.scales:
             if own_scale not in (None, scale):
                 continue
-            # Papers include files by name: only the paper's scale may have it, or a module with one
-            # scale.
+            # Papers include files by the plain name, which other scales must not take.
             plain = scale == "paper" or own_scale is not None
             output = name if plain else f"{name}_{scale}"
             yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
@@ -234,7 +233,7 @@ def _build_one(
     *,
     debug: bool,
 ) -> Output | Failure:
-    # A table takes no time, so only figures are kept.
+    # Tables take no time, so only figures are reused.
     before = sources.unchanged(name, data) if name.startswith("fig_") else None
     if before:
         files = tuple(sources.out / file for file in before["files"])
@@ -273,7 +272,7 @@ def _checked(made: object) -> Made:
 
 
 def _crashed(name: str, error: Exception) -> Failure:
-    """Report an error inside a builder, with the innermost line of analysis that raised it."""
+    """Failure for an error inside a builder, with the innermost line of ``analysis`` involved."""
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -288,7 +287,7 @@ def _crashed(name: str, error: Exception) -> Failure:
 
 
 def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines about unfinished runs, and the commands that make them, each once."""
+    """Lines about unfinished runs, and the commands that finish them, each once."""
     lines: dict[str, None] = {}
     commands: dict[str, None] = {}
     for part in data.sections:
@@ -299,7 +298,7 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _listed(seeds: Sequence[int]) -> str:
-    """Seeds in order, e.g. ``2, 3`` or, for more than two without a gap, ``20 to 29``."""
+    """Seeds in order: ``2, 3`` or, for more than two without a gap, ``20 to 29``."""
     ordered = sorted(set(seeds))
     if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
         return f"{ordered[0]} to {ordered[-1]}"
@@ -307,7 +306,7 @@ def _listed(seeds: Sequence[int]) -> str:
 
 
 def _missing(row: Row, scale: str) -> list[str]:
-    """A line per run that was started and is not finished, and one for all that were not."""
+    """One line per started, unfinished run of a row, and one for all seeds not started."""
     lines = []
     waiting: list[int] = []
     for run in row.missing:
@@ -325,9 +324,9 @@ def _missing(row: Row, scale: str) -> list[str]:
 
 
 class Sources:
-    """Hashes of inputs, code and outputs.
+    """Hashes of inputs, code and outputs, recorded in ``sources.json``.
 
-    Each file is read once per build, however many figures use it.
+    Each file is hashed once per build, however many figures use it.
     """
 
     def __init__(self, out: Path, look: Look | None = None) -> None:
@@ -337,15 +336,12 @@ class Sources:
         self._before = _read(out / SOURCES)
 
     def unchanged(self, name: str, data: Collected) -> dict[str, Any] | None:
-        """The recorded entry of an output if nothing has changed since, else None.
-
-        Compared are its runs, inputs, code and files.
-        """
+        """The recorded entry of an output; None if its runs, inputs, code or files have changed."""
         entry = self._before.get(name)
         if not entry or entry.get("state") != self._state(data):
             return None
         if entry.get("left_out"):
-            # The samples are damaged: every build reports them.
+            # Build again, so that the damaged samples are reported again.
             return None
         for path, recorded in (entry["inputs"] | entry["seen"]).items():
             run, _, file = path.partition("/")
@@ -357,10 +353,15 @@ class Sources:
         return dict(entry)
 
     def entry(self, data: Collected, contents: Mapping[str, bytes]) -> dict[str, Any]:
-        """Make the entry of one output."""
+        """Entry of one output.
+
+        Args:
+            data: The runs, which have noted the files that the builder used.
+            contents: Content of the output's files by name.
+        """
         runs = sorted({run for run, _ in data.used})
         rows = data.runs.set_index("id").loc[runs]
-        # A run's configuration decides which row it is in, whichever of its files are drawn.
+        # A run's configuration determines its row, so it counts as used in every case.
         used = {(run, "config.yaml") for run in runs} | data.used
         files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         return {
@@ -375,7 +376,7 @@ class Sources:
         }
 
     def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:
-        """Write the file, with the commit of the code that draws.
+        """Write ``sources.json``, with the commit of the present code.
 
         Args:
             entries: Entries by output name.
@@ -390,7 +391,7 @@ class Sources:
         hashes: dict[str, str] = {}
         for run, name in sorted(places):
             known = self._hash(data.by_id[run].folder / name)
-            # An archived run has no config.yaml of its own.
+            # Files may be missing: an archived run has no config.yaml of its own.
             if known:
                 hashes[f"{run}/{name}"] = known
         return hashes
@@ -402,7 +403,7 @@ class Sources:
         return self._hashes[path]
 
     def _state(self, data: Collected) -> str:
-        """Hash of the code, the look, and all that a builder may choose from."""
+        """Hash of the code, the look, and all runs and samples that a builder may choose from."""
         runs = []
         for part in data.sections:
             for row in part.rows:
@@ -411,7 +412,7 @@ class Sources:
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
             samples.append(sorted(path.name for path in folder.glob("*")))
-        # More than the figure used: other runs or samples could have been chosen instead.
+        # Includes runs and samples that the figure did not use: it could choose them now.
         state = (data.sections, data.chosen, runs, samples, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 
@@ -435,7 +436,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Commit of the code that draws; None outside a git checkout."""
+    """Commit of the present code; None outside of a git checkout."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,7 +1,7 @@
 """Runs as pandas data frames, for notebooks: ``scpo.load_runs`` and ``scpo.compare``.
 
-Both read through the same code as every table and figure, so a run that is damaged enters no number
-here either, and a run that belongs to a row of an experiment has the name of that row.
+Both use the readers of the tables and figures: damaged runs are left out here too, and a run in a
+row of an experiment has the name of that row.
 """
 
 import difflib
@@ -24,9 +24,9 @@ from scpo.progress import counted
 from scpo.records.status import State
 
 COLUMNS = (
-    *("run", "method", "seed", "row", "step", "metric", "value"),
-    *("env", "model", "scale", "setting", "differs"),
-)
+    "run", "method", "seed", "row", "step", "metric", "value", "env", "model", "scale", "setting",
+    "differs",
+)  # fmt: skip
 WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
 
 # Success on a whole panel, without its task families.
@@ -42,30 +42,30 @@ def load_runs(
     finished: bool = True,
     refresh: bool = False,
 ) -> pd.DataFrame:
-    """Every logged value of every run, one line each.
+    """Read every logged value of every run, one row each.
 
     Args:
-        source: A folder of run folders, an archive (``docs/study``),
-            a W&B project (``"wandb:entity/project"`` or its address), or several of them.
-            A project is downloaded once into ``.cache/scpo/wandb`` and read from there without
-            network.
+        source: A folder of run folders, an archive (``docs/study``), a W&B project
+            (``"wandb:entity/project"`` or its address), or several of them. A project is
+            downloaded once into ``.cache/scpo/wandb`` and then read from there.
         metrics: Names to keep, with ``*`` for any text, e.g. ``"val/*/success_rate"``; None: all.
-        finished: Leave out runs that are not finished; they have no last checkpoint to compare.
-        refresh: Ask W&B again for runs that went on since the download.
+        finished: Leave out unfinished runs, which have no last checkpoint to compare.
+        refresh: Download runs from W&B again that have changed since the last download.
 
     Returns:
-        Columns ``run, method, seed, row, step, metric, value`` and, so that unlike runs are not
-        pooled by accident, ``env, model, scale, setting, differs``. ``row`` is the run's name in
-        the first table that has it (``scpo``, ``chronological``, ...), the method's name for a run
-        of no experiment. Runs with one ``setting`` may be in one table, and ``differs`` says what
-        sets a row's runs apart from the others of its table besides the method. Sorted by run,
-        metric and step. ``attrs["left_out"]`` lists what could not be read.
+        A data frame with the columns ``run, method, seed, row, step, metric, value`` and ``env,
+        model, scale, setting, differs``, sorted by run, metric and step. The last five show which
+        runs must not be pooled. ``row`` is the run's name in the first table that has it
+        (``scpo``, ``chronological``, ...), or the method's name for a run of no experiment. Runs
+        with an equal ``setting`` may be in one table; ``differs`` names the differences of a row's
+        runs from the others of its table, besides the method. ``attrs["left_out"]`` lists runs and
+        files that were left out, with the reasons.
 
     Raises:
         RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
 
     Warns:
-        UserWarning: A run was left out, because it is damaged or not finished.
+        UserWarning: A run was left out because it is damaged or not finished.
     """
     data = _collected(_listed(source), refresh=refresh)
     runs = _runs_frame(data)
@@ -79,7 +79,7 @@ def load_runs(
         )
         warnings.warn(message, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
-    # Both are categories in the collected data, whose unused ones would show up in a `groupby`.
+    # Categories in the collected data; a `groupby` would show those without lines, too.
     logged = logged.astype({"run": str, "metric": str})
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -102,7 +102,7 @@ def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
             f"no run has a metric {', '.join(names)}; among the {len(known)} that they have: "
             f"{', '.join(close or known[:5])}"
         )
-        # The caller of load_runs.
+        # stacklevel 3 names the line that called `load_runs`.
         warnings.warn(message, UserWarning, stacklevel=3)
     return chosen
 
@@ -111,11 +111,11 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     """One reason for each run or file that is not among ``runs``."""
     reasons: dict[str, str] = {}
     for problem in data.problems:
-        # Runs in no experiment are in no table, but they are among these runs.
+        # Runs of no experiment, a problem for tables, are not left out here.
         if problem.path != SINGLE:
             reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
-        # A damaged run is among the problems, with the details.
+        # The problems list damaged runs already, with the details.
         if run.state != State.DAMAGED:
             reasons[run.id] = f"not finished ({run.state})"
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
@@ -147,7 +147,7 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         if project:
             projects.append(project[1])
             continue
-        # A path may contain a colon, but this prefix is only ever meant as a project.
+        # A path may contain a colon, but this prefix always means a project.
         if str(source).startswith("wandb:"):
             raise RecordError(f'{source} names no W&B project; write "wandb:<entity>/<project>"')
         folder = Path(source)
@@ -168,18 +168,18 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
 
 
 def _runs_frame(data: Collected) -> pd.DataFrame:
-    """One line a run, by its id: what it is, its row and setting, and whether it is finished."""
+    """Data frame with a row per run id: method, seed, row, setting, ... and ``finished``."""
     runs = data.runs.set_index("id")
     first_row = []
     for rows, method in zip(runs["rows"], runs["method"], strict=True):
         first_row.append(rows[0] if len(rows) else method)
     columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
 
-    # The tables decide what may be compared: a row may be run with its own learning rate, for one.
+    # Sections of tables know more than a single run, for example that a row has its own learning
+    # rate, so their setting replaces the run's own. The first of several sections wins, as it does
+    # for the row.
     settings: dict[str, str | None] = {}
     differs: dict[str, str] = {}
-
-    # Of several sections the first counts, as for the row.
     for part in data.sections:
         for row in part.all_rows():
             for run in row.runs:
@@ -204,17 +204,17 @@ def compare(
     """Paired differences ``first - second`` over the seeds that both have, as in every table.
 
     Args:
-        first: Lines of ``load_runs`` with one run a seed, e.g. ``runs[runs.row == "scpo"]``.
-        second: The same for what is subtracted.
+        first: Rows of ``load_runs`` with one run per seed, e.g. ``runs[runs.row == "scpo"]``.
+        second: The same for the runs that are subtracted.
         metric: One name or several; None: success on every validation panel that both have.
         at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"``
             under the curve divided by its length, or a training step.
 
     Returns:
-        A line for each metric: means of both over the pairs, their ``difference``, its 95 %
-            Student-t interval
-        (``low``, ``high``), ``p`` of the paired t-test, ``p_holm`` corrected over these lines, the
-        number of ``pairs`` and their ``seeds``. NaN where pairs are too few: an interval takes two.
+        A data frame with a row per metric: means of both over the pairs (``first``, ``second``),
+        their ``difference``, its 95 % Student-t interval (``low``, ``high``), ``p`` of the paired
+        t-test, ``p_holm`` corrected over the rows of this call, the number of ``pairs`` and their
+        ``seeds``. NaN if there are too few pairs: an interval takes two.
 
     Raises:
         ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or
@@ -252,7 +252,6 @@ def compare(
             f"and the metrics are {', '.join(str(line['metric']) for line in lines)}"
         )
     table = pd.DataFrame(lines).set_index("metric")
-    # Holm's correction is over the lines of this call, which are what the caller looks at.
     table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
     return table
 
@@ -260,7 +259,7 @@ def compare(
 def _paired(
     metric: str, values: dict[int, float | None], others: dict[int, float | None]
 ) -> dict[str, Any]:
-    """One line of the comparison, over the seeds that have both values."""
+    """One row of the comparison, over the seeds with both values."""
     seeds = []
     for seed in sorted(values):
         if values[seed] is not None and others.get(seed) is not None:
@@ -281,7 +280,7 @@ def _paired(
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Describe the differences of the two besides the method; empty without any."""
+    """Describe the differences between the two besides the method; empty if there are none."""
     if set(first["setting"].dropna()) != set(second["setting"].dropna()):
         return "they were run under different settings (column 'setting')"
     notes = set(first["differs"])

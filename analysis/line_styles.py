@@ -1,10 +1,10 @@
 """Line styles: colour, marker and dashes of each method in every figure and on the report page.
 
-Every method has a colour, a marker and dashes of its own. The colours were chosen by their smallest
+Every method has a colour, a marker and dashes of its own. The colours maximise the smallest
 distance in CIELAB under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any
-two; a test measures it). Where two are alike in grey print, marker and dashes tell them apart. Only
-SCPO is vermilion with a solid line; its ablations are shades of brown and orange. A method that is
-not listed gets one of the reserve styles, in the registry's order.
+two; a test measures it). Methods with a similar grey in print differ in marker and dashes. Only
+SCPO is vermilion with a solid line; its ablations are shades of brown and orange. Methods that are
+not listed get one of the reserve styles, in the registry's order.
 """
 
 import zlib
@@ -17,11 +17,11 @@ import matplotlib as mpl
 from analysis.names import ABLATION, CONTROLS, METHODS
 from analysis.sources.rows import DEFAULT, Row
 
-# A name, or (number of sides, 0 for a polygon or 1 for a star, angle).
+# Name of a marker, or (number of sides, 0 for a polygon or 1 for a star, angle).
 Marker: TypeAlias = str | tuple[int, int, float]
 VERMILION = "#D55E00"
 
-# Of SCPO's ablations and controls.
+# Colours of SCPO's ablations and controls.
 SHADES = ("#933F00", "#F2A65A", "#4A1D00", "#AE8163", "#EBC8A0")
 
 # Widths of SCPO's line and of the others', in line widths of the style.
@@ -30,7 +30,8 @@ BOLD, PLAIN = 1.5, 1.0
 # Pixels on the report page per unit of a dash.
 SCREEN = 2.0
 
-# On dark paper, a colour without a channel above DARK is mixed with this share of white.
+# On a dark page, a colour without a channel (0 to 255) of at least DARK is mixed with the share
+# PALER of white.
 DARK, PALER = 190, 0.55
 
 
@@ -51,7 +52,7 @@ class LineStyle:
     width: float = PLAIN
 
     def line(self) -> dict[str, Any]:
-        """Keyword arguments of matplotlib's ``plot``, inside the style in force."""
+        """Keyword arguments of matplotlib's ``plot``; the width depends on the active style."""
         return {
             "color": self.color,
             "marker": self.marker,
@@ -60,7 +61,7 @@ class LineStyle:
         }
 
     def screen(self) -> dict[str, str]:
-        """Style on the report page: colours for light and dark paper, and an SVG dash array."""
+        """Style on the report page: colours for light and dark mode, and an SVG dash array."""
         channels = [int(self.color[at : at + 2], 16) for at in (1, 3, 5)]
         if max(channels) < DARK:
             channels = [round(channel + (255 - channel) * PALER) for channel in channels]
@@ -101,8 +102,8 @@ RESERVE = (
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
 
-# The numbers of shades (5), dashes (7) and markers (12) have no common divisor: consecutive
-# variants differ in all three, and every shade meets every kind of dashes.
+# The numbers of shades (5), dashes (7) and markers (12) have no common divisor. So consecutive
+# variants differ in all three, and every pair of shade and dashes occurs.
 VARIANT_DASHES = tuple(style.dashes for style in STYLES.values() if style.dashes)[:7]
 VARIANT_MARKERS: tuple[Marker, ...] = (
     "s",
@@ -121,13 +122,13 @@ VARIANT_MARKERS: tuple[Marker, ...] = (
 
 
 def line_style(name: str, method: str = "") -> LineStyle:
-    """Style of a row: of a method, or of a variant of ``method``."""
+    """Style of a row: that of a method, or of a variant of ``method``."""
     if name in STYLES:
         return STYLES[name]
     new_methods = [known for known in METHODS if known not in STYLES]
     if name in new_methods:
         return RESERVE[new_methods.index(name) % len(RESERVE)]
-    # Of a run whose method is not registered here.
+    # A run whose method is not registered in this installation.
     if name == method:
         return RESERVE[_hash(name) % len(RESERVE)]
     return _variant(_host_style(method), _variant_number(name))
@@ -152,7 +153,7 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
 
     Args:
         rows: The rows.
-        colors: A user's palette, which is handed out in the order of the registry.
+        colors: A user's palette; rows get its colours in the order of the registry.
     """
     styles = line_styles(rows)
     if colors:
@@ -170,7 +171,7 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
 
 def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     own = line_style(row.name, row.method)
-    # The style of a method never changes, so that figures can be read together.
+    # A method has the same style in every figure.
     if row.name in STYLES or (own in RESERVE and own not in used):
         return own
     host = _host_style(row.method)
@@ -178,7 +179,7 @@ def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     candidates = [own]
     for k in range(len(SHADES) * len(VARIANT_DASHES)):
         candidates.append(_variant(host, number + k))
-    # First another shade, since readers tell colours apart faster than dashes.
+    # Prefer another shade, because readers distinguish colours faster than dashes.
     used_colors = {style.color for style in used}
     for candidate in candidates:
         if candidate.color not in used_colors:
@@ -200,7 +201,7 @@ def _variant_number(name: str) -> int:
 
 
 def _variant(host: LineStyle, number: int) -> LineStyle:
-    """Variant of a method: a shade for SCPO's, other dashes in its colour for another method's."""
+    """Style of a variant: other dashes; a shade for SCPO's variants, else the method's colour."""
     color = host.color
     if host.color == VERMILION:
         color = SHADES[number % len(SHADES)]
@@ -210,5 +211,5 @@ def _variant(host: LineStyle, number: int) -> LineStyle:
 
 
 def _hash(name: str) -> int:
-    # Unlike hash(), the same in every process.
+    # Python's hash() of a text differs between processes.
     return zlib.crc32(name.encode())

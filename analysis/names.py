@@ -1,4 +1,4 @@
-"""Names: what a benchmark, model, panel, family, run or method is called in print."""
+"""Printed names of benchmarks, models, panels, task families, runs and methods."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ TASKS = {
     family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
 }
 
-# Marks of footnotes.
+# Marks of footnotes in order: †, ‡, §, ¶, ††, ...
 MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")
 
 ALL = "All"
@@ -51,7 +51,7 @@ NOTES = {
     "paper": "",
 }
 
-# Panel of ALFWorld that decides at a scale.
+# Scale -> the panel of ALFWorld on which methods are compared.
 JUDGED = BENCHMARKS["alfworld"].judged
 
 
@@ -104,7 +104,7 @@ def place(scale: str, env: str, model_name: str) -> str:
 
 
 def setting(part: Section) -> str:
-    """Benchmark and model of a section, and what sets it apart from the usual setting."""
+    """Benchmark and model of a section, with its differences from the usual setting."""
     return f"{benchmark(part.env)}, {model(part.model)}{part.apart}"
 
 
@@ -172,7 +172,7 @@ CLOSED_MODELS = {
     "gemini_2_5_pro": "Gemini-2.5-Pro",
 }
 
-# Names in the paper's table that are not our labels.
+# Names in the paper's table that differ from our labels.
 PRINTED_AS = {"plain": "Qwen2.5"}
 
 
@@ -200,17 +200,17 @@ CONTROLS = (
     "gigpo",
 )
 
-# Most rows that a sentence names.
+# Largest number of rows that a sentence names.
 MOST_NAMED = 6
 
 
 def is_method(row: Row) -> bool:
-    """Return True if a row is a method, registered here or not, and not a variant of one."""
+    """True if a row is a method, registered here or not; False for a variant of one."""
     return row.name in METHODS or row.name == row.method
 
 
 def method_of(row: Row) -> Method:
-    """The row's method; for an unregistered one its label."""
+    """The row's method; an unregistered one is a trained method with the row's label."""
     return METHODS.get(row.name) or Method(row.label, TRAINED, row.label)
 
 
@@ -224,10 +224,10 @@ def in_order(rows: Iterable[Row]) -> list[str]:
 
 
 def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]:
-    """Rows that a figure compares.
+    """Rows that a figure compares, out of all comparable rows of a section.
 
-    They are those that the user chose, else the methods; a single method with its variants. A
-    section holds every row that may be compared, the values of a sweep among them, which have a
+    These are the rows that the user chose; else the methods, if there are several; else all rows,
+    such as one method with its variants. The values of a sweep, which a section also holds, have a
     figure of their own.
     """
     methods: dict[str, Row] = {}

@@ -1,6 +1,6 @@
-"""``python -m analysis precision``: on which steps of recorded rollouts each rule's credit falls.
+"""``python -m analysis precision``: the steps of recorded rollouts that get each rule's credit.
 
-Rules are applied to rollouts from a file, so methods are compared on the same steps, without
+All rules are applied to the same rollouts, read from files, so that they can be compared without
 training.
 """
 
@@ -42,7 +42,7 @@ MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}
 ORDERS = ("balanced", "chronological", "length", "random")
 KEYS = {"anchor": "observation", "state": "state"}
 
-# Scorers that need no download; ``--scorer bge_reranker_v2_m3`` adds the paper's.
+# The default: scorers that need no download. ``--scorer bge_reranker_v2_m3`` is the paper's.
 SCORERS = {"exact": "equal texts", "lexical": "lexical", "minilm": "MiniLM"}
 CAPTION = (
     "How often credit falls on a step that helps, one after which a shortest plan to win is "
@@ -77,14 +77,14 @@ class Rule:
 
 @dataclass
 class CachedScorer:
-    """A scorer that computes every pair once, however many rules ask for it."""
+    """A scorer that computes each pair once for all rules."""
 
     name: str
     scorer: Any = None
     scores: dict[tuple[str, str], np.float32] = field(default_factory=dict)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Score pairs; the scorer is loaded with the first of them."""
+        """Score pairs of texts; the first call loads the scorer."""
         self.scorer = self.scorer or load_scorer(self.name)
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self.scores]
         if new:
@@ -123,10 +123,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Judge the steps, apply every rule, write the table and print it.
-
-    Returns:
-        The exit code 0.
+    """Evaluate the credit of every rule, write the table and print it; returns the exit code 0.
 
     Raises:
         ScpoError: A file holds no rollouts, a game or a scorer is missing, or no step can be
@@ -151,7 +148,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def rules(scorers: Sequence[str] = tuple(SCORERS)) -> Iterator[Rule]:
-    """Yield every row in the order of the table."""
+    """Yield all rules, in the order of the table's rows."""
     yield from _credit_rules(scorers)
     block = "Raised by SCPO's credit on GiGPO"
     for matcher, order, scorer in product(MATCHERS, ORDERS[:2], scorers):
@@ -164,7 +161,7 @@ def _credit_rules(scorers: Sequence[str]) -> Iterator[Rule]:
     block = "SCPO's credit"
     for matcher, order, scorer in product(MATCHERS, ORDERS, scorers):
         yield _shaped(block, "credit", scorer, matcher=matcher, order=order)
-    # Equal states are matched by the scorer of equal texts, on texts that hold the next state.
+    # To match equal states, the scorer of equal texts reads texts that hold the next state.
     for matcher, order in product(MATCHERS, ORDERS[:2]):
         yield _shaped(
             block,
@@ -196,7 +193,7 @@ def _step_term_rules(scorers: Sequence[str]) -> Iterator[Rule]:
 def _rules_without_penalty() -> Iterator[Rule]:
     """Yield step terms without the penalty of invalid actions.
 
-    The penalty raises valid steps above invalid ones, which would hide the effect of the states.
+    The penalty raises valid steps above invalid ones, which hides the effect of the states.
     """
     block = "Step term without the penalty of invalid actions"
     variants: list[tuple[str, str, dict[str, Any]]] = [
@@ -214,7 +211,7 @@ def _rules_without_penalty() -> Iterator[Rule]:
 
 
 def _shaped(block: str, what: What, scorer: str, **settings: Any) -> Rule:
-    """Make the rule of SCPO with these settings of its shaper."""
+    """The rule of SCPO with these settings of its shaper."""
     compared = SCORERS.get(scorer, scorer)
     if settings.get("step_text") == "action_next_state":
         compared = "equal states"
@@ -237,17 +234,17 @@ def judge(
     cache_dir: str | None,
     log: Callable[[str], None] = lambda line: None,
 ) -> tuple[StepCredit, list[tuple[Rule, StepCredit]]]:
-    """Compute how the credit of each rule falls on the failed steps of recorded rollouts.
+    """Evaluate the credit of each rule on the failed steps of recorded rollouts.
 
     Args:
-        files: As ``scpo.diagnostics.rollout_file`` describes them.
+        files: Files in the format of ``scpo.diagnostics.rollout_file``.
         chosen: The rules.
         games: Folder of the official games that were played; None for generated ones.
         cache_dir: Folder of the games' translations.
-        log: Called with a line for each batch and rule that is done.
+        log: Called with a line after each batch and each rule.
 
     Returns:
-        The result of crediting every step, and of each rule.
+        The result of crediting every step, which is the precision of chance, and of each rule.
 
     Raises:
         RecordError: A file holds no rollouts.
@@ -256,7 +253,7 @@ def judge(
     source = "official" if games else "generated"
     environment = load_environment("alfworld", cache_dir=cache_dir, data=games, games=source)
     plans = judge_of(environment)
-    # Plans do not depend on a rule, so they are searched once for all of them.
+    # Plans do not depend on the rule and are searched only once.
     judged = []
     for recorded in _distinct(files, log):
         batch = with_states(plans, recorded.batch)
@@ -278,7 +275,6 @@ def judge(
         results.append((rule, result))
         log(f"{rule.label}: {result.credited} of {result.steps} steps credited")
 
-    # Crediting every step has the precision of chance, against which all rules are compared.
     every_step = []
     for recorded, helping in judged:
         every_step.append(tally(helping, np.ones(len(recorded.batch), dtype=np.bool_)))
@@ -286,7 +282,7 @@ def judge(
 
 
 def _distinct(files: Sequence[Path], log: Callable[[str], None]) -> Iterator[Recorded]:
-    """Yield every batch once: runs of one seed begin alike, so files may repeat batches."""
+    """Yield every batch once: runs of one seed start with the same batches."""
     seen: set[int] = set()
     for path in files:
         for recorded in read_rollouts(path):
@@ -311,7 +307,7 @@ def _credited(
     batch = recorded.batch
     shaper = rule.method.shaper
     if shaper:
-        # The order of a trainer depends on its seed, so the recorded ranks replace a new draw.
+        # A trainer's random order depends on its seed; use the recorded ranks, not a new draw.
         batch = recorded.ordered(shaper.order, shaper.order_ranks)
     scorer = scorers[rule.scorer] if rule.scorer else None
     return credited_rows(batch, rule.method, scorer, (0, recorded.step), rule.what)

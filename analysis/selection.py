@@ -14,12 +14,12 @@ from scpo.suggestions import did_you_mean
 
 @dataclass(frozen=True)
 class Selection:
-    """Names that the user gave; an empty tuple selects everything.
+    """The user's selection; an empty tuple selects everything.
 
     Attributes:
-        rows: Row names, in the order in which they are drawn.
-        experiments: Experiments whose rows, on the seeds they ask for, are drawn.
-        envs: Environments.
+        rows: Names of rows, in the order in which they are drawn.
+        experiments: Names of experiments; their rows are drawn on the seeds that they plan.
+        envs: Names of environments.
         common_seeds: Use only seeds that all rows of a section have finished.
     """
 
@@ -29,10 +29,10 @@ class Selection:
     common_seeds: bool = False
 
     def of(self, data: Collected) -> Collected:
-        """Return the data with the selected rows of the selected sections.
+        """The data with the selected rows of the selected sections.
 
         Raises:
-            ConfigError: A name is unknown, or no row has everything that was asked for.
+            ConfigError: A name is unknown, or no row meets all options.
         """
         if self == Selection():
             return data
@@ -88,7 +88,7 @@ class Selection:
 
 
 def with_common_seeds(part: Section) -> Section:
-    """Keep the seeds that all rows with finished runs have finished; drop rows without any."""
+    """Keep the seeds that all rows with finished runs have in common; drop the other rows."""
     rows = [row for row in part.rows if row.finished]
     seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
     common = set.intersection(*seeds) if seeds else set()
@@ -112,14 +112,14 @@ def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def missing_samples(data: Collected, needed: str, command: str = "") -> MissingRunsError:
-    """Make the error of an output that needs samples or times of stages.
+    """The error of an output that needs samples or times of stages.
 
-    Archives and W&B do not hold these, so the error names where to read them from.
+    Archives and W&B have neither; in this case the error names run folders as the source.
 
     Args:
         data: Data of one scale.
-        needed: What no finished run has.
-        command: What makes a run that has it; default: one run of the default method.
+        needed: Description of what no finished run has.
+        command: Command for a run that has it; default: a run of the default method.
     """
     scale = data.scales[0] if data.scales else "mini"
     if not command:
@@ -133,7 +133,7 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
         for row in part.rows:
             ids.update(row.finished)
     finished = [data.by_id[run] for run in sorted(ids)]
-    # Run folders were read, so the samples were never made: the command makes them.
+    # With run folders among the sources, the samples were never made: name the command.
     if not finished or any(_has_samples(run) for run in finished):
         return MissingRunsError(needed, command)
     archived = all(run.logs == (METRICS,) for run in finished)

@@ -1,7 +1,7 @@
-"""The table that ``sweep.py`` ends with: plain text of at most 100 columns.
+"""The table at the end of ``sweep.py``: plain text of at most 100 columns.
 
-It reads only the metrics that it shows, straight from the run folders and without pandas, so that a
-finished sweep prints at once.
+It reads only the metrics that it shows, directly from the run folders and without pandas, so that a
+finished sweep prints it at once.
 """
 
 import io
@@ -36,10 +36,12 @@ from scpo.progress import counted
 from scpo.records.manifest import PlannedRow
 from scpo.records.status import State
 
-WIDTH = 100
+WIDTH = 100  # characters of a line
+
+# Least number of characters to which the labels of a table that is too wide are folded.
 LONGEST_LABEL = 22
 
-# Rows that the others are compared with; an experiment without them uses its first row.
+# Rows that others are compared with, the first one present; without any, the first finished row.
 REFERENCES = ("gigpo", "scpo")
 CREDIT = {
     "credit/active_groups": "active\ngroups, %",
@@ -57,12 +59,12 @@ Runs: TypeAlias = Mapping[str, Run]
 def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) -> str | None:
     """Table of one experiment as text; None if ``runs_dir`` has no record of it.
 
-    A damaged run enters no number and is named below the table.
+    Damaged runs are left out and named below the table.
 
     Args:
         runs_dir: Folder of run folders.
         experiment: Its name.
-        scale: The scale to show; None: every one that was run.
+        scale: The scale to show; None: all that were run.
     """
     recorded, broken = read_experiments(Path(runs_dir))
     records = [
@@ -96,7 +98,7 @@ def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) 
         if experiment.startswith("ablation") and has_families:
             _print_published(console, record)
 
-    # Damaged runs of other experiments are not this table's concern.
+    # Damaged runs of other experiments are not reported here.
     members = {run.id for record in records for row in record.rows for run in row.runs}
     own = [problem for problem in (*unreadable, *damaged) if problem.path in members]
     for problem in (*broken, *own):
@@ -147,13 +149,15 @@ def _differences(
     runs: Runs,
     metrics: Metrics,
 ) -> list[str | Table]:
-    """Every row minus the reference, paired by seed; empty where nothing can be paired.
+    """Title, table and notes of every row minus the reference, paired by seed.
+
+    Empty if no seed can be paired.
 
     Args:
         rows: Rows of one benchmark.
         headings: Panel -> heading of its column.
-        runs: All runs.
-        metrics: Metrics of the finished ones.
+        runs: All runs by id.
+        metrics: Metrics of the finished runs.
     """
     finished = [row for row in rows if row.finished]
     reference = _reference(finished)
@@ -189,7 +193,6 @@ def _differences(
 
 
 def _reference(finished: Sequence[Row]) -> Row | None:
-    # In the order of REFERENCES: with both rows present, GiGPO is the one.
     for name in REFERENCES:
         for row in finished:
             if row.name == name:
@@ -198,9 +201,9 @@ def _reference(finished: Sequence[Row]) -> Row | None:
 
 
 def _shared_seeds(row: Row, reference: Row) -> list[tuple[str, str]]:
-    """Run ids of both rows at each seed that both have finished.
+    """Pairs of run ids of both rows, for each seed that both have finished.
 
-    A run that is in both rows makes no pair.
+    A run that belongs to both rows is left out: its difference to itself is always 0.
     """
     first = {run.seed: run.id for run in row.runs if run.id in row.finished}
     second = {run.seed: run.id for run in reference.runs if run.id in reference.finished}
@@ -230,7 +233,7 @@ def _read_finished(
     """Read the metrics of the experiments' finished runs; damaged ones become problems."""
     metrics: Metrics = {}
     damaged: list[Problem] = []
-    # Each run once: several rows or experiments may share it.
+    # Each run is read once, because several rows or experiments may share it.
     planned = dict.fromkeys(run.id for record in records for row in record.rows for run in row.runs)
     for run_id in planned:
         if run_id in runs and runs[run_id].state == State.DONE:
@@ -249,7 +252,7 @@ def _read(run: Run) -> dict[str, Series]:
 
 
 def _is_shown(metric: str) -> bool:
-    """Return True for a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
+    """True for a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
     return metric in CREDIT or (metric.startswith("val/") and metric.count("/") == 2)
 
 
@@ -264,10 +267,10 @@ def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
 
 
 def _fitted(table: Table) -> Table:
-    """Fold the labels of a table that is too wide, to ``LONGEST_LABEL`` at least; cells wrap then.
+    """Fold the labels of a table that is wider than ``WIDTH``, at most to ``LONGEST_LABEL``.
 
-    Labels get a fixed width: rich fits the columns first, then widens one to its ``min_width`` and
-    cuts off what no longer fits, so that 12.5 in the last column became 12.
+    If the table is still too wide, rich wraps its cells. The labels get a fixed ``width``, not a
+    ``min_width``: rich would apply that last and cut off the last column, so that 12.5 became 12.
     """
     labels = table.columns[0]
     longest = labels.width or 0
@@ -294,7 +297,7 @@ def _table(
 
 def _before_after(row: Row, metric: str, metrics: Metrics) -> str:
     series = [metrics[run].get(metric, Series()) for run in row.finished]
-    # Step 0 is the validation before training.
+    # Step 0: the validation before training.
     before = summarise(part.at(0) for part in series)
     after = summarise(part.last for part in series)
     return f"{_number(before, 100, 1, std=False)} → {_number(after, 100, 1)}"

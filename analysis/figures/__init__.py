@@ -1,1 +1,1 @@
-"""Figures: a module each, with ``build(data)``; ``python -m analysis figures`` finds them."""
+"""Figures: one module each, with ``build(data)``; ``python -m analysis figures`` finds them."""

@@ -16,13 +16,13 @@ from analysis.sources.rows import Row
 from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise
 
-# Up to this number of lines, their bands can be distinguished.
+# Largest number of lines whose bands can still be distinguished.
 FEW = 6
 
 # Number of markers on a line.
 MARKS = 6
 
-# With fewer seeds or pairs no interval is drawn: that of two is as wide as the panel.
+# With fewer seeds or pairs no interval is drawn: an interval of two is as wide as the panel.
 FEWEST = 3
 Styles: TypeAlias = dict[str, dict[str, Any]]
 
@@ -39,14 +39,14 @@ class Curve:
 
 
 def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:
-    """A metric of the row's finished seeds.
+    """Curve of a metric over the row's finished seeds.
 
     Args:
         data: The collected runs.
         row: The row.
-        metric: The metric.
-        window: Logged values that each seed is smoothed over.
-        first: First step.
+        metric: Name of the metric in the records.
+        window: Number of logged values in the moving average of each seed.
+        first: First step of the curve.
     """
     smooth: list[Series] = []
     for run in row.finished:
@@ -56,9 +56,9 @@ def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int
 
 
 def mean_curve(series: Sequence[Series], *, first: int = 0) -> Curve:
-    """Summaries over several series from step ``first`` on.
+    """Summarise several series at their shared steps, from step ``first`` on.
 
-    Steps that one of the series lacks are left out: the mean at every step is over the same seeds.
+    Other steps are left out, so that the mean at every step is over the same seeds.
     """
     shared = set.intersection(*(set(part.steps) for part in series)) if series else set()
     steps = sorted(step for step in shared if step >= first)
@@ -66,7 +66,7 @@ def mean_curve(series: Sequence[Series], *, first: int = 0) -> Curve:
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Mean over the last ``window`` values at each place, over fewer where the series begins."""
+    """Mean of the last ``window`` values at each place; of fewer at the beginning."""
     means = []
     for end in range(1, len(values) + 1):
         part = values[max(0, end - window) : end]
@@ -75,10 +75,7 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 
 
 def is_trained(data: Collected, row: Row) -> bool:
-    """Return True if its finished runs train anything.
-
-    A method that only prompts logs the same number at both ends.
-    """
+    """True if a finished run of the row trains; prompting methods have no curve over training."""
     for run in row.finished:
         method = data.by_id[run].config.get("method")
         if not isinstance(method, dict) or method.get("kind") != "prompted":
@@ -90,9 +87,9 @@ def is_trained(data: Collected, row: Row) -> bool:
 
 
 def row_styles(rows: Iterable[Row]) -> Styles:
-    """Line style of each row by its name, in the user's palette if there is one.
+    """Line style of each row by its name, in the colours of the user's style if given.
 
-    Call it inside ``house_style``.
+    Call it inside ``house_style``, which sets these colours.
     """
     return plot_styles(rows, palette())
 
@@ -120,11 +117,11 @@ def draw(
         axis: The axes.
         points: The curve.
         style: Line style.
-        factor: From values to the axis, e.g. 100 for percent.
+        factor: Factor from values to units of the axis, e.g. 100 for percent.
         crowd: Number of lines in the panel; bands are fainter among many.
     """
     mean = factor * np.array([summary.mean for summary in points.summaries])
-    # The deviation of one seed is undefined: it gets a band without height.
+    # The deviation of one seed is undefined; its band has no height.
     deviations = [summary.std if summary.n > 1 else 0.0 for summary in points.summaries]
     spread = factor * np.array(deviations)
     draw_band(axis, points.steps, mean - spread, mean + spread, style, crowd=crowd)
@@ -162,9 +159,9 @@ def draw_band(
 
 
 def percentage_limits(lowest: float) -> tuple[float, float]:
-    """Limits of an axis of percentages.
+    """Limits of an axis of percentages, which begins at a multiple of ten below ``lowest``.
 
-    It begins at the last multiple of ten that is clearly below ``lowest``.
+    At least 2 below it, so that a marker at ``lowest`` does not touch the edge.
     """
     start = 10 * np.floor((lowest - 2) / 10) if np.isfinite(lowest) else 0.0
     return float(np.clip(start, 0, 90)), 101.0

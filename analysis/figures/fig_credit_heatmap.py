@@ -31,14 +31,10 @@ from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
-# Inches: a line of panels.
-HEIGHT = 2.4
-
-# Inches: a panel of a figure that is one column wide.
-NARROW_HEIGHT = 1.6
-
-# Inches: the texts around the panels.
-MARGIN = 0.9
+# Heights in inches.
+HEIGHT = 2.4  # a line of panels, with texts
+NARROW_HEIGHT = 1.6  # a panel of a figure that is one column wide
+MARGIN = 0.9  # the texts around such panels
 NO_PAIR = "no group with a success and a failure"
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "
@@ -63,7 +59,7 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> tuple[str, list[Probe]]:
-    """The run with most pairs among its three probes; the first row's first seed among equals."""
+    """The run with most pairs among its drawn probes; among equals the first in table order."""
     best: tuple[str, list[Probe]] | None = None
     most = 0
     for part in data.sections:
@@ -81,9 +77,9 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
 
 
 def _three(data: Collected, run: str) -> list[Probe]:
-    """The first, the middle and the last probe that found a pair.
+    """The first, the middle and the last probe with a pair, or without one if no probe has any.
 
-    A run without any pair has the probes without.
+    Probes without a pair at either end of training are added: the caption names them.
     """
     probes = [probe for _, probe in data.samples(run, PROBE_PATTERN, read_probe)]
     candidates = [probe for probe in probes if probe.pair] or probes
@@ -91,7 +87,6 @@ def _three(data: Collected, run: str) -> list[Probe]:
         return []
     places = dict.fromkeys((0, len(candidates) // 2, len(candidates) - 1))
     chosen = [candidates[place] for place in places]
-    # A probe without a pair at either end of training is named in the caption instead of drawn.
     ends = [probe for probe in (probes[0], probes[-1]) if probe not in chosen]
     return sorted([*chosen, *ends], key=lambda probe: int(probe.step))
 
@@ -111,7 +106,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, probe in zip(axes.flat, probes, strict=True):
         pair = probe.pair
-        # For mypy: `build` has chosen the probes by their pair.
+        # For mypy: `build` passes only probes with a pair.
         if pair is None:
             raise ValueError("only probes with a pair are drawn")
         image = draw_similarity(axis, pair.similarity_ml)
@@ -136,7 +131,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
 
 
 def _walk(pair: Pair) -> list[tuple[float, float]]:
-    """Failed step and reference step, in processing order, from the first match on."""
+    """(failed step, reference step) in processing order, from the first match on."""
     return [(failed, j) for failed, j in zip(pair.order_l, pair.walk_l, strict=False) if j >= 0]
 
 

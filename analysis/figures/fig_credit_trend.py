@@ -70,7 +70,7 @@ METRICS = (
 
 
 def build(data: Collected) -> Drawing:
-    """One pair of panels; MissingRunsError if no run with credit has finished."""
+    """Two panels, one per metric; MissingRunsError if no run with credit has finished."""
     part = _choose(data)
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
     with house_style():
@@ -101,7 +101,7 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
     figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
 
-    # Shared, because a group with credit appears later in some seeds than in others.
+    # A shared axis, because the first group with credit appears at a different step in each seed.
     axes = figure.subplots(1, len(METRICS), sharex=True)
     for axis, metric in zip(axes, METRICS, strict=True):
         for row in rows:

@@ -1,10 +1,11 @@
 """Steps of successes, credited and uncredited steps of failures, in one t-SNE plane.
 
-The table has the paper's distances (appendix "Semantic neighbourhood"): of a failed step, to the
-nearest step of a successful sibling, over the successes of its own group, as the appendix words it
-("nearest successful-sibling step"), and over those of all batches. The paper does not name the
-distance: cosine (1 - cos) and Euclidean distances of the unit vectors are both given. Failed steps
-of groups without a success have no sibling to compare with; they are counted apart.
+The table has the paper's distances (appendix "Semantic neighbourhood"): from each failed step to
+the nearest step of a success. The appendix's words, "nearest successful-sibling step", mean the
+successes of the same group; the table also has the distance to the successes of all batches. The
+paper does not name the distance, so both cosine (1 - cos) and Euclidean distances of the unit
+vectors are given. Failed steps of groups without a success have no such sibling and are only
+counted.
 """
 
 from collections.abc import Iterator
@@ -62,10 +63,17 @@ def build(data: Collected) -> Drawing:
 
 
 def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
-    """Every failed step that is shown and has a success to compare with.
+    """Distance of each drawn failed step to the nearest step of a success.
 
-    Columns: cosine ``distance`` to the nearest success, whether one has the same text (``exact``),
-    and ``credited``.
+    Steps of groups without a success are left out.
+
+    Args:
+        steps: The sampled steps of a run.
+        own_group: Compare with successes of the same group only, instead of all batches.
+
+    Returns:
+        A row per failed step: ``distance`` (cosine), ``exact`` (a success has the same text) and
+        ``credited``.
     """
     rows_n, vector_nd = embedded(steps)
     text_n = steps.text_N[rows_n]
@@ -79,14 +87,14 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
         failed = np.flatnonzero(inside & ~success_n)
         success = np.flatnonzero(inside & success_n)
         if group is None:
-            # Failures of groups without a success have no sibling here either.
+            # As with ``own_group``, failures of groups without a success are left out.
             failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
         if not len(failed) or not len(success):
             continue
-        # Rows are unit vectors, so that their products are cosines.
+        # The vectors have length 1, so their products are cosines.
         cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
         exact = np.isin(text_n[failed], text_n[success])
-        # Equal texts may get a distance of 1e-7 by rounding.
+        # Rounding may give equal texts a distance of 1e-7.
         distance = np.where(exact, 0.0, np.clip(1 - cosine, 0, 2))
         credited = steps.credit_N[rows_n[failed]] > 0
         blocks.append(pd.DataFrame({"distance": distance, "exact": exact, "credited": credited}))
@@ -94,7 +102,7 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
 
 
 def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
-    """The paper's numbers and ours; published ones only for a run of the paper's scale."""
+    """Measured distances and, for a run of the paper's scale, the published ones."""
     own = nearest(steps, own_group=True)
     everywhere = nearest(steps, own_group=False)
     rows = [*_rows("own group", own), *_rows("all batches", everywhere)]
@@ -117,7 +125,7 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
 
 
 def _rows(place: str, table: pd.DataFrame) -> Iterator[Cells]:
-    # Of unit vectors, |a - b|² = 2·(1 - cos).
+    # For unit vectors, |a - b|² = 2·(1 - cos).
     euclidean = np.sqrt(2 * table["distance"])
     for metric, distance in (("cosine", table["distance"]), ("Euclidean", euclidean)):
         medians = {}

@@ -38,10 +38,10 @@ NARROW_HEIGHT = 1.2  # a panel in a single column
 MARGIN = 0.5  # the remark
 KEY_HEIGHT = 0.16  # a line of keys
 
-# Benchmarks and models, and rows, that fit on a page.
+# Largest number of strips (benchmark and model), and of keys, on a page.
 MOST, MOST_KEYS = 5, 12
 
-# Characters of a line of text next to a panel, so that the text is about as high as it.
+# Characters per line of a strip's label, which makes it about as high as its panel.
 LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
@@ -84,27 +84,30 @@ class Strip:
 
     @property
     def usual_count(self) -> str:
-        """Seeds (finished/planned) that most of its rows have."""
+        """The most frequent seed count (finished/planned) of its rows."""
         return Counter(row.count for row in self.rows).most_common(1)[0][0]
 
     @property
     def counts(self) -> str:
-        """Seeds (finished/planned) of its rows, the least and the most."""
+        """Range of the seed counts (finished/planned) of its rows."""
         ordered = sorted({row.count for row in self.rows}, key=_as_numbers)
         if len(ordered) == 1:
             return ordered[0]
         return f"{ordered[0]} to {ordered[-1]}"
 
     def label(self, notes: Footnotes, drawn: Sequence["Strip"]) -> str:
-        """Text next to its panels; a footnote has what sets it apart from others that are drawn."""
+        """Label of its panels: benchmark, model and seeds.
+
+        A footnote names its setting, if the same benchmark and model are drawn under another one.
+        """
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
-        # With several strips a key counts no seeds, so that the label names the range.
+        # With several strips the keys have no seed counts, so the label has their range.
         count = self.usual_count if len(drawn) == 1 else self.counts
         mark = notes.mark(self.part.differs) if self.has_other_setting(drawn) else ""
         return f"{place}{mark}, {count} seeds"
 
     def has_other_setting(self, strips: Sequence["Strip"]) -> bool:
-        """Return True if the strips have its benchmark and model under another setting too."""
+        """True if the strips also have its benchmark and model under another setting."""
         here = (self.part.env, self.part.model)
         return sum((strip.part.env, strip.part.model) == here for strip in strips) > 1
 
@@ -145,9 +148,9 @@ def _strips(data: Collected) -> Iterator[Strip]:
 
 
 def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
-    """Strips without those whose runs are all in an earlier one.
+    """Drop strips whose runs are all in an earlier one.
 
-    With ``--rows``, what is left of an ablation is often what is left of the main table.
+    With ``--rows``, an ablation and the main table often keep the same rows.
     """
     kept: list[Strip] = []
     seen: set[str] = set()
@@ -160,10 +163,10 @@ def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
 
 
 def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[Strip]]:
-    """The strips that are drawn, and those that are only in the table.
+    """Split strips into those to draw and those for the table only.
 
-    Runs under another setting than the usual one of their benchmark are drawn while the page has
-    room for their panels and their keys, or if the user asked for them.
+    A strip whose setting is not the usual one of its benchmark is drawn if the page has room for
+    its panels and keys, or if the user chose rows.
     """
     drawn: list[Strip] = []
     others: list[Strip] = []
@@ -181,7 +184,7 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
 
 
 def _has_curves(data: Collected, row: Row) -> bool:
-    """Return True if it has finished, trained runs; prompting agents have no curve."""
+    """True if the row has a finished, trained run with a curve."""
     return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
 
 
@@ -208,15 +211,16 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 
 
 def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
-    """Keys: a row's label, marks of footnotes, and its seeds where they are not its strip's.
+    """Key of each row: its label, a footnote's mark, and its seed count if that is unusual.
 
-    A row of several strips has one key and may differ in seeds: then the strips' labels count them.
+    With several strips, keys have no seed counts: a row may differ in seeds between strips, which
+    share one key. The strips' labels then have them.
     """
     labels: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
             label = labels.setdefault(row.name, row.label)
-            # A mark is made only where it is shown: each becomes a footnote.
+            # A mark adds a footnote, so it is made only where it is shown.
             mark = notes.mark(_apart(row, strip, strips))
             if mark not in label:
                 label += mark
@@ -264,7 +268,7 @@ def _draw(
     height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
     figure = new_figure(width, height)
     styles = row_styles(row for strip in strips for row in strip.rows)
-    # Benchmarks may train for different numbers of steps.
+    # Step axes are not shared, because benchmarks may train for different numbers of steps.
     axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
     start = 0
     for strip, setting, count in zip(strips, settings, lines, strict=True):
@@ -284,7 +288,7 @@ def _draw_strip(
     for panel, axis in zip(strip.panels, axes.flat, strict=False):
         for row in strip.rows:
             style = styles[row.name]
-            # Logged at every step: markers would hide the line.
+            # Training success is logged at every step; markers would hide the line.
             if panel.metric == TRAINING:
                 style = style | {"marker": ""}
             points = curve(data, row, panel.metric)
@@ -312,7 +316,7 @@ def _numbers(
     blocks = []
     rows: list[Row] = []
     for strip in strips:
-        # Differences are named only where there is another strip to differ from.
+        # The setting is named only if another strip has the same benchmark and model.
         part = strip.part if strip.has_other_setting(strips) else replace(strip.part, differs="")
         title = f"{names.setting(part)}, {scale} scale"
         blocks.append(Block(title, tuple(_values(data, strip, drawn, notes))))

@@ -33,12 +33,12 @@ from scpo.schema.method import METHOD_LABELS
 SCALE = "study"
 ENV = "alfworld"
 
-# GRPO compares no states, so that no identity changes it.
+# GRPO compares no states, so the identity does not affect it.
 BASELINE = "grpo"
-# It has seeds of its own, which no row of the other experiments can be paired with.
+# An experiment on seeds of its own, whose rows cannot be paired with those of the others.
 FRESH = "meaning_fresh"
 
-# The default of env.wordings: other arms have no axis of doses.
+# The default of env.wordings. Only these arms were run at several doses.
 ARMS = ["paraphrase", "order"]
 
 # Heights in inches.
@@ -47,7 +47,7 @@ LOW_PANEL_HEIGHT = 1.4  # of panels below each other
 MARGIN = 0.5
 KEY_LINE = 0.17
 
-# Of the identities in experiments' rows, in the order of the key.
+# Style of each identity, by its label in the experiments' rows and in the order of the key.
 STYLES = {
     "oracle": LineStyle("#000000", "*", (1, 1)),
     "facts": LineStyle("#7A5195", "D", (6, 1.5)),
@@ -110,7 +110,7 @@ def build(data: Collected) -> Drawing:
         method for method in dict.fromkeys(line.method for line in found) if method in varied
     ]
 
-    # With a single dose so far, the first method is drawn as a point.
+    # If no method has several doses yet, the first one is drawn, as points.
     methods = methods or [line.method for line in found[:1]]
     with house_style():
         width = canvas_width(PAGE_WIDTH)
@@ -139,9 +139,9 @@ def build(data: Collected) -> Drawing:
 
 
 def numbers(data: Collected, *, fresh: bool = False) -> Table:
-    """The numbers as a table; MissingRunsError if no run has finished.
+    """Table of the figure's numbers; MissingRunsError if no run has finished.
 
-    ``fresh``: of the experiment on seeds of its own instead of all others.
+    ``fresh``: take the experiment on seeds of its own instead of all others.
     """
     return _table(data, lines(data, fresh=fresh), FRESH_CAPTION if fresh else CAPTION)
 
@@ -152,7 +152,7 @@ def numbers(data: Collected, *, fresh: bool = False) -> Table:
 def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
     """Every method and identity with a finished run, under the default arms of rewording.
 
-    ``fresh``: of the experiment on seeds of its own instead of all others.
+    ``fresh``: take the experiment on seeds of its own instead of all others.
     """
     by_name: dict[tuple[str, str], dict[float, StudyRow]] = {}
     for row in _rows(data, fresh=fresh):
@@ -163,7 +163,7 @@ def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
         # Rows at dose 0 belong to every arm.
         if wordings.get("dose", 0) and wordings.get("arms") != ARMS:
             continue
-        # Labels are "method, identity"; a method without states has no second part.
+        # Labels are "method, identity"; a method that compares no states has no second part.
         identity = row.row.label.partition(", ")[2] or row.row.label
         key = (run.head.method.name, identity)
         by_name.setdefault(key, {})[float(wordings.get("dose", 0))] = row
@@ -209,7 +209,7 @@ def _draw(
         halves = []
         for area in areas:
             low, high = area.interval()
-            # Half of the interval in percent; with one seed there is none to draw.
+            # Half of the interval's width, in percent; one seed has no interval.
             halves.append(50 * (high - low) if math.isfinite(high - low) else 0.0)
         style = STYLES.get(line.identity, OTHER)
         handles[line.identity] = axis.errorbar(

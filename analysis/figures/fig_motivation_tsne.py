@@ -1,4 +1,4 @@
-"""Why outcomes mislead: steps of failed and of successful rollouts in one t-SNE plane."""
+"""Motivation: steps of failed and of successful rollouts in one t-SNE plane."""
 
 import numpy as np
 

@@ -51,10 +51,11 @@ from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 HEIGHT = 2.35  # a line of panels
 KEY_HEIGHT = 0.16  # a line of keys
 
-# Steps that are legible in a quarter of the page; as many as an episode has at scale=study.
+# Largest number of steps that is legible in a quarter of the page: an episode of scale=study.
 WIDEST = 30
 
-# Cells at or above θ get the shade of 1/ABOVE in the matching's panel: the walk must stay visible.
+# In panel (3), cells at or above θ have the shade of the value 1/ABOVE, which is light enough for
+# the walk to stay visible.
 ABOVE = 4
 KEPT, FILTERED = 0.75, 0.2  # opacity of steps
 CAPTION = (
@@ -79,7 +80,7 @@ class Example:
         run: Run id.
         step: Training step.
         group: The group as logged (``scpo.diagnostics.sampled_groups``).
-        match: The failed sibling's match, one of the group's.
+        match: The match of the failed sibling, one of the group's matches.
         theta: Match threshold.
         alpha: Auxiliary weight.
     """
@@ -108,7 +109,7 @@ class Example:
         return int(self.match["trajectory"])
 
     def steps(self, trajectory: int) -> pd.DataFrame:
-        """Steps of a sibling with all that was logged about them, indexed by time."""
+        """All logged values of a sibling's steps, indexed by step."""
         steps = pd.DataFrame(self.group["steps"])
         return steps[steps["trajectory"] == trajectory].set_index("step")
 
@@ -124,7 +125,7 @@ class Example:
 
 
 def build(data: Collected) -> Drawing:
-    """One example of one scale; MissingRunsError if no finished run has sampled one with credit."""
+    """Draw one example; MissingRunsError if no finished run has sampled a group with credit."""
     example = _choose(data)
     part = example.part
     with house_style():
@@ -142,9 +143,9 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> Example:
-    """The best example of the default row's first seed that has any, else of another row's."""
+    """The best example of the first run that has any; runs of the default row come first."""
     rows = [(part, row) for part in data.sections for row in part.rows]
-    # Stable: within the default row and within the others, the order of the tables remains.
+    # The sort is stable: otherwise the order of the tables remains.
     rows.sort(key=lambda entry: entry[1].name != DEFAULT)
     for part, row in rows:
         for run in row.finished:
@@ -211,7 +212,7 @@ def _draw(example: Example) -> Figure:
 
 def _split(figure: Figure, axis: Axes) -> tuple[Axes, Axes]:
     parts = axis.get_subplotspec().subgridspec(2, 1, hspace=0.08)
-    # Only its place in the grid is needed.
+    # Only the place of these axes in the grid is needed.
     axis.remove()
     top = figure.add_subplot(parts[0])
     return top, figure.add_subplot(parts[1], sharex=top)
@@ -297,7 +298,7 @@ def _draw_bonus(axis: Axes, example: Example) -> None:
     axis.set_ylabel("added to\nthe return", fontsize=SMALL)
     axis.tick_params(labelbottom=False)
     axis.yaxis.set_major_locator(MaxNLocator(3))
-    # Not 0, so that the axis has a range even if nothing was added.
+    # The lower bound gives the axis a range even if nothing was added.
     axis.set_ylim(0, 1.15 * max(added.max(), 1e-6))
 
 
@@ -324,7 +325,7 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
 
 
 def _keys() -> list[Artist]:
-    """Keys of all colours and marks."""
+    """Entries of the key for all colours and marks."""
     shade = mpl.colormaps[SEQUENTIAL](1 / ABOVE)
     mark = {"linestyle": "", "marker": "o", "markersize": 3}
     reference = Rectangle(

@@ -45,21 +45,20 @@ from scpo.schema.env import FAMILIES
 HEIGHT = 0.9  # a line of panels without rows
 LINE = 0.14  # each row
 
-# A panel is at least as high as one with so many rows.
-FEWEST_LINES = 4
 KEY_HEIGHT = 0.16  # a line of keys
+PROFILE_HEIGHT = 1.5  # a profile below the other panels, in a narrow figure
 
-# A profile with a line of its own.
-PROFILE_HEIGHT = 1.5
+# A panel is at least as high as one with this number of rows.
+FEWEST_LINES = 4
 
-# Models on a page.
+# Largest number of models on a page.
 MOST = 2
 TAUS = np.linspace(0, 1, 101)
 
-# Percent of pairs; profiles begin where a row falls below it.
+# The axis of profiles begins where the first row falls below this percentage of pairs.
 NEARLY_ALL = 97
 
-# Share of the rates cut off at each end, for an interquartile mean.
+# Share of the rates that an interquartile mean cuts off at each end.
 CUT = 0.25
 
 # Fill styles of the markers of LEVELS.
@@ -83,8 +82,8 @@ class Line:
     Attributes:
         row: Its row.
         rate_SF: Success rates of shape (seeds, families).
-        steps: Level -> steps until it is reached, over all seeds; one that does not reach it counts
-            with its last step (``analysis.stats.measures.steps_to``).
+        steps: Level -> steps until it is reached, summarised over all seeds. A seed that does not
+            reach it counts with its last step (``analysis.stats.measures.steps_to``).
         reached: Level -> number of seeds that reach it.
     """
 
@@ -95,11 +94,10 @@ class Line:
 
     @property
     def iqm(self) -> Summary:
-        """Interquartile means of the seeds: a quarter of a seed's families is cut at each end.
+        """Summary over seeds of each seed's interquartile mean over families.
 
-        The point and its interval come from the same numbers. A mean pooled over all seeds and
-        families, as in the source (arXiv 2108.13264), can lie outside an interval of the seeds' own
-        means.
+        The source (arXiv 2108.13264) pools all seeds and families instead. That mean can lie
+        outside of the interval, which is computed from the seeds' means.
         """
         return summarise(trim_mean(self.rate_SF, CUT, axis=1))
 
@@ -111,12 +109,12 @@ class Line:
         return float(low), float(high)
 
     def reaching(self, level: float) -> str:
-        """Seeds that reach a level, of all its seeds."""
+        """Number of seeds that reach a level, and of all seeds, as ``2/3``."""
         return f"{self.reached[level]}/{len(self.rate_SF)}"
 
     def profile(self) -> list[Summary]:
         """Share of families above each τ, summarised over seeds."""
-        # Shape (taus, seeds): each seed has a profile of its own, over its families.
+        # Shape (taus, seeds): the mean over families is one profile per seed.
         share_TS = (self.rate_SF[None] > TAUS[:, None, None]).mean(axis=2)
         return [summarise(shares.tolist()) for shares in share_TS]
 
@@ -144,7 +142,7 @@ def build(data: Collected) -> Drawing:
 
 
 def _models(data: Collected) -> list[Model]:
-    """Sections with families, the usual setting of each model first."""
+    """Sections with task families: usual settings first, then those with most rows."""
     models = []
     for part in data.sections:
         lines = list(_lines(data, part)) if with_families(part.env) else []
@@ -171,7 +169,7 @@ def _line(data: Collected, part: Section, row: Row) -> Line | None:
     for run in row.finished:
         families = [data.series(run, names.success_metric(panel, name)).last for name in FAMILIES]
         known = [rate for rate in families if rate is not None]
-        # A mean over fewer families would be compared with means over all.
+        # Means over fewer families are not comparable with the others.
         if len(known) == len(families):
             rates.append(known)
             runs.append(run)
@@ -249,7 +247,7 @@ def _draw_means(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
-    # Place of the first τ above which a family of any row is missing.
+    # Index of the first τ at which a row falls below NEARLY_ALL.
     first_fall = len(TAUS)
     for line in lines:
         style = dict(styles[line.row.name])
@@ -369,7 +367,7 @@ def _cells(line: Line, notes: Footnotes) -> Cells:
 
 
 def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]) -> str:
-    """Sentences about what only the table or the records have."""
+    """Sentences about settings and rows that are not drawn."""
     text = ""
     if others:
         settings = [names.model(part.model) + part.apart for part, _ in others]

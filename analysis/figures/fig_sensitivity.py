@@ -30,10 +30,10 @@ from scpo.intervals import Summary
 HEIGHT = 2.1  # inches
 LINE = SHADES[0]
 
-# Share of a panel's width, on either side.
+# Margin on either side, as a share of a panel's width.
 MARGIN = 0.08
 
-# A panel's range is at least this wide, so that noise does not fill it.
+# Least range of values that determines a panel's width: a panel with one value needs some, too.
 NARROWEST = 0.3
 KNOBS = {
     "theta": "match threshold θ",
@@ -75,7 +75,7 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> tuple[Section, Points]:
-    """The section with most values."""
+    """The section with the most values of both knobs, of which one has at least two."""
     best: tuple[Section, Points] | None = None
     most = 0
     for part in data.sections:
@@ -102,7 +102,7 @@ def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
         if row.finished and _other_settings(data, row, knob) == settings:
             rows[_value(data, row, knob)] = row
 
-    # Of rows with the same value the default is shown.
+    # Among rows with the default's value, the default itself is shown.
     rows[_value(data, default, knob)] = default
     metric = names.success_metric(names.JUDGED[part.scale])
     for value, row in sorted(rows.items()):
@@ -124,7 +124,7 @@ def _other_settings(data: Collected, row: Row, knob: str) -> dict[str, Any] | No
         return None
     data.used.add((run.id, "config.yaml"))
     shaper = {name: value for name, value in method["shaper"].items() if name != knob}
-    # A label does not change a run.
+    # Labels do not affect a run.
     return {**method, "shaper": shaper, "label": None}
 
 
@@ -133,7 +133,7 @@ def _other_settings(data: Collected, row: Row, knob: str) -> dict[str, Any] | No
 
 def _draw(part: Section, points: Points) -> Figure:
     figure = new_figure(canvas_width(COLUMN_WIDTH), HEIGHT)
-    # Panels as wide as the ranges of their values: ticks are equally far apart in both.
+    # Widths in proportion to the ranges, so that equal differences look equal in both panels.
     ratios = [_span(points[knob]) for knob in KNOBS]
     axes = figure.subplots(1, len(KNOBS), sharey=True, width_ratios=ratios)
     for axis, (knob, label) in zip(axes, KNOBS.items(), strict=True):
@@ -165,7 +165,7 @@ def _draw_knob(axis: Axes, points: list[Point]) -> None:
             linewidth=1,
             zorder=3,
         )
-        # Error bars of both checkpoints would cover each other: the best one is a dash.
+        # The best checkpoint is a dash without an error bar, which would cover the other one.
         axis.plot(
             point.value,
             100 * point.best.mean,
@@ -181,7 +181,7 @@ def _draw_knob(axis: Axes, points: list[Point]) -> None:
 
 
 def _span(points: list[Point]) -> float:
-    """Range of the values."""
+    """Range of the values, at least ``NARROWEST``."""
     values = [point.value for point in points]
     return max(max(values, default=0) - min(values, default=0), NARROWEST)
 
@@ -222,7 +222,7 @@ def _numbers(data: Collected, part: Section, points: Points) -> Table:
 
 
 def _published(part: Section) -> Iterator[Block]:
-    """Yield the paper's default; it gives its other points in a plot only."""
+    """Yield the paper's default; the paper shows its other points in a plot only."""
     if part.scale == "paper" and (part.model, part.env) == ("1.5B", "alfworld"):
         cell = main_table()["1.5B", "SCPO", "ALFWorld", "All"].number
         rows = tuple((label, "default", "3", NONE, cell) for label in KNOBS.values())
@@ -230,7 +230,7 @@ def _published(part: Section) -> Iterator[Block]:
 
 
 def _bias(data: Collected, part: Section, points: Points) -> str:
-    """A sentence on how much the best of a default run's checkpoints overstates."""
+    """Sentence on the bias of the best of a default run's checkpoints."""
     every = (point for line in points.values() for point in line)
     default = next(point for point in every if point.row.name == DEFAULT)
     run = default.row.finished[0]

@@ -38,31 +38,27 @@ from scpo.intervals import Summary, summarise
 
 SCALE = "study"
 
-# Experiments that fit on a page.
+# Largest number of experiments on a page.
 MOST = 4
 
-# Drawn before others.
+# Experiments that are drawn first, in this order.
 FIRST = (MAIN, "beyond", "ablation", "controls")
 
-# Heights in inches. An experiment without rows:
-HEIGHT = 1.2
+# Heights in inches.
+HEIGHT = 1.2  # an experiment without its rows
+LINE = 0.16  # each row
+MARGIN = 0.4  # the figure without experiments
 
-# Height of each row.
-LINE = 0.16
-
-# Height of the figure without experiments.
-MARGIN = 0.4
-
-# Characters in a line of a row's name.
+# Characters per line of a row's name.
 LABEL = 24
 
-# Number of rows whose bands can be distinguished.
+# Largest number of rows whose bands can still be distinguished.
 BANDS = 4
 
-# Points: the smallest text that is readable in a column.
+# Smallest text that is readable in a column, in points.
 TINY = 6.0
 
-# Measure, fill of its marker, and place next to the row's line.
+# (measure, fill of its marker, vertical offset from the row's line)
 LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))
 CAPTION = (
     "Left: success on the held-out games of all validation panels over training, mean over the "
@@ -95,7 +91,7 @@ class Group:
 
     @property
     def height(self) -> float:
-        """Inches."""
+        """Height of its panels, in inches."""
         return HEIGHT + LINE * len(self.rows)
 
 
@@ -145,7 +141,7 @@ def _key(fill_style: Any, label: str) -> Line2D:
 
 
 def _groups(data: Collected) -> tuple[list[Group], list[str]]:
-    """Experiments that are drawn, and titles of the others that have runs."""
+    """Groups to draw, and the titles of other experiments with runs."""
     merged = study_rows(data)
     groups: list[Group] = []
     others: list[str] = []
@@ -176,7 +172,7 @@ def _has_curve(data: Collected, row: StudyRow) -> bool:
 
 
 def _titled(data: Collected, merged: Sequence[StudyRow], row: StudyRow) -> StudyRow:
-    """The experiment's own seeds under the title that the row has in the whole study."""
+    """The row with its own seeds, under the title that it has in the whole study."""
     run = started(data, row.row)
     method = run.head.method.name if run else ""
     title = find(merged, row).title
@@ -190,7 +186,7 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
     for row in group.rows:
         style = styles[row.row.name]
         series = [held_out(data, run) for run in row.row.finished]
-        # A mean at a step that some seeds have not reached would jump.
+        # Only shared steps: the mean would jump where a seed ends.
         steps = sorted(set.intersection(*(set(curve.steps) for curve in series)))
         summaries = [summarise(curve.at(step) for curve in series) for step in steps]
         axis.plot(steps, [100 * summary.mean for summary in summaries], **style)

@@ -40,19 +40,17 @@ from scpo.intervals import Summary
 
 SCALE = "study"
 
-# Inches: names of rows and four panels.
+# Least width for the names of rows and four panels, in inches.
 LEAST_WIDTH = 6.5
 
-# Heights in inches. The figure without rows:
-HEIGHT = 1.45
+# Heights in inches.
+HEIGHT = 1.45  # the figure without rows
+LINE = 0.2  # each row; a folded name takes two lines of text
 
-# Height of each row; a folded name takes two lines of text.
-LINE = 0.2
-
-# Points: text of keys and rows.
+# Size of the text of keys and rows, in points.
 KEY = 6.5
 
-# Characters of a row's name in one line.
+# Characters per line of a row's name.
 NAME_WIDTH = 34
 
 # Purple differs from green with any colour vision, and is not the colour of credit.
@@ -67,7 +65,8 @@ STYLES = {
     UNNAMED: ("not named before the runs, not tested", FAILED, ".", "full"),
 }
 
-# An axis holds this percentile of the intervals' ends, times a margin.
+# The limit of an axis: this percentile of the intervals' ends, times this factor. Differences
+# beyond it become arrows.
 USUAL, WIDER = 85, 1.8
 STEPS = "credit/steps"
 
@@ -78,7 +77,7 @@ PRECISION = {
     "credit/precision_random": ("any failed step", REMARK, "|"),
 }
 
-# Distance of two precisions of a row, in rows.
+# Vertical distance between the precisions of a row, in rows.
 LANE = 0.22
 CAPTION = (
     "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
@@ -126,7 +125,7 @@ def build(data: Collected) -> Drawing:
         _draw_differences(second, lines, "scpo")
         _draw_steps(steps, lines)
         _draw_precision(precision, lines)
-        # Folded: one long name would leave the panels too narrow for their own labels.
+        # Folded, because one long name would leave the panels too narrow for their labels.
         labels = [fill(f"{line.row.title}, {line.row.row.count}", NAME_WIDTH) for line in lines]
         first.set_yticks(range(len(lines)), labels, fontsize=KEY)
         first.set_ylim(len(lines) - 0.4, -0.6)
@@ -160,7 +159,10 @@ def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
 
 
 def _choose(data: Collected, comparisons: Sequence[Comparison]) -> list[Line]:
-    """Lines of the benchmark with most of them; untrained rows would squeeze the others."""
+    """Lines of the benchmark with most of them.
+
+    Only trained rows: the large differences of untrained ones would squeeze the axis of the others.
+    """
     trained = []
     for row in study_rows(data):
         if row.row.finished and is_trained(data, row.row):
@@ -191,7 +193,7 @@ def _lines(
     lines = []
     for row in rows:
         if not selected(data, row):
-            # A reference that is not shown is compared with all the same.
+            # Not drawn; as a reference it still counts.
             continue
         differences: dict[str, Shown] = {}
         for name, reference in references.items():
@@ -230,7 +232,7 @@ def _shown(
 
 
 def _difference_to_gigpo(line: Line) -> float:
-    """The mean difference; 0 for GiGPO itself."""
+    """Mean difference to GiGPO; 0 for GiGPO itself."""
     shown = line.differences.get("gigpo")
     return shown.effect.difference.mean if shown else 0.0
 
@@ -300,7 +302,7 @@ def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float
 
 
 def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
-    """Limits that hold most intervals: a single far row must not squeeze all others."""
+    """Limits of the axis, wide enough for most intervals; one far row must not squeeze them."""
     ends: list[float] = [-1.0, 1.0]
     for entry in shown:
         summary = entry.effect.difference
@@ -322,8 +324,8 @@ def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
     places = []
     for place, line in enumerate(lines):
         steps = line.credit[STEPS]
+        # The logarithmic axis has no place for 0.
         if steps.n and steps.mean > 0:
-            # The axis is logarithmic.
             means.append(steps.mean)
             places.append(place)
 

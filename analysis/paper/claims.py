@@ -1,8 +1,8 @@
-"""Claims: statements of the paper as numbers of every seed, and the verdict of runs on them.
+"""Claims of the paper as a number per seed, and the verdict of runs on each claim.
 
-A claim is tested by the mean over seeds of ``values``: a difference of two rows paired by seed, or
-a quantity of one row. The verdict is computed from the 95 % Student interval of that mean
-(``conclusion``). ``analysis.paper.paper_claims`` lists the claims.
+A claim is tested by the mean over seeds of ``Claim.values``: a difference of two rows paired by
+seed, or a quantity of one row. ``conclusion`` computes the verdict from the 95 % Student interval
+of that mean. ``analysis.paper.paper_claims`` lists the claims.
 """
 
 import math
@@ -31,11 +31,13 @@ MODEL_OPTIONS = {
     BOTH: "",
 }
 
-# Seeds for a verdict.
+# Least number of seeds for a verdict.
 FEWEST = 3
 
-# Validations for the last quarter of a curve.
+# Least number of validations of a curve that has a last quarter: both ends and three between.
 FEWEST_VALIDATIONS = 5
+
+# Parts of the shaper's time, as ``timing_s/scpo/<stage>``.
 STAGES = (
     "scoring",
     "self_similarity",
@@ -57,19 +59,18 @@ class Claim:
         text: The claim in words.
         place: Where the paper makes it.
         printed: Its number as printed.
-        experiment: Experiment that has its runs.
-        values: Number of every seed of a section.
-        claimed: The claimed number, in the unit of ``values`` times ``factor``; None where the
-            paper gives none.
-        null: The number if the claim were void; None for a plain level, which only the paper's own
-            model and benchmark can reach.
-        sign: Side of the null on which the claim lies.
-        size: Size of the paper's model; smaller scales test the claims about 1.5B.
+        experiment: Experiment with its runs.
+        values: Returns the number of every seed of a section.
+        claimed: The claimed number, in the printed unit; None if the paper prints none.
+        null: The number, in the printed unit, if the claim were void, e.g. 0 for a difference;
+            None for the level of a success rate, which only the paper's own model can test.
+        sign: +1 if the claim is above the null, -1 if below.
+        size: Size of the paper's model; other scales test only claims about 1.5B.
         env: Benchmark.
-        factor: From values to the printed unit.
-        digits: Printed decimals.
-        everywhere: Whether other scales can test it.
-        at_study: Experiment that has its runs at the study's scale, if it is another one.
+        factor: Factor from ``values`` to the printed unit.
+        digits: Number of printed decimals.
+        everywhere: True if other scales can test it.
+        at_study: Experiment with its runs at the study's scale, if it is another one.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Claim:
     at_study: str | None = None
 
     def command(self, scale: str) -> str:
-        """Command that makes its runs."""
+        """Command that runs its experiment at a scale."""
         if scale == "study" and self.at_study:
             return f"python sweep.py +experiment={self.at_study} scale=study"
         env = model = ""
@@ -99,21 +100,21 @@ class Claim:
         return f"python sweep.py +experiment={self.experiment}{env} scale={scale}{model}"
 
     def tested_at(self, scale: str) -> bool:
-        """Return True if runs of this scale can test it."""
+        """True if runs of this scale can test it."""
         if scale == "paper":
             return True
         return self.everywhere and self.null is not None and self.size == SMALL
 
     @property
     def cheapest_scale(self) -> str:
-        """The study's scale where its experiments can test the claim, else the paper's."""
+        """The study's scale if its experiments can test the claim, else the paper's."""
         has_runs = self.env == "alfworld" or self.at_study
         if self.tested_at("study") and has_runs:
             return "study"
         return "paper"
 
     def summary(self, data: Collected) -> Summary:
-        """Summary over the seeds of the section that has most of them."""
+        """Summary over the seeds of the section with the most seeds."""
         best = summarise(())
         for part in data.sections:
             if self._is_about(part):
@@ -148,7 +149,7 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
     if measured.n < 2:
         return NOT_RUN
     if measured.n < FEWEST or measured.std == 0:
-        # A few seeds of coarse rates can all differ by the same: an interval of no width.
+        # A few seeds with coarse rates can have equal differences, and so an interval of width 0.
         return UNDECIDED
 
     low, high = measured.interval()
@@ -167,7 +168,7 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
 
 
 def of_row(name: str, measure: OfRun) -> OfSection:
-    """A quantity of one row, by seed."""
+    """Values of a section: a quantity of one row, by seed."""
 
     def values(data: Collected, part: Section) -> Values:
         return part.row(name).by_seed(lambda run: measure(data, part, run))
@@ -176,7 +177,7 @@ def of_row(name: str, measure: OfRun) -> OfSection:
 
 
 def gap(first: str, second: str, measure: OfRun) -> OfSection:
-    """``first - second`` by seed, over the seeds that both have."""
+    """Values of a section: ``first - second`` by seed, over the seeds that both have."""
 
     def values(data: Collected, part: Section) -> Values:
         return paired(of_row(first, measure)(data, part), of_row(second, measure)(data, part))
@@ -185,9 +186,9 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
 
 
 def widest(prefix: str) -> OfSection:
-    """Highest minus lowest success by seed.
+    """Values of a section: highest minus lowest success by seed.
 
-    Compared are the default and the rows whose names begin with ``prefix``.
+    Over the default and the rows whose names begin with ``prefix``.
     """
 
     def values(data: Collected, part: Section) -> Values:
@@ -195,7 +196,7 @@ def widest(prefix: str) -> OfSection:
         if not rows:
             return {}
         of_rows = [of_row(name, success())(data, part) for name in (DEFAULT, *rows)]
-        # Seeds that one of the rows lacks are dropped.
+        # Drop seeds that one of the rows lacks.
         complete = pd.DataFrame(of_rows).dropna(axis="columns")
         return dict(complete.max() - complete.min())
 
@@ -203,7 +204,7 @@ def widest(prefix: str) -> OfSection:
 
 
 def narrower(data: Collected, part: Section) -> Values:
-    """SCPO - GiGPO on the part's model minus the same on the larger one."""
+    """SCPO - GiGPO on the section's model, minus the same on the larger model, by seed."""
     if part.model == LARGE:
         return {}
     difference = gap("scpo", "gigpo", success())
@@ -217,7 +218,7 @@ def narrower(data: Collected, part: Section) -> Values:
 
 
 def success(column: str = ALL) -> OfRun:
-    """Success after the last step on the panel that decides at a scale."""
+    """Quantity of a run: success after the last step, on the panel that a scale is judged by."""
 
     def measure(data: Collected, part: Section, run: str) -> float | None:
         panel = BENCHMARKS[part.env].judged[part.scale]
@@ -227,7 +228,7 @@ def success(column: str = ALL) -> OfRun:
 
 
 def mean_of(metric: str, first: int = 0) -> OfRun:
-    """Mean of a metric over training; at the paper's scale from step ``first`` on."""
+    """Quantity of a run: mean of a metric over training, at scale=paper from step ``first`` on."""
 
     def measure(data: Collected, part: Section, run: str) -> float | None:
         start = first if part.scale == "paper" else 0
@@ -237,7 +238,7 @@ def mean_of(metric: str, first: int = 0) -> OfRun:
 
 
 def peak_of(metric: str) -> OfRun:
-    """Largest value of a metric in a run."""
+    """Quantity of a run: largest value of a metric."""
     return lambda data, part, run: max(data.series(run, metric).values, default=None)
 
 
@@ -248,9 +249,9 @@ def rise(data: Collected, part: Section, run: str) -> float | None:
 
 
 def late_rise(data: Collected, part: Section, run: str) -> float | None:
-    """Gain of the last quarter of training minus its share of the whole gain.
+    """Gain in the last quarter of training, minus the gain at the mean rate of the whole training.
 
-    It is below 0 on a plateau.
+    Below 0 on a plateau.
     """
     series = data.series(run, success_metric(JUDGED[part.scale]))
     if len(series.steps) < FEWEST_VALIDATIONS:
@@ -263,7 +264,7 @@ def late_rise(data: Collected, part: Section, run: str) -> float | None:
 
 
 def denser(data: Collected, part: Section, run: str) -> float | None:
-    """Mean of the probe's similarity matrix at its last step minus at its first."""
+    """Mean of the probe's similarity matrix at the last probe minus at the first."""
     means = []
     for path, probe in data.samples(run, PROBE_PATTERN, read_probe):
         if probe.pair is not None:
@@ -282,9 +283,9 @@ def later_credit(data: Collected, part: Section, run: str) -> float | None:
 
 
 def exact_share(data: Collected, part: Section, run: str) -> float | None:
-    """Share of credited steps that equal the reference's.
+    """Share of credited steps whose text equals that of the reference step.
 
-    None for the scorer of equal texts, which credits no others.
+    None for the scorer of equal texts, which credits no other steps.
     """
     kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
     if kind == "exact":
@@ -293,7 +294,7 @@ def exact_share(data: Collected, part: Section, run: str) -> float | None:
 
 
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:
-    """Share of the scorer in the shaper's median seconds."""
+    """Share of the scorer in the shaper's time, from the median seconds of each stage."""
     medians = {}
     for name in STAGES:
         values = data.series(run, f"timing_s/scpo/{name}").values
@@ -317,7 +318,7 @@ def printed_gap(size: str, env: str, column: str, other: str = "GiGPO") -> float
 
 
 def printed_level(size: str, env: str, column: str) -> tuple[float, str]:
-    """SCPO in the main table: its mean, and the text with its deviation."""
+    """SCPO in the main table: its mean, and the printed text with its deviation."""
     number = main_table()[size, "SCPO", env, column].number
     return float(number.mean), f"{number.text} %"
 

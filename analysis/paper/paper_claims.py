@@ -1,4 +1,4 @@
-"""The paper's numbered claims: text, place, and the number of every seed that tests each."""
+"""List of the paper's claims: text, place, printed number, and the quantity that tests each."""
 
 from collections.abc import Iterator
 
@@ -34,28 +34,27 @@ SHORTEST = "shortest_reference"
 REPEATED = "no_monotonicity"
 DENSE = "scpo_dense"
 
-# Experiments of the study.
+# Experiments that test claims at the study's scale.
 SHOP = "webshop_study"
-
-# With a scorer that credits unequal texts too.
-LEXICAL = "sweep_theta"
+LEXICAL = "sweep_theta"  # its scorer credits unequal texts too
 
 HARD = ("Look", "Cool", "Pick2")
 EASY = ("Pick", "Clean", "Heat")
 
-# Ours: what "within a few points" may be.
+# Our reading of the paper's "within a few points".
 FEW_POINTS = 5.0
 
-# Ours: between the best and the worst of several values, each one a noisy mean.
+# Our reading of "hangs little on": points between the best and the worst of several values, each of
+# which is a noisy mean.
 LITTLE = 10.0
-SPAN = "mean over steps 20-150"
 
-# First step of that span.
+# Span of the paper's means of credit, and its first step.
+SPAN = "mean over steps 20-150"
 FROM_STEP = 20
 
 
 def claims() -> tuple[Claim, ...]:
-    """All of them, in the paper's order."""
+    """All claims, in the paper's order."""
     return (
         *_main(SMALL),
         *_families(),
@@ -69,7 +68,7 @@ def claims() -> tuple[Claim, ...]:
 
 
 def _main(size: str) -> Iterator[Claim]:
-    """The main table's claims about one model."""
+    """Yield the main table's claims about one model."""
     for env, key, column in (("ALFWorld", "alfworld", "All"), ("WebShop", "webshop", "Succ")):
         level, text = printed_level(size, env, column)
         other = printed_gap(size, env, column)
@@ -115,7 +114,7 @@ def _main(size: str) -> Iterator[Claim]:
 
 
 def _families() -> Iterator[Claim]:
-    """Where the gains are: the harder task families."""
+    """Yield claims about task families: the gains are on the harder ones."""
     for column in HARD:
         printed = printed_gap(SMALL, "ALFWorld", column)
         yield Claim(
@@ -157,8 +156,8 @@ def _families() -> Iterator[Claim]:
 
 
 def _sizes_and_knobs() -> Iterator[Claim]:
-    """Yield claims about knobs that should hardly matter, and sizes that should matter less."""
-    # Rounded, because a difference of decimals such as 0.30000000000000004 would be printed.
+    """Yield claims about the size of the model and about hyper-parameters with little effect."""
+    # Rounded to decimals, against differences such as 0.30000000000000004.
     small = printed_gap(SMALL, "ALFWorld", "All")
     large = printed_gap(LARGE, "ALFWorld", "All")
     printed = round(small - large, 2)
@@ -189,7 +188,7 @@ def _sizes_and_knobs() -> Iterator[Claim]:
 
 
 def _dynamics() -> Iterator[Claim]:
-    """The learning curves."""
+    """Yield claims about learning curves."""
     yield Claim(
         "rises",
         "Validation success of SCPO rises over training",
@@ -213,7 +212,7 @@ def _dynamics() -> Iterator[Claim]:
 
 
 def _ablation() -> Iterator[Claim]:
-    """The three design choices."""
+    """Yield claims about the three ablated design choices."""
     for row, experiment, text in (
         (CHRONOLOGICAL, "ablation_order", "Reordered allocation beats chronological order"),
         (REPEATED, "ablation_monotonicity", "Monotonic crediting beats repeated credit"),
@@ -256,7 +255,7 @@ def _ablation() -> Iterator[Claim]:
 
 
 def _mechanism() -> Iterator[Claim]:
-    """Yield claims about the amount of credit, and where it falls."""
+    """Yield claims about the amount of credit and the steps that get it."""
     order = (
         ("credited steps per failed trajectory", "credit/steps", 1),
         ("mean auxiliary reward", "credit/aux_mean", 3),
@@ -315,8 +314,8 @@ def _mechanism() -> Iterator[Claim]:
 def _cost() -> Iterator[Claim]:
     """Yield the claims about cost.
 
-    Only the paper's machine, its cross-encoder and its procedure, which scores all pairs, can test
-    them.
+    They can only be tested on the paper's machine, with its cross-encoder and its procedure, which
+    scores all pairs.
     """
     added = printed_cost("added per training step", "mean")
     yield Claim(
@@ -330,8 +329,8 @@ def _cost() -> Iterator[Claim]:
         factor=1,
         everywhere=False,
     )
-    # Both parts run the cross-encoder: on pairs of two rollouts, and on pairs within the failed
-    # one.
+    # The cross-encoder runs in two stages: on pairs of steps of two rollouts, and on pairs within
+    # the failed one.
     share = printed_cost("scoring", "share") + printed_cost("self_similarity", "share")
     yield Claim(
         "scoring_share",

@@ -20,7 +20,7 @@ def ablation() -> dict[tuple[str, str], Number]:
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed number, and whether the paper quotes it from another one."""
+    """One printed number; ``quoted`` if the paper took it from another paper."""
 
     number: Number
     quoted: bool
@@ -46,7 +46,7 @@ def cost() -> dict[tuple[str, str, str], str]:
 
 
 def credit() -> dict[tuple[str, str, str], float]:
-    """Credit and its neighbourhood, ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
+    """Credit and distances on ALFWorld at 1.5B: (variant, quantity, statistic) -> number."""
     return {
         (line["variant"], line["column"], line["statistic"]): float(line["mean"])
         for line in _lines("credit.csv")

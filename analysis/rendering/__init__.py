@@ -1,1 +1,1 @@
-"""LaTeX, Markdown, CSV, PDF and PNG; the same content gives the same bytes."""
+"""Render LaTeX, Markdown, CSV, PDF and PNG; equal content gives equal bytes."""

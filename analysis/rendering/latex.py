@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
 
-# A line without a space may end here.
+# Places without a space, within names and paths, where a line may end.
 BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")
 
-# Lines of \footnotesize that fit above a long caption on a page of nine inches.
+# Number of lines of \footnotesize that fit above a long caption on a page of nine inches.
 MOST_LINES = 54
 
-# Lines that a title takes with its rule.
+# Number of lines of a title with its rule.
 TITLE_LINES = 2
 
-# Characters of \footnotesize in the text's width.
+# Number of characters of \footnotesize in the text's width. Longer titles need several lines.
 LETTERS = 100
-LONG_TITLE = 100  # letters
+LONG_TITLE = 100
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows under one title; each with the lines that it takes."""
+    """Rows under one title, each as LaTeX with its number of printed lines."""
 
     title: str
     rows: tuple[tuple[str, int], ...]
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns with their headline and content."""
+    """Columns of a table: LaTeX's column layout, headline, number of columns, and rows."""
 
     layout: str
     head: str
@@ -41,7 +41,7 @@ class Grid:
 
 
 def escape(text: str) -> str:
-    """Plain text as ASCII that pdflatex prints unchanged, with its kernel (2020 or newer) only."""
+    """Plain text as ASCII that pdflatex prints unchanged, without packages (kernel of 2020 on)."""
     characters = []
     for character in " ".join(text.split()):
         # Control characters and surrogates are dropped.
@@ -53,27 +53,27 @@ def escape(text: str) -> str:
 
 
 def text_cell(text: str) -> str:
-    """A text in a column of a given width: ragged, and lines may end within names and paths."""
+    """Text for a column of a given width: left-aligned, with breaks within names and paths."""
     return r"\raggedright " + BREAKABLE.sub(r"\1\\penalty500 ", escape(text))
 
 
 def _nearest(character: str) -> str:
-    """Substitute of a character without a LaTeX form: its ASCII letters, or a question mark."""
+    """Substitute for a character without a LaTeX form: its ASCII letters, or a question mark."""
     decomposed = unicodedata.normalize("NFKD", character)
     letters = [letter for letter in decomposed if letter.isascii()]
     return "".join(_ENCODER.unicode_to_latex(letter) for letter in letters) or "?"
 
 
 _SPECIAL = {
-    # After the end of a row, a bare bracket would open its optional argument.
+    # At the start of a row, LaTeX would read [ as the optional argument of the row's end before it.
     "[": "{[}",
-    # After the end of a row, a bare star would make it \\*.
+    # At the start of a row, LaTeX would read * as part of the row's end before it (\\*).
     "*": "{*}",
-    # In the default encoding of fonts, a bare bar prints a dash.
+    # In the default encoding of fonts, a plain bar prints a dash.
     "|": r"\textbar",
     # The library's form needs amssymb.
     "∅": r"\ensuremath{\emptyset}",
-    # An ogonek needs other fonts, so that these letters are printed without.
+    # An ogonek needs other fonts, so these letters are printed without it.
     **{letter: unicodedata.normalize("NFD", letter)[0] for letter in "ĄąĘęĮįŲų"},
 }
 _ENCODER = UnicodeToLatexEncoder(
@@ -94,18 +94,23 @@ def row_of(cells: Iterable[str]) -> str:
 
 
 def lines_of(texts: Sequence[str], widths: Sequence[float]) -> int:
-    """Number of lines of a row of texts in columns of these shares of the text's width."""
-    # Not strict: the columns of numbers, which follow, have no width.
+    """Number of printed lines of a row.
+
+    Args:
+        texts: Texts of the row's cells.
+        widths: Widths of the first columns, as shares of the text's width.
+    """
+    # Not strict: the columns of numbers, which come last, have no width and do not wrap.
     wrapped = (len(text) / (LETTERS * width) for text, width in zip(texts, widths, strict=False))
     return max((math.ceil(lines) for lines in wrapped), default=1) or 1
 
 
 def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
-    """One ``table*``, or several where a page is too short.
+    """One ``table*``, or several if the rows do not fit on a page.
 
-    The first has the caption, the others refer to it.
+    The first has the caption; the others refer to it.
     """
-    # LaTeX cannot break a float, so that long tables are cut here.
+    # LaTeX cannot break a float, so long tables are split here.
     pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
     lines: list[str] = []
     for page, (grid, parts) in enumerate(pages):
@@ -127,7 +132,8 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
 def _pages(parts: Iterable[Part]) -> Iterator[list[Part]]:
     """Yield the parts of each page.
 
-    A part that is longer than the rest of a page begins on the next one, or is cut.
+    A part that does not fit on the rest of a page begins on the next one. A part that is longer
+    than a page is split.
     """
     page: list[Part] = []
     left = MOST_LINES
@@ -173,8 +179,8 @@ def _tabular(grid: Grid, parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _shrunk(lines: Iterable[str]) -> list[str]:
-    """The lines in a box that is made smaller if it is wider than the text."""
+    """LaTeX lines in a box that is scaled down if it is wider than the text."""
     first, *rest = lines
     fit = r"\ifdim\wd0>\textwidth\resizebox{\textwidth}{!}{\usebox0}\else\usebox0\fi"
-    # Only tables that are too wide are scaled: \resizebox would also enlarge narrow ones.
+    # The condition is needed because \resizebox would also enlarge narrow tables.
     return [rf"\sbox0{{{first}", *rest[:-1], f"{rest[-1]}}}", fit]

@@ -1,11 +1,12 @@
 """House style of figures: sizes, colours, the user's choices, and reproducible files.
 
-What a user may choose without editing code is a ``Look``: size, font size, file formats and a
-matplotlib style file. Builders draw inside ``house_style()`` and ask ``canvas_width()`` how wide
-the figure will be; text sizes are relative to the font size, so that one setting changes them all.
+A ``Look`` holds the user's choices: size, font size, file formats and a matplotlib style file.
+Builders draw inside ``house_style()`` and get the width of the figure from ``canvas_width()``. Text
+sizes are relative to the font size, so that one setting changes them all.
 """
 
 import io
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-# A module of its own, so that `mpl.style` may not be loaded yet.
+# Imported explicitly, because `import matplotlib` need not load this submodule.
 from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
@@ -28,14 +29,10 @@ from matplotlib.transforms import Affine2D
 from analysis.rendering.table import Table
 from scpo.errors import ConfigError, first_line
 
-# Inches: one column of the paper.
-COLUMN_WIDTH = 3.25
-
-# Inches: both columns.
-PAGE_WIDTH = 6.75
-
-# Inches: narrower figures put their panels below each other.
-NARROW = 4.5
+# Widths in inches.
+COLUMN_WIDTH = 3.25  # one column of the paper
+PAGE_WIDTH = 6.75  # both columns
+NARROW = 4.5  # narrower figures have their panels one below the other
 PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
@@ -46,27 +43,27 @@ CHARACTER = 0.56
 # Width of a legend's sample and its gaps, in characters.
 KEY_SAMPLE = 8
 
-# Colour of what SCPO credits; its lines have it too (analysis/line_styles.py).
+# Colour of credited steps, and of SCPO's lines (analysis/line_styles.py).
 ACCENT = "#D55E00"
 
-# Steps of successes, credited ones, failed ones.
+# Colours of steps of successes, of credited and of other failed steps.
 SUCCESS, CREDITED, FAILED = (
     "#009E73",
     ACCENT,
     "#7F7F7F",
 )
 
-# Text about the numbers, such as scale and seeds.
+# Colour of remarks about the numbers, such as scale and seeds.
 REMARK = "#444444"
 
-# One hue, monotone in lightness: the accent is visible on every shade.
+# A colour map of one hue, monotone in lightness: the accent is visible on every shade.
 SEQUENTIAL = "Blues"
 
 # Size of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it.
 SMALL = "small"
 
 STYLE: dict[str, Any] = {
-    # Comes with matplotlib, so that every machine draws the same glyphs.
+    # Part of matplotlib, so every machine draws the same glyphs.
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.titlesize": "medium",
@@ -87,7 +84,7 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 1.2,
     "lines.markersize": 3.4,
     "figure.constrained_layout.use": True,
-    # TrueType, so that text stays text.
+    # TrueType: text remains text that can be searched.
     "pdf.fonttype": 42,
     # Outlines, because a reader's machine may lack the font.
     "svg.fonttype": "path",
@@ -95,7 +92,7 @@ STYLE: dict[str, Any] = {
     "path.simplify": True,
 }
 
-# Keys of a style file for how matplotlib runs rather than how a figure looks.
+# Keys of a style file that configure matplotlib itself, not the look of a figure.
 IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
@@ -109,10 +106,10 @@ class Look:
     """A user's choices about all figures of a build.
 
     Attributes:
-        width: Inches; None: the width that each figure is made for.
-        height: Inches; None: as high as its rows need.
-        font_size: Points; None: that of the style.
-        formats: Of ``FORMATS``, in the order in which they are written.
+        width: Width in inches; None: the width that each figure is designed for.
+        height: Height in inches; None: as high as its rows need.
+        font_size: Font size in points; None: that of the style.
+        formats: File formats, of ``FORMATS``, in the order in which they are written.
         style: Settings of a style file, as (key, value) pairs.
     """
 
@@ -136,7 +133,7 @@ _look: ContextVar[Look] = ContextVar("look", default=Look())  # noqa: B039 (a fr
 
 @contextmanager
 def drawn_as(look: Look) -> Iterator[None]:
-    """Draw and save every figure inside the ``with`` as the user chose."""
+    """Draw and save every figure inside the ``with`` block with the user's choices."""
     token = _look.set(look)
     try:
         yield
@@ -146,9 +143,9 @@ def drawn_as(look: Look) -> Iterator[None]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Apply the style inside a ``with``; settings of the user's matplotlibrc do not leak in."""
+    """Apply the house style and the user's choices inside a ``with`` block."""
     with mpl.rc_context():
-        # Without this, a user's matplotlibrc would decide what the house style leaves open.
+        # Without this, a user's matplotlibrc would set the keys that the house style leaves open.
         mpl.rcdefaults()
         mpl.rcParams.update(_look.get().settings)
         yield
@@ -228,9 +225,10 @@ def canvas_width(usual: float, least: float = 0.0) -> float:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure.
+    """Create an empty figure, in inches.
 
-    ``height`` is for the house font, and grows with a larger one unless the user chose it.
+    ``height`` is for the house style's font size; it is scaled with another one, unless the user
+    chose a height.
     """
     look = _look.get()
     scaled = height * mpl.rcParams["font.size"] / STYLE["font.size"]
@@ -239,40 +237,43 @@ def new_figure(width: float, height: float) -> Figure:
 
 def characters(width: float, share: float = 1.0) -> int:
     """Number of characters of small text that fit into a share of ``width`` inches."""
-    # matplotlib's factor for "small".
+    # 0.833 is matplotlib's factor for "small".
     size = 0.833 * mpl.rcParams["font.size"]
     return max(8, int(share * width * POINTS_PER_INCH / (CHARACTER * size)))
 
 
 def remark(figure: Figure, text: str) -> None:
-    """Write what the numbers are above the panels, in lines that fit the figure."""
+    """Write a remark about the numbers above the panels, in lines that fit the figure."""
     width = float(figure.get_figwidth())
     lines = [fill(line, characters(width, 0.96)) for line in text.splitlines()]
     figure.suptitle("\n".join(lines), fontsize=SMALL, color=REMARK)
 
 
 def remark_lines(text: str, width: float) -> int:
-    """Lines that ``remark`` will take in a figure of this width."""
-    return sum(
-        max(1, len(fill(line, characters(width, 0.96)).splitlines())) for line in text.splitlines()
-    )
+    """Number of lines that ``remark`` needs in a figure of this width."""
+    count = 0
+    for line in text.splitlines():
+        folded = fill(line, characters(width, 0.96)).splitlines()
+        # An empty line is a line, too.
+        count += max(1, len(folded))
+    return count
 
 
 def key_columns(labels: Sequence[str], width: float) -> int:
-    """Columns of a key of these labels that fit into ``width`` inches."""
+    """Number of columns of a key with these labels that fit into ``width`` inches."""
     longest = max(map(len, labels), default=1)
     return max(1, min(len(labels), characters(width) // (longest + KEY_SAMPLE)))
 
 
 def key_lines(labels: Sequence[str], width: float) -> int:
-    """Lines that ``key_below`` will take."""
-    return -(-len(labels) // key_columns(labels, width))
+    """Number of lines that ``key_below`` needs."""
+    return math.ceil(len(labels) / key_columns(labels, width))
 
 
 def key_below(
     figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any
 ) -> None:
-    """A key of all panels below the figure, in as many columns as fit."""
+    """Add a key of all panels below the figure, in as many columns as fit."""
     columns = key_columns(labels, float(figure.get_figwidth()))
     settings = {"handlelength": 2.6, "columnspacing": 1.2, "handletextpad": 0.5, **options}
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **settings)
@@ -280,19 +281,19 @@ def key_below(
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, with the numbers of its caption as a table where it has any."""
+    """A figure, with its numbers as a table if it has any."""
 
     figure: Figure
     numbers: Table | None = None
 
     def files(self) -> dict[str, bytes]:
-        """The content for each file ending, of the picture and of the table."""
+        """Content of the files of the picture and of the table, by file ending."""
         numbers = self.numbers.files() if self.numbers else {}
         return figure_files(self.figure) | numbers
 
 
 def figure_files(figure: Figure) -> dict[str, bytes]:
-    """The figure in every chosen format.
+    """Content of the figure's files by format, for every format that the user chose.
 
     Dates and versions are left out, so that equal figures give equal bytes.
 
@@ -311,7 +312,7 @@ def figure_files(figure: Figure) -> dict[str, bytes]:
 
 @contextmanager
 def _refusing_collapsed_panels(figure: Figure) -> Iterator[None]:
-    """Turn matplotlib's warning into an error: it draws labels over each other all the same."""
+    """Turn matplotlib's warning into an error, because it then draws labels over each other."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="constrained_layout not applied")
         try:
@@ -325,21 +326,21 @@ def _refusing_collapsed_panels(figure: Figure) -> Iterator[None]:
 
 # Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in
 # memory. A vertex on the edge of a subpixel then falls on either side, and the shades of a few
-# pixels of a PNG differ from run to run. So matrices are rounded before anything is drawn. Vector
-# formats round to 6 digits themselves.
-# Digits of a pixel: far below what can be seen, far above the last bit.
+# pixels of a PNG differ from run to run. So matrices are rounded before anything is drawn, to this
+# number of decimals of a pixel: far finer than visible, far coarser than the last bit. Vector
+# formats round to 6 decimals themselves.
 DIGITS = 6
 TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
 """Positions of the transforms among the arguments of a renderer's methods."""
 
 
 class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml
-    """An Agg canvas that draws with rounded transforms: the same bytes every time."""
+    """Agg canvas that draws with rounded transforms, so that PNG files have the same bytes."""
 
     def get_renderer(self) -> RendererAgg:
-        """A renderer for the figure's present size, always a new one."""
+        """Create a renderer for the figure's present size."""
         width, height = self.figure.bbox.size
-        # Never a cached renderer: its methods would be wrapped twice.
+        # Not cached: the methods of a cached renderer would be wrapped twice.
         self.renderer = RendererAgg(width, height, self.figure.dpi)
         for name, positions in TRANSFORMS.items():
             setattr(self.renderer, name, _rounding(getattr(self.renderer, name), positions))

@@ -1,6 +1,6 @@
-"""A table of blocks, written as LaTeX (booktabs), Markdown and CSV.
+"""Tables of blocks of rows, written as LaTeX (booktabs), Markdown and CSV.
 
-The same content gives the same bytes.
+Equal content gives equal bytes.
 """
 
 import csv
@@ -13,13 +13,13 @@ from typing import TypeAlias, TypeGuard
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 from scpo.intervals import Summary
 
-# Columns of texts that are legible next to the repeated ones, in LaTeX.
+# Number of columns of texts that are legible next to the repeated ones, in LaTeX.
 TEXT_COLUMNS = 3
 
-# Share of the text's width; the rest lies between the columns.
+# Share of the text's width for columns of texts; the rest is the space between them.
 TEXT_SHARE = 0.93
 
-# Sources of a number, in a table that has both.
+# Sources of a number, in a table with numbers of other papers and of our own runs.
 COPIED, RERUN = "copied", "re-run here"
 MARKS = {COPIED: "ᶜ", RERUN: "ʳ"}
 TEX_MARKS = {COPIED: r"$^{\mathrm{c}}$", RERUN: r"$^{\mathrm{r}}$"}
@@ -35,9 +35,9 @@ class Number:
     Attributes:
         mean: Mean.
         std: Standard deviation.
-        bold: Whether it is the best of its column.
-        interval: Bounds, in place of a standard deviation.
-        source: COPIED or RERUN, in a table that has both.
+        bold: True for the best number of its column.
+        interval: Bounds of an interval, printed instead of a standard deviation.
+        source: COPIED or RERUN, in a table with both.
     """
 
     mean: str
@@ -69,7 +69,7 @@ def number(
     *,
     sign: bool = False,
 ) -> Number:
-    """Mean ± standard deviation of a summary; ``sign`` shows a plus, for differences."""
+    """Mean ± standard deviation of a summary, times ``factor``; ``sign`` prints a plus, too."""
     if summary.n == 0:
         return NONE
     value = factor * summary.mean
@@ -79,7 +79,7 @@ def number(
 
 
 def percent(summary: Summary, *, sign: bool = False, spread: bool = True) -> Number:
-    """A share as a percentage with one decimal, with its deviation if ``spread``."""
+    """Mean of shares as a percentage with one decimal, with its deviation if ``spread``."""
     shown = number(summary, 100, 1, sign=sign)
     if spread or shown == NONE:
         return shown
@@ -87,9 +87,9 @@ def percent(summary: Summary, *, sign: bool = False, spread: bool = True) -> Num
 
 
 def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number:
-    """A mean difference with its 95 % Student-t interval, in percentage points.
+    """Mean difference with its 95 % Student-t interval, in percentage points by default.
 
-    One pair has a difference and no interval.
+    One pair has a difference, but no interval.
     """
     if summary.n == 0:
         return NONE
@@ -105,15 +105,15 @@ def _signed(value: float, digits: int) -> str:
 
 
 def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:
-    """Mark numbers with their source; a dash gets no mark."""
+    """Mark numbers with their source, except for dashes."""
     return tuple(cell if cell.mean == NONE.mean else replace(cell, source=source) for cell in cells)
 
 
 def with_best_in_bold(rows: Sequence[Cells]) -> tuple[Cells, ...]:
-    """Set the highest number of each column in bold, every one of equal numbers."""
+    """Set the highest number of each column in bold; all of them if several are equal."""
     best: list[float | None] = []
     for column in zip(*rows, strict=True):
-        # Compared as printed: two numbers that read the same are both the best.
+        # Compared as printed, so that numbers that look equal are both bold.
         values = [float(cell.mean) for cell in column if _is_number(cell)]
         best.append(max(values, default=None))
     shown = []
@@ -162,10 +162,10 @@ class Table:
         blocks: Rows.
         caption: Caption, as plain text.
         label: LaTeX label.
-        widths: Widths of the columns of words where they hold whole texts, as shares of the
-            page's width.
-        repeated: Leading columns that LaTeX repeats where it spreads a table of only texts over
-            several grids.
+        widths: Widths of the columns of words, as shares of the page's width, if they hold whole
+            texts; empty for short words.
+        repeated: For a table of texts with many columns: number of leading columns that are
+            repeated in each of the several grids that LaTeX needs; 0 for other tables.
     """
 
     words: tuple[str, ...]
@@ -182,7 +182,7 @@ class Table:
         return (*self.words, *self.numbers)
 
     def files(self) -> dict[str, bytes]:
-        """Content by file ending."""
+        """Content of its files by file ending."""
         return {
             "tex": self.tex().encode(),
             "md": self.md().encode(),
@@ -198,8 +198,8 @@ class Table:
         if not self.repeated:
             yield self._grid(self.widths, range(count))
             return
-        # Texts of many runs are too wide for one page: the columns are spread over grids.
-        # As many columns of texts as are legible, next to the repeated ones.
+        # Texts of many runs are too wide for one page, so the columns are spread over grids: the
+        # repeated columns, and next to them as many others as are legible.
         step = min(TEXT_COLUMNS, count - self.repeated)
         width = round(TEXT_SHARE / (self.repeated + step), 3)
         for first in range(self.repeated, count, step):
@@ -207,7 +207,7 @@ class Table:
             yield self._grid((width,) * len(chosen), chosen)
 
     def _grid(self, widths: Sequence[float], chosen: Sequence[int]) -> Grid:
-        """These columns of every row; the first ``len(widths)`` hold texts."""
+        """Grid of the chosen columns; the first ``len(widths)`` of them hold texts."""
         layout = "l" * len(self.words)
         if widths:
             layout = "".join(rf"p{{{width}\textwidth}}" for width in widths)
@@ -221,7 +221,7 @@ class Table:
         return Grid(layout, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
-        """A Markdown table per block, the caption last."""
+        """One Markdown table per block, then the caption."""
         lines = []
         for block in self.blocks:
             lines.append(f"**{_md_title(block.title)}**")
@@ -234,7 +234,7 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """One line per row; parts of a number have columns of their own."""
+        """One line per row; mean, deviation etc. of a number have columns of their own."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         cells = [cell for block in self.blocks for row in block.rows for cell in row]
@@ -253,7 +253,7 @@ class Table:
 
 
 def _tex_row(cells: Sequence[Cell], widths: Sequence[float]) -> tuple[str, int]:
-    """The row, and the number of lines that it takes."""
+    """The row in LaTeX, and its number of printed lines."""
     shown = []
     texts = []
     for place, cell in enumerate(cells):
@@ -287,8 +287,8 @@ def _md_row(cells: Iterable[Cell]) -> str:
 
 
 def _md_title(text: str) -> str:
-    """A title on one line without markup: it comes from an experiment's record."""
-    # Escaped before the other replacements, which insert backslashes of their own.
+    """A title on one line, with markup escaped: it may come from a user's experiment."""
+    # Escaped first, because the other replacements insert backslashes.
     title = re.sub(r"([\\*`])", r"\\\1", " ".join(text.split()))
     return title.replace("<", "&lt;").replace("](", r"]\(")
 
@@ -303,7 +303,7 @@ def _md_cell(cell: Cell) -> str:
 
 
 def _parts(numbers: Sequence[Number]) -> tuple[str, ...]:
-    """Columns of each number: intervals and sources only if any number has them."""
+    """Names of the columns of each number; intervals and sources only if any number has them."""
     parts = ["mean", "std"]
     if any(number.interval for number in numbers):
         parts += ["low", "high"]
@@ -331,7 +331,7 @@ def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
 
 
 def _no_formula(cell: str) -> str:
-    """Quote a text that begins like a formula: a spreadsheet would run it. Numbers stay."""
+    """Quote text that a spreadsheet would execute as a formula; numbers stay as they are."""
     if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return cell
     try:

@@ -1,7 +1,7 @@
-"""The report page: one HTML file with its data, style and script, without any network access.
+"""The report page: one HTML file with its data, style and script, which needs no network.
 
-``contents`` collects the data as JSON: runs and metrics, tables and figures as built, and samples.
-``page`` puts them and the files of ``static/`` into one document.
+``contents`` collects the data for JSON: runs and metrics, built tables and figures, and samples.
+``page`` combines them with the files of ``static/`` into one document.
 """
 
 import base64
@@ -59,7 +59,7 @@ SCRIPTS = (
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
 
-# Points of a curve: the largest number with which all curves fit into CURVE_BYTES.
+# Numbers of points per curve to try: the first one with which all curves fit into CURVE_BYTES.
 POINTS = (400, 200, 100, 50, 25)
 CREDIT_COLUMNS = {
     "credit/steps": ("credited steps", "credited steps a failed trajectory of an active group"),
@@ -68,10 +68,10 @@ CREDIT_COLUMNS = {
     "credit/turned_positive": ("turned positive", "share of credited rows whose advantage turns"),
 }
 
-# Shows figures one and a half times as large as printed.
+# Resolution of figures on the page, at which they are about 1.5 times as large as printed.
 SCREEN_DPI = 150
 
-# Bytes of a PNG that hold its width in pixels.
+# Bytes of a PNG file with its width in pixels.
 PNG_WIDTH = slice(16, 20)
 
 # Settings that the credit inspector explains.
@@ -92,11 +92,11 @@ SHAPER_SETTINGS = (
 
 
 def page(contents: dict[str, Any]) -> str:
-    r"""HTML with everything inside.
+    r"""The whole document as HTML.
 
-    A Content-Security-Policy lets only the page's own style and script run, and no request out.
-    The data is in a script element of type ``application/json``; with ``<`` written as ``\u003c``
-    no text in it can end the element. The script inserts texts as text nodes only.
+    A Content-Security-Policy allows only the page's own style and script, and no requests. The
+    data is in a script element of type ``application/json``, with ``<`` written as ``\u003c``, so
+    that no text in it can end the element. The script inserts texts as text nodes only.
     """
     style = (STATIC / "style.css").read_text(encoding="utf-8")
     scripts = [(STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS]
@@ -115,9 +115,9 @@ def embedded(contents: dict[str, Any]) -> str:
     """JSON that is safe inside a script element."""
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c")
-    # A folder's name may hold bytes that are no UTF-8; Python reads them as halves of surrogates.
+    # A folder's name may hold bytes that are not UTF-8, which Python reads as lone surrogates.
     text = text.encode(errors="backslashreplace").decode()
-    # Line ends in JavaScript, but not in JSON.
+    # These end a line in JavaScript, but not in JSON.
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -142,7 +142,13 @@ def _hash(source: str) -> str:
 
 
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
-    """Data of the page; the files of ``static/`` show each part."""
+    """Data of the page, by the part that the scripts of ``static/`` show.
+
+    Args:
+        data: The runs.
+        built: The built tables and figures.
+        group_bytes: Room for sampled groups, in bytes of the page.
+    """
     groups = sample_groups(data, group_bytes)
     episodes = sample_episodes(data)
     points, curves = _curves(data)
@@ -185,13 +191,13 @@ def _problems(
     groups: GroupSample,
     episodes: EpisodeSample,
 ) -> list[Problem]:
-    """All problems, each once, in the order in which they were found."""
+    """All problems without repetitions, in order of appearance."""
     problems = (*built.problems, *data.sample_problems, *groups.problems, *episodes.problems)
     return list(dict.fromkeys(problems))
 
 
 def health_of(data: Collected) -> Iterator[dict[str, str]]:
-    """Yield what the rules of conf/health.yaml find in each run."""
+    """Yield the remarks of the rules of conf/health.yaml on each run."""
     rules = read_rules()
     patterns = [rule.metric for rule in rules.values() if hasattr(rule, "metric")]
     for run in data.by_id:
@@ -216,7 +222,7 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     places = {run: place for place, run in enumerate(members)}
     styles = line_styles(row for _, row in members.values())
     lines = data.runs.to_dict("records")
-    # Stable, so that runs in no row keep the order of the data.
+    # The sort is stable, so that runs in no row keep the order of the data.
     lines.sort(key=lambda line: places.get(line["id"], len(places)))
     return [_run(data, line, members.get(line["id"]), styles) for line in lines]
 
@@ -260,7 +266,7 @@ def _set(values: dict[str, float], metric: str, value: float | None) -> None:
 
 
 def _address(data: Collected, run: str) -> str | None:
-    """Address of the run in W&B, as its mirror recorded it; a page links to the web only."""
+    """Address of the run in W&B, if recorded; only http(s), because the page links to it."""
     try:
         url = url_of(RunFolder(data.by_id[run].folder))
     except RecordError:
@@ -271,7 +277,7 @@ def _address(data: Collected, run: str) -> str | None:
 
 
 def _rows(sections: Iterable[Section]) -> dict[str, tuple[Section, Row]]:
-    """Run -> the first row that it belongs to, with its section."""
+    """Run id -> the first row that the run belongs to, with its section."""
     members: dict[str, tuple[Section, Row]] = {}
     for section in sections:
         for row in section.rows:
@@ -281,7 +287,7 @@ def _rows(sections: Iterable[Section]) -> dict[str, tuple[Section, Row]]:
 
 
 def _averaged_as(place: tuple[Section, Row] | None, run: str, method: str) -> str:
-    """Name of the runs that a mean on the page may combine: those of a table's mean."""
+    """Name of the set of runs whose mean the page may show: the runs of one row of a table."""
     if place is None:
         return f"{method}, in no table"
     section, row = place
@@ -296,7 +302,7 @@ def _validations(data: Collected, runs: Iterable[str]) -> list[str]:
 
 
 def _columns(data: Collected) -> list[dict[str, str]]:
-    """Columns of the run table: success at the last validation, and means of credit."""
+    """Columns of the table of runs: success at the last validation, and means of credit."""
     columns = []
     for metric in _validations(data, data.runs["id"]):
         panel = metric.split("/")[1]
@@ -323,21 +329,24 @@ def _columns(data: Collected) -> list[dict[str, str]]:
 
 
 def _curves(data: Collected) -> tuple[int, dict[str, Any]]:
-    """Every metric of every run, with as many points as fit."""
+    """Number of points per curve, and the curves of every metric of every run."""
     series: dict[tuple[str, str], Series] = {}
     for run in data.by_id:
         for name in data.metric_names(run):
             series[run, name] = data.series(run, name)
     for points in POINTS:
         curves = _thinned(series, points)
-        # The fewest points are taken even if they do not fit: a page without curves is of no use.
+        # The smallest number is used even if it does not fit: better a large page than no curves.
         if len(json.dumps(curves)) <= CURVE_BYTES:
             break
     return points, curves
 
 
 def _thinned(series: Mapping[tuple[str, str], Series], points: int) -> dict[str, Any]:
-    """Curves with few points; most share their steps, so these are stored once and numbered."""
+    """Curves with at most ``points`` points.
+
+    Most curves share their steps, so each list of steps is stored once and referred to by number.
+    """
     numbers: dict[tuple[int, ...], int] = {}
     runs: dict[str, dict[str, Any]] = {}
     for (run, metric), curve in series.items():
@@ -350,14 +359,14 @@ def _thinned(series: Mapping[tuple[str, str], Series], points: int) -> dict[str,
 
 
 def _evenly(count: int, points: int) -> list[int]:
-    """At most ``points`` of ``0..count-1``, with both ends."""
+    """At most ``points`` evenly spaced places of ``0..count-1``, with both ends."""
     if count <= points:
         return list(range(count))
     return [round(k * (count - 1) / (points - 1)) for k in range(points)]
 
 
 def _short(value: float | None) -> float | None:
-    """Four digits: more would double the page's size."""
+    """Round to four digits, as more would double the page's size; None if not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.4g}")
@@ -383,7 +392,7 @@ def _table(output: Output, table: Table) -> dict[str, Any]:
 
 
 def _cell(cell: str | Number) -> Any:
-    """A text, None for no number, or ``{"best": text}`` for the best of its column."""
+    """A cell's text; None without a number; ``{"best": text}`` for the best of its column."""
     if isinstance(cell, str):
         return cell
     if cell == NONE:
@@ -392,9 +401,9 @@ def _cell(cell: str | Number) -> Any:
 
 
 def _figure(output: Output) -> dict[str, Any]:
-    """A figure with the text and the numbers of its caption, from the files that it wrote.
+    """A figure with its caption and numbers, read from its files.
 
-    A figure that was not drawn again exists as files only.
+    From the files, because a figure that was not drawn again exists only there.
     """
     files = {path.suffix: path for path in output.files}
     caption = numbers = None
@@ -416,9 +425,9 @@ def _figure(output: Output) -> dict[str, Any]:
 
 
 def _numbers(path: Path) -> dict[str, Any]:
-    """Rows of a table's CSV, with mean and deviation in one column again."""
+    """Rows of a table's CSV, with mean and deviation joined in one column."""
     head, *lines = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    # Their values are joined with the mean's in one cell.
+    # Other parts of a number are joined with its mean in one cell.
     kept = [name for name in head if not name.endswith((" std", " low", " high", " source"))]
     rows = []
     for line in lines:
@@ -443,8 +452,8 @@ def configurations(data: Collected) -> dict[str, Any]:
     """Differences between the runs' configurations, commits and processors.
 
     Returns:
-        ``keys`` that differ, the distinct ``values`` of each, and ``runs``: run -> index of its
-        value of each key. A value is None where a configuration lacks the key. Settings of the
+        ``keys`` that differ, the distinct ``values`` of each key, and ``runs``: run id -> index of
+        its value of each key. The value is None if a configuration lacks the key. Settings of the
         machine are left out.
     """
     flat = {run: _flat(data, run) for run in data.runs["id"]}

@@ -1,7 +1,7 @@
-"""Samples that the page shows: rollout groups of training, and episodes of validations.
+"""Samples on the page: rollout groups of training, and episodes of validations.
 
-A page has room for a few megabytes, so samples are chosen in turns (``round_robin``): a page too
-small for everything has something of every run.
+A page has room for a few megabytes. Samples are chosen in turns (``round_robin``), so that a page
+that is too small for all samples has some of every run.
 """
 
 import json
@@ -26,10 +26,10 @@ MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
 TRANSCRIPT_BYTES = 3 * MEGABYTE // 2
 
-# Bytes of a text's number in a transcript, with its comma.
+# Estimated bytes of a text's number in a transcript, with its comma.
 BYTES_A_NUMBER = 6
 
-# Number of won episodes of a game, one character per game.
+# Digits for the number of won episodes of a game, so that a validation has one character per game.
 COUNTS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -41,9 +41,9 @@ class GroupSample:
     """Sampled training steps.
 
     Attributes:
-        steps: Run -> records in order of their steps.
-        shown: Records in the page.
-        recorded: Records in the run folders.
+        steps: Run id -> records in order of their steps.
+        shown: Number of records on the page.
+        recorded: Number of records in the run folders.
         problems: Files that cannot be read.
     """
 
@@ -63,7 +63,7 @@ def sample_groups(data: Collected, limit: int) -> GroupSample:
             record = read_groups(path)
             for group in record["groups"]:
                 group["task"] = task(group["task"])
-            # Measured as the page will hold it.
+            # The size that the record will have on the page.
             limit -= len(json.dumps(record, ensure_ascii=False).encode())
             if limit < 0:
                 break
@@ -89,7 +89,7 @@ def most_telling(sample: GroupSample) -> dict[str, str] | None:
         steps = group["steps"]
         for row, credit in enumerate(steps["credit"]):
             change = abs(steps["advantage"][row] - steps["unshaped_advantage"][row])
-            # Strictly larger, so that the first of equal steps is taken.
+            # Strictly larger, so that the first of several equal changes is taken.
             if credit > 0 and change > largest:
                 largest = change
                 address = {
@@ -114,14 +114,14 @@ def _groups_of(sample: GroupSample) -> Iterator[tuple[str, dict[str, Any], dict[
 
 @dataclass
 class _Panel:
-    """Games that runs were validated on; a panel of the same name with other games is another.
+    """Games that runs were validated on. Panels with equal names but other games are different.
 
     Attributes:
         env: Environment.
         name: Name in the records.
         games: (id, family) of each game.
-        repeats: Episodes of each game.
-        runs: Run -> step -> string of ``COUNTS``.
+        repeats: Number of episodes of each game.
+        runs: Run id -> step -> string with a character of ``COUNTS`` per game.
     """
 
     env: str
@@ -136,14 +136,15 @@ class EpisodeSample:
     """Outcomes and transcripts that fit into a page.
 
     Attributes:
-        panels: By environment, name and games.
-        texts: Text -> number, in order of appearance; transcripts repeat most texts.
-        transcripts: Run -> entries of panel, step, game, start, and each turn's action, answer and
-            format (1 or 0).
-        shown: Validations whose outcomes are in the page.
-        recorded: Validations in the run folders.
+        panels: Panels by (environment, name, games).
+        texts: Text -> its number, in order of appearance. Transcripts refer to texts by number,
+            because most of them occur often.
+        transcripts: Run id -> entries of panel, step, game, start, and each turn's action, answer
+            and format (1 if valid, else 0).
+        shown: Number of validations whose outcomes are on the page.
+        recorded: Number of validations in the run folders.
         problems: Files that cannot be read.
-        room: Bytes left for transcripts.
+        room: Number of bytes left for transcripts.
     """
 
     panels: dict[Any, _Panel] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class EpisodeSample:
     room: int = TRANSCRIPT_BYTES
 
     def content(self) -> dict[str, Any]:
-        """Content as the page's script reads it: held-out panels before those trained on."""
+        """Content for the page's script; held-out panels come before those trained on."""
         order = panel_order({panel.name for panel in self.panels.values()})
 
         def rank(key: Any) -> tuple[Any, ...]:
@@ -182,9 +183,9 @@ def sample_episodes(
     outcome_bytes: int = OUTCOME_BYTES,
     transcript_bytes: int = TRANSCRIPT_BYTES,
 ) -> EpisodeSample:
-    """Read validations until their outcomes, one byte per game, fill a page's room.
+    """Read validations until their outcomes fill ``outcome_bytes`` (one byte per game).
 
-    Transcripts have room of their own.
+    Their transcripts are added until they fill ``transcript_bytes``.
     """
     files = {run: data.diagnostics(run, VALIDATIONS) for run in data.runs["id"]}
     sample = EpisodeSample(recorded=sum(map(len, files.values())), room=transcript_bytes)
@@ -202,10 +203,10 @@ def sample_episodes(
 
 
 def _check_against_log(data: Collected, run: str, path: Path, record: Mapping[str, Any]) -> None:
-    """Refuse a validation that contradicts the success rates that its run logged.
+    """Check that a validation agrees with the success rates that its run logged.
 
     Raises:
-        RecordError: A panel that was validated at this step is missing or has other outcomes.
+        RecordError: A panel of this step in the log is missing or has other outcomes.
     """
     step = int(record["step"])
     for name in data.panels(run):
@@ -276,7 +277,7 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
         runs[run] = {"steps": ordered, "won": [steps[step] for step in ordered]}
     games = []
     for game, family in panel.games:
-        # The panel and the family are shown next to the id, so it need not repeat them.
+        # The page shows panel and family next to the id, which need not repeat them.
         short = game.removeprefix(f"{panel.name}/").removesuffix(f"-{family}")
         games.append([short, task(family)])
 
@@ -294,9 +295,9 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
 
 
 def round_robin(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
-    """Yield every run's first file, every run's last one, then those between.
+    """Yield the files of all runs in turns: every run's first file, every run's last, then others.
 
-    Runs take turns in the same order: first, last, then those between.
+    Within a turn, too, the first run comes first, the last one second, then those between.
     """
     names = list(files)
     turns = []
@@ -310,10 +311,10 @@ def round_robin(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path
 
 
 def _ends_and_middles(count: int) -> list[int]:
-    """``0..count-1``: both ends, then the middle of each gap, wide gaps first."""
+    """``0..count-1`` in an order that covers the range early: ends, then middles of wide gaps."""
     order = dict.fromkeys((0, count - 1) if count else ())
     gaps = [(0, count - 1)]
-    # The list grows while it is read.
+    # The loop appends to the list that it iterates over.
     for low, high in gaps:
         if high - low > 1:
             middle = (low + high) // 2

@@ -1,13 +1,13 @@
 """Archive of finished runs: three small files from which every table and curve can be rebuilt.
 
-``metrics.parquet`` is the long table (run, step, metric, value), ``runs.parquet`` has a line per
-run with its configuration, code and processor, and ``experiments.json`` has the records of the
-experiments and checksums of everything (``scpo.records.archive_index``). Samples that a run wrote
-to disk are not archived.
+- ``metrics.parquet``: the long table (run, step, metric, value).
+- ``runs.parquet``: a line per run with its configuration, code and processor.
+- ``experiments.json``: the records of the experiments and checksums of everything
+  (``scpo.records.archive_index``).
 
-Both tables are written in groups of runs, so that a damaged page costs one group instead of all
-runs. ``analysis.sources.collect`` reads an archive like a folder of run folders;
-``analysis.sources.archive_writing`` writes one.
+Samples that a run wrote to disk are not archived. Both tables are written in groups of runs, so
+that a damaged page costs one group and not all runs. ``analysis.sources.collect`` reads an archive
+like a folder of run folders; ``analysis.sources.archive_writing`` writes one.
 """
 
 import contextlib
@@ -64,10 +64,10 @@ METRIC_SCHEMA = pa.schema(
     }
 )
 
-# Key of a row of the long table.
+# Columns that identify a row of the long table.
 KEY = ["run", "metric", "step"]
 
-# Up to this number, each damaged run gets a problem of its own; more of them share one.
+# Largest number of damaged runs with a problem each; more of them share one problem.
 MOST_NAMED = 6
 
 
@@ -76,13 +76,13 @@ class Archive:
     """Content of an archive.
 
     Attributes:
-        runs: By id. A run with damaged metrics is in state DAMAGED; one with a damaged line is
-            missing.
+        runs: Runs by id. A run with damaged metrics is in state DAMAGED; a run whose line is
+            damaged is missing.
         metrics: Long table of the undamaged runs.
         experiments: Records of experiments.
         damaged: Ids of all damaged runs.
-        index_problems: Problems of the index, which are among ``problems`` too.
-        problems: Everything that is damaged.
+        index_problems: Problems of the index, a part of ``problems``.
+        problems: All damage.
     """
 
     runs: dict[str, Run]
@@ -97,7 +97,7 @@ EMPTY = Archive({}, METRIC_SCHEMA.empty_table().to_pandas(), ())
 
 
 def read_archive(folder: Path) -> Archive:
-    """Read everything that is undamaged.
+    """Read everything in an archive that is undamaged.
 
     Raises:
         RecordError: The index or the table of runs cannot be read at all.
@@ -105,7 +105,7 @@ def read_archive(folder: Path) -> Archive:
     index, damage = read_index(folder)
     problems = [Problem(f"{folder}/{INDEX}", damage)] if damage else []
     experiments = tuple(_read_experiments(folder, index, problems))
-    # Only problems of the index so far: with these, no run may be added to the archive.
+    # So far these are problems of the index. With any, no run may be added to the archive.
     index_problems = tuple(problems)
     lines = _read_lines(folder, index, problems)
     table = _read_metrics(folder, index, problems)
@@ -152,7 +152,7 @@ def _restore(folder: Path) -> str:
 
 
 def _problems_of(folder: Path, damaged: list[Run]) -> list[Problem]:
-    """One problem per damaged run; a single one where there are many."""
+    """One problem per damaged run; a single one if there are many."""
     if len(damaged) <= MOST_NAMED:
         return [Problem(run.id, str(run.damage)) for run in damaged]
     names = ", ".join(run.id for run in damaged)
@@ -195,7 +195,7 @@ def _read_lines(
             if sums is None:
                 # A damaged index may have lost its entry.
                 unlisted.add(str(line.get("id")))
-            # The first intact line counts, if a damaged file holds a run twice.
+            # If a damaged file has a run twice, the first intact line counts.
             if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
 
@@ -223,24 +223,23 @@ def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) ->
         problems.append(Problem(f"{folder}/{METRICS}", reason))
     groups = []
     for group in _row_groups(path or folder / METRICS):
-        # Columns may have another name or type.
+        # The columns of a damaged file may have other names or types. Such a group is left out; the
+        # checksums then show that its runs are missing.
         with contextlib.suppress(pa.ArrowException, KeyError):
-            # A group that cannot be read or cast is left out; its runs are then missed by their
-            # checksums.
             groups.append(group.select(METRIC_SCHEMA.names).cast(METRIC_SCHEMA))
     table = pa.concat_tables(groups) if groups else METRIC_SCHEMA.empty_table()
     return by_key(table.to_pandas())
 
 
 def by_key(table: pd.DataFrame) -> pd.DataFrame:
-    """The long table sorted by ``KEY``."""
+    """Sort the long table by ``KEY``."""
     return table.sort_values(KEY, kind="stable", ignore_index=True)
 
 
 def _row_groups(path: Path) -> Iterator[pa.Table]:
-    """Yield the row groups that can be read; each page has a checksum."""
-    # A damaged file may make the reader raise anything. Runs of a lost group are missed in the
-    # index and reported, so no error is hidden here.
+    """Yield the row groups of a file that can be read; every page has a checksum."""
+    # The reader may raise anything about a damaged file. No error is hidden here: runs of a lost
+    # group are in the index, and their absence is reported.
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
     except Exception:  # noqa: BLE001
@@ -264,10 +263,10 @@ def _damaged_metrics(
         index: The checksums.
         lines: Lines of the runs.
         table: Long table, sorted by ``KEY``.
-        intact: The whole file has the checksum of the index, so the runs' own need no check.
+        intact: True if the whole file has its checksum, so that those of runs need no check.
 
     Returns:
-        Run id -> what is wrong.
+        Run id -> description of the damage.
     """
     last_steps = {run: line["last_step"] for run, line in lines.items()}
     reasons = content_damage(table, last_steps)
@@ -286,16 +285,16 @@ def content_damage(
     table: pd.DataFrame,
     last_steps: Mapping[str, int | None],
 ) -> dict[str, str]:
-    """Find runs with rows that no run can have logged, whatever their checksums.
+    """Find runs with rows that no run can have logged, independent of checksums.
 
-    Rows may be missing, doubled, cut short or out of range.
+    Rows are missing, doubled, cut short or out of range.
 
     Args:
         table: Long table, sorted by ``KEY``.
-        last_steps: Run id -> step at which the run ended.
+        last_steps: Run id -> step at which the run ended; None if unknown.
 
     Returns:
-        Run id -> what is wrong.
+        Run id -> description of the damage.
     """
     reasons: dict[str, str] = {}
     for row in table[~_inside_ranges(table)].itertuples():
@@ -317,7 +316,7 @@ def content_damage(
 
 
 def _numbers_by_run(table: pd.DataFrame) -> dict[str, dict[str, set[int]]]:
-    """Run -> metric of training or validation -> steps at which it has a number."""
+    """Run id -> metric of training or validation -> steps at which it has a number."""
     names = [name for name in table["metric"].unique() if log_gaps.is_due(name)]
     chosen = table[table["metric"].isin(names)]
     steps = chosen["step"].to_numpy()
@@ -328,7 +327,7 @@ def _numbers_by_run(table: pd.DataFrame) -> dict[str, dict[str, set[int]]]:
 
 
 def _gap(run: Run, steps: Collection[int], numbers: Mapping[str, set[int]]) -> str | None:
-    """Describe the first number that a run must have logged and that has no row."""
+    """Describe the first number that the run must have logged but that has no row."""
     found = log_gaps.gap(run.config, steps, numbers)
     return f"it {found}" if found else None
 
@@ -338,7 +337,7 @@ def _inside_ranges(table: pd.DataFrame) -> pd.Series:
     lowest: dict[str, float] = {}
     highest: dict[str, float] = {}
     for metric in table["metric"].unique():
-        # Looked up once per name, because the table has a row for every step.
+        # Once per name, because the table has a row for every step.
         lowest[metric], highest[metric] = allowed(metric) or (-np.inf, np.inf)
     low = table["metric"].map(lowest).astype(float) - ROUNDING
     high = table["metric"].map(highest).astype(float) + ROUNDING
@@ -369,7 +368,7 @@ def metric_sums(table: pd.DataFrame) -> dict[str, str]:
 def _run(folder: Path, line: Mapping[str, Any]) -> Run:
     config = json.loads(line["config"])
     panels = json.loads(line["panels"])
-    # The id hashes the configuration, so that it reveals a changed one.
+    # The id holds a hash of the configuration, which detects a changed one.
     if not is_id_of(line["id"], config):
         raise ValueError("its id is not that of its configuration")
     return Run(

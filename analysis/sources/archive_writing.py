@@ -1,4 +1,4 @@
-"""Writing of archives (``analysis.sources.archive``): equal records give equal bytes."""
+"""Write archives (``analysis.sources.archive``); equal records give equal bytes."""
 
 import contextlib
 import fcntl
@@ -39,10 +39,11 @@ from scpo.records.files import RunningSum, naming_write_errors, sealed, sync, wr
 from scpo.records.status import State
 from scpo.strict import MACHINE_SECTIONS
 
-# Runs that one flipped bit can lose; groups of 16 make the files 6 % larger.
+# Number of runs in a row group, all of which one flipped bit can destroy. With groups of 16 the
+# files would be 6 % larger.
 RUNS_A_GROUP = 32
 
-# Seconds of stages differ from machine to machine and are half of all rows.
+# Seconds of stages are left out: they are half of all rows and differ between machines.
 TIMES = "timing_s/"
 KEPT_TIMES = ("timing_s/step",)
 COMPRESSION = {"compression": "zstd", "compression_level": 19}
@@ -54,13 +55,13 @@ def write_archive(
     experiments: Iterable[ExperimentRecord],
     folder: Path,
 ) -> tuple[Path, ...]:
-    """Write the finished runs and all experiments; equal records give equal bytes.
+    """Write an archive of the finished runs and all experiments; returns its files.
 
-    Paths of the machine that ran are left out, and so are seconds of stages, except those of a
-    whole training step.
+    Left out are settings of the machine, and seconds of stages except those of a whole training
+    step.
 
     Raises:
-        RecordError: A run's rows are damaged, or verl-agent logged it; nothing was written.
+        RecordError: A run's rows are damaged, or it was logged by verl-agent; nothing was written.
     """
     finished: dict[str, Run] = {}
     for run in sorted(runs, key=lambda run: run.id):
@@ -116,7 +117,7 @@ def _metrics_file(table: pd.DataFrame, ids: list[str]) -> bytes:
     ) as writer:
         for first in range(0, len(ids), RUNS_A_GROUP):
             rows = table[table["run"].isin(ids[first : first + RUNS_A_GROUP])]
-            # Values of one metric lie together, which compresses best.
+            # Values of one metric next to each other compress best.
             rows = rows.sort_values(["metric", "run", "step"], kind="stable")
             content = pa.Table.from_pandas(rows, METRIC_SCHEMA, preserve_index=False)
             writer.write_table(content, row_group_size=len(rows))
@@ -130,7 +131,7 @@ def _runs_file(lines: list[dict[str, Any]]) -> bytes:
         buffer,
         row_group_size=RUNS_A_GROUP,
         use_dictionary=False,
-        # They would hold the lowest and highest configuration, which nobody queries.
+        # Statistics would repeat the lowest and the highest configuration, which is of no use.
         write_statistics=False,
         write_page_checksum=True,
         **COMPRESSION,
@@ -139,7 +140,7 @@ def _runs_file(lines: list[dict[str, Any]]) -> bytes:
 
 
 def _index_file(index: ArchiveIndex) -> bytes:
-    """JSON with a line per file, run and experiment, so that a diff shows which have changed."""
+    """JSON with one line per file, run and experiment, so that a diff shows the changed ones."""
     parts = []
     for key, value in sealed(index.model_dump(mode="json")).items():
         if isinstance(value, dict):
@@ -159,15 +160,16 @@ def _compact(value: Any) -> str:
 
 
 def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
-    """Replace the three files as one: a reader sees all of the old or all of the new ones.
+    """Replace the three files atomically: a reader sees all old or all new ones.
 
-    The tables are written under staged names. The index, written last, names them by checksum, so
-    that after a crash at any point ``settle`` can tell which tables belong to it.
+    The tables are first written under staged names. Then the index is written, with their
+    checksums. After a crash at any point, ``settle`` can tell by them which tables belong to the
+    index.
     """
     settle(folder)
     for name, content in contents.items():
         write_bytes(folder / f"{name}{STAGED}", content, readable=True)
-    # From here on the new tables count, whether or not they have their final names yet.
+    # Once the index is written, the new tables are valid, even under their staged names.
     write_bytes(folder / INDEX, index, readable=True)
     settle(folder)
 
@@ -175,7 +177,7 @@ def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
 def settle(folder: Path) -> None:
     """Finish or undo an interrupted change of an archive.
 
-    A staged file that the index names takes its final name, any other one is removed.
+    A staged file with the checksum of the index gets its final name; any other one is deleted.
     """
     for name in (METRICS, RUNS):
         staged = folder / f"{name}{STAGED}"
@@ -197,10 +199,10 @@ def settle(folder: Path) -> None:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock while runs are added.
 
-    Two commands at a time would each write the archive without the other's runs.
+    Without it, two commands at a time would each write the archive without the other's runs.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # The folder itself is locked, so that no lock file lies in an archive under version control.
+    # The lock is on the folder itself: a lock file would appear under version control.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -211,13 +213,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _line(run: Run) -> dict[str, Any]:
     """Values of a run by the names of ``RUN_SCHEMA``."""
-    # Paths and launchers of a machine are nobody else's business and no part of the run's id.
+    # Settings of the machine (paths, launcher) are private and not part of the run's id.
     config = {key: value for key, value in run.config.items() if key not in MACHINE_SECTIONS}
     panels = {}
     for name, panel in run.panels.items():
         if isinstance(panel, dict):
-            # The hash is enough to tell whether two runs played the same games; ids of tasks would
-            # double the file.
+            # The hash suffices to compare the games of two runs; ids of tasks would double the
+            # file.
             panels[name] = {"sha256": panel.get("sha256")}
     return {
         "id": run.id,
@@ -235,10 +237,10 @@ def _line(run: Run) -> dict[str, Any]:
 def merged(
     experiments: Iterable[ExperimentRecord], finished: Collection[str] = ()
 ) -> list[ExperimentRecord]:
-    """Merge records of one experiment, scale and overrides, which were planned in parts.
+    """Merge records with equal experiment, scale and overrides, which were planned in parts.
 
-    Two records may name different runs of one row and seed, since a setting changed between them.
-    A run in ``finished`` is kept; one that never finished gives way to that of the later record.
+    Two records may name different runs of one row and seed if a setting changed between them. A
+    run in ``finished`` is kept; an unfinished one is replaced by the run of the later record.
     """
     records: dict[tuple[str, str, tuple[str, ...]], ExperimentRecord] = {}
     for record in experiments:
@@ -263,6 +265,6 @@ def _joined(
                 planned[key] = run
         runs = tuple(planned[key] for key in sorted(planned))
         rows[row.name] = known.model_copy(update={"runs": runs})
-    # The later record holds if both name primary comparisons.
+    # If both records name primary comparisons, the later one counts.
     primary = second.primary or first.primary
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

@@ -31,7 +31,7 @@ from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_in
 from scpo.records.ranges import complaint
 from scpo.records.status import State
 
-# Whole numbers in W&B's JSON may be too large for a float.
+# Larger numbers are ignored: integers in W&B's JSON may be too large for a float.
 LARGEST_NUMBER = 1e300
 NO_INDEX = (
     "to check them by: a folder of built tables, or an archive that lost it. Name the folder of "
@@ -65,12 +65,12 @@ def collect(
     projects: Iterable[str] = (),
     settings: Settings | None = None,
 ) -> Collected:
-    """Read every run of the sources; what cannot be read is in ``problems``.
+    """Read every run of the sources; runs and files that cannot be read become ``problems``.
 
     Args:
         folders: Folders of run folders, or archives.
         projects: W&B projects, ``entity/project``.
-        settings: Local copy of W&B projects, and whether to refresh it.
+        settings: Settings of reading W&B projects, such as the folder of local copies.
 
     Raises:
         RecordError: A project cannot be read at all.
@@ -101,8 +101,8 @@ class Found:
     Attributes:
         copies: Run id -> copies of the run, the best one first.
         experiments: Records of experiments.
-        problems: What could not be read.
-        archived: Archive folder -> metrics of its undamaged runs.
+        problems: Runs and files that could not be read.
+        archived: Archive folder -> long table of its undamaged runs.
     """
 
     copies: Mapping[str, tuple[Run, ...]]
@@ -116,9 +116,9 @@ def _listed(folders: Path | Iterable[Path]) -> Iterable[Path]:
 
 
 def _joined(sources: Iterable[Found]) -> Found:
-    """Join sources: finished copies of a run come first, damaged ones last.
+    """Join sources. Of a run's copies, finished ones come first and damaged ones last.
 
-    Among equal copies the one of the source that was named first wins.
+    Among equals, the order of the sources decides.
     """
     copies: dict[str, list[Run]] = {}
     experiments: list[ExperimentRecord] = []
@@ -171,7 +171,7 @@ def _read_folder(folder: Path) -> Found:
 def _read_project(name: str, settings: Settings) -> Found:
     downloads, noticed = read_project(name, settings)
     runs: dict[str, Run] = {}
-    problems = [*noticed]
+    problems = list(noticed)
     for download in downloads:
         path = f"{name}/{download.id}"
         with noted(problems, path):
@@ -187,9 +187,9 @@ def _read_project(name: str, settings: Settings) -> Found:
 
 
 def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
-    """Choose the first copy of each run whose metrics are undamaged, and build the long table.
+    """Choose the first copy of each run with undamaged metrics, and build the long table.
 
-    A run without such a copy is in state DAMAGED: it is known, but the table has no number of it.
+    A run without such a copy is in state DAMAGED, and the table has no numbers of it.
     """
     runs: dict[str, Run] = {}
     problems: list[Problem] = []
@@ -199,7 +199,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
         runs[run_id] = replace(copies[0], state=State.DAMAGED)
         for run in copies:
             if run.damage:
-                # Its source has reported it.
+                # The problems of its source have it already.
                 continue
             if run.folder in found.archived:
                 archived.setdefault(run.folder, []).append(run_id)
@@ -223,7 +223,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
     filled = [part for part in parts if len(part)] or parts[:1]
     table = pd.concat(filled).astype(COLUMN_TYPES)
 
-    # A stable sort: of two values at one step the later written one stays the later one.
+    # Stable, so that of two values at one step the one written later stays the later one.
     table = table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
     return runs, table, problems
 
@@ -254,13 +254,13 @@ def _logged(run: Run) -> dict[str, list[Any]]:
 
 
 def _is_number(value: Any) -> bool:
-    # NaN fails the comparison.
+    # False for NaN, too, which fails every comparison.
     return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER
 
 
 def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:
-    """Cut the long table into one series per run and metric."""
-    # Python's lists are several times faster here than pandas' indexing of single values.
+    """Split the long table into one series per run and metric."""
+    # Lists, because indexing single values in pandas is several times slower.
     steps = metrics["step"].tolist()
     values = metrics["value"].tolist()
     series: dict[str, dict[str, Series]] = {}

@@ -1,7 +1,7 @@
-"""The runs of all sources as one long table, and how builders of tables and figures read it.
+"""The runs of all sources, with the methods by which builders of tables and figures read them.
 
-``Collected`` notes every file that was read: the sources of an output are known without its builder
-listing them.
+``Collected`` notes every file that is read, so that builders need not list the sources of their
+outputs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,19 +24,19 @@ Sample = TypeVar("Sample")
 
 @dataclass(frozen=True)
 class Collected:
-    """All that was recorded; ``runs`` and ``metrics`` are the parquet tables.
+    """All collected records; ``runs`` and ``metrics`` are written as parquet tables.
 
     Attributes:
-        by_id: Every run.
-        runs: One line per run, with ``RUN_COLUMNS``.
-        metrics: The long table, sorted by run, metric and step.
+        by_id: Every run by its id.
+        runs: One line per run, with the columns ``RUN_COLUMNS`` of ``analysis.sources.collect``.
+        metrics: The long table (run, step, metric, value), sorted by run, metric and step.
         sections: Rows that may share a table.
         problems: Runs and files that were left out.
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
-        chosen: Row names that the user asked for (``analysis.selection``); empty: all.
-        used: (run, file) pairs that an output is made of.
-        seen: (run, file) pairs that an output could choose from.
+        chosen: Row names that the user chose (``analysis.selection``); empty: all.
+        used: (run, file) pairs that the present output is made from.
+        seen: (run, file) pairs that the present output could choose from.
     """
 
     by_id: Mapping[str, Run]
@@ -49,24 +49,23 @@ class Collected:
     chosen: tuple[str, ...] = ()
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
-    # Result of the check of each sample that was asked for, shared by all scales.
+    # (run, file) -> problem of each sample that was requested, or None; shared by all scales.
     _samples: dict[tuple[str, str], Problem | None] = field(default_factory=dict, repr=False)
 
     @property
     def scales(self) -> tuple[str, ...]:
-        """Scales that have rows. No table or figure mixes two."""
+        """Scales that have rows. A table or figure has rows of one scale only."""
         return tuple(sorted({section.scale for section in self.sections}))
 
     def at_scale(self, scale: str) -> "Collected":
-        """Return the data that a builder gets: sections of one scale, and fresh notes."""
-        # `used` and `seen` are new sets, because each output lists its own sources.
+        """The data for one builder: sections of one scale; ``used`` and ``seen`` are empty."""
         parts = tuple(part for part in self.sections if part.scale == scale)
         return replace(self, sections=parts, used=set(), seen=set())
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""
         if run in self.by_id:
-            # Noted even if the metric is missing: the output depends on that too.
+            # Noted even if the metric is missing, because the output depends on that, too.
             self.used.update((run, name) for name in self.by_id[run].logs)
         return self.by_metric.get(run, {}).get(metric, Series())
 
@@ -76,7 +75,7 @@ class Collected:
         metric: str,
         which: Literal["before", "last", "best", "mean"],
     ) -> Summary:
-        """Summarise a property of ``Series`` over the row's finished runs."""
+        """Summarise a property of ``Series``, named by ``which``, over the row's finished runs."""
         return summarise(getattr(self.series(run, metric), which) for run in row.finished)
 
     def metric_names(self, run: str) -> tuple[str, ...]:
@@ -89,9 +88,9 @@ class Collected:
         return tuple(dict.fromkeys(names))
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
-        """Undamaged samples of a run whose names match.
+        """Paths of a run's undamaged samples whose names match.
 
-        A builder that draws one notes it with ``use``. A damaged sample becomes one of
+        Builders must note each sample that they draw with ``use``. Damaged samples become
         ``sample_problems``.
         """
         paths = sorted((self.by_id[run].folder / "diagnostics").glob(pattern))
@@ -104,10 +103,10 @@ class Collected:
         pattern: str,
         read: Callable[[Path], Sample],
     ) -> Iterator[tuple[Path, Sample]]:
-        """Yield a run's samples that can be read, with their content.
+        """Yield the paths and contents of a run's samples that can be read.
 
-        A builder that draws one notes it with ``use``. A sample with a right checksum and wrong
-        content becomes one of ``sample_problems`` too, so that it costs a figure no other sample.
+        Builders must note each sample that they draw with ``use``. Samples with damage or with
+        content that ``read`` rejects become ``sample_problems``; the others are still drawn.
         """
         for path in self.diagnostics(run, pattern):
             try:
@@ -120,7 +119,7 @@ class Collected:
 
     @property
     def sample_problems(self) -> tuple[Problem, ...]:
-        """Samples that were asked for and left out."""
+        """Samples that were requested and left out."""
         samples = [self._samples[key] for key in sorted(self._samples)]
         return tuple(problem for problem in samples if problem is not None)
 
@@ -132,7 +131,7 @@ class Collected:
         return self._samples[key] is None
 
     def use(self, run: str, *paths: Path) -> None:
-        """Note files of the run as sources."""
+        """Note files of the run as sources of the present output."""
         self.used.update((run, self._inside(run, path)) for path in paths)
 
     def _inside(self, run: str, path: Path) -> str:
@@ -142,7 +141,7 @@ class Collected:
 def sample_damage(run: Run, path: Path) -> str | None:
     """Describe how a sample differs from what the run wrote; None if it does not.
 
-    A run that recorded no checksum of anything is taken at its word.
+    Samples of a run without any recorded checksums count as undamaged.
     """
     known = run.sums.get(str(path.relative_to(run.folder)))
     if known is not None:
@@ -150,7 +149,7 @@ def sample_damage(run: Run, path: Path) -> str | None:
         if not changed:
             return None
         return f"{changed}: left out. {RUN_AGAIN}"
-    # A run that goes on may have written a sample whose checksum it has not recorded yet.
+    # A live run may have written a sample whose checksum it has not recorded yet.
     if run.sums and run.state == State.DONE:
         return "is no file that the run wrote: left out. Delete it"
     return None
@@ -177,13 +176,17 @@ class MissingRunsError(ScpoError, LookupError):
 
 
 def missing_runs(needed: str, parts: Sequence[Section], *experiments: str) -> MissingRunsError:
-    """Make the error with the commands of these experiments.
+    """The error with the commands of these experiments.
 
-    Without a name they are the recorded experiments of ``parts``, else the ablation.
+    Args:
+        needed: Description of what is missing.
+        parts: Sections of the output, for the scale.
+        experiments: Names of experiments; default: the recorded ones of ``parts``, or else the
+            ablation.
     """
     recorded = dict.fromkeys(name for part in parts for name in part.sweeps)
     names = experiments or tuple(recorded) or ("ablation",)
-    # mini is the default of sweep.py.
+    # The default scale is left out, to keep the command short.
     scale = f" scale={parts[0].scale}" if parts and parts[0].scale != "mini" else ""
     commands = [f"python sweep.py +experiment={name}{scale}" for name in names]
     return MissingRunsError(needed, "\n".join(commands))

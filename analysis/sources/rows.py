@@ -1,9 +1,10 @@
 """Group runs into rows of tables, and find the runs that are missing.
 
-A section is a set of rows that may share a table: same scale, environment and model, and
-configurations that differ in method and seed only. A row that its experiment runs under a setting
-of its own (another trainer, another scorer) is kept with the others and marked with what differs.
-Other runs that differ in anything else (training steps, panels, ...) get sections of their own.
+A section is a set of rows that may share a table: their runs have the same scale, environment and
+model, and configurations that differ in method and seed only. There is one exception: a row that an
+experiment runs under a setting of its own (another trainer, another scorer) stays with the others,
+and a footnote names the difference. Runs that differ in anything else (training steps, panels, ...)
+get sections of their own.
 """
 
 from collections import Counter
@@ -19,18 +20,18 @@ from scpo.records.status import State
 NOT_APPLICABLE = "n/a"
 DEFAULT = "scpo"
 
-# A row that several experiments have shows the seeds of this one.
+# A row of several experiments shows the seeds of this one.
 MAIN = "main_table"
 
 Runs: TypeAlias = Mapping[str, Run]
 
-# Scale, environment, model, setting.
+# (scale, environment, model, setting)
 _Key: TypeAlias = tuple[str, str, str, str | None]
 
 
 @dataclass(frozen=True)
 class RowRun:
-    """One seed of a row; PENDING when there is no run folder yet."""
+    """One seed of a row; its state is PENDING before its run folder exists."""
 
     id: str
     seed: int
@@ -39,14 +40,14 @@ class RowRun:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: all seeds that were asked for, finished or not.
+    """One row of a table: all planned seeds, finished or not.
 
     Attributes:
         name: Name in the experiment's record.
         label: Label in print.
         runs: Its runs.
         method: Method of its runs; empty while none has started.
-        differs: What sets its runs apart from the section's other rows besides the method.
+        differs: Differences from the section's other rows besides the method; empty if none.
     """
 
     name: str
@@ -57,21 +58,21 @@ class Row:
 
     @property
     def finished(self) -> tuple[str, ...]:
-        """Ids of the finished runs, the only ones that enter a mean."""
+        """Ids of the finished runs. Only these enter means."""
         return tuple(run.id for run in self.runs if run.state == State.DONE)
 
     @property
     def missing(self) -> tuple[RowRun, ...]:
-        """Runs that were asked for and are not finished."""
+        """Planned runs that are not finished."""
         return tuple(run for run in self.runs if run.state != State.DONE)
 
     def by_seed(self, number: Callable[[str], float | None]) -> dict[int, float | None]:
-        """A number of each finished run by seed; None for a run that does not have it."""
+        """``number(run id)`` of each finished run, by seed; None for a run without it."""
         return {run.seed: number(run.id) for run in self.runs if run.state == State.DONE}
 
     @property
     def count(self) -> str:
-        """Seeds finished of seeds asked for, e.g. ``2/3``; ``n/a`` for a row without runs."""
+        """Finished and planned seeds, e.g. ``2/3``; ``n/a`` for a row without runs."""
         if not self.runs:
             return NOT_APPLICABLE
         return f"{len(self.finished)}/{len(self.runs)}"
@@ -85,9 +86,9 @@ class Family:
         experiment: Name of the experiment.
         title: Its title.
         rows: Names of its rows in the section.
-        seeds: Seeds that it asks for.
+        seeds: Its planned seeds.
         primary: Comparisons that it named before its runs.
-        runs: Its rows with the seeds that it asks for.
+        runs: Its rows, with its planned seeds only.
     """
 
     experiment: str
@@ -112,11 +113,11 @@ class Section:
         model: Model.
         setting: Hash of the shared setting; None while no run of it has started.
         experiments: Experiments with rows in it.
-        rows: Rows, each with the seeds of one experiment: the main table's, else the first one's.
-        commands: Commands that make the missing runs.
-        families: The rows as each experiment asked for them.
-        differs: What sets it apart from the first section of its benchmark and model: the main
-            table's, else the one with most finished rows.
+        rows: Rows, each with the seeds of one experiment: the main table, or else the first one.
+        commands: Commands for the missing runs.
+        families: The rows as planned by each experiment.
+        differs: Differences from the first section of its benchmark and model, which is the main
+            table's or else the one with most finished rows; empty for that section itself.
     """
 
     scale: str
@@ -143,7 +144,7 @@ class Section:
             yield from family.runs
 
     def as_asked_by(self, *experiments: str) -> "Section":
-        """Return the section with the rows of these experiments on the seeds they ask for."""
+        """The section with the rows of these experiments on the seeds that they plan."""
         own: dict[str, Row] = {}
         for family in self.families:
             if family.experiment in experiments:
@@ -158,7 +159,7 @@ class Section:
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """Experiments that a sweep can run again, which W&B projects and single runs are not."""
+        """Experiments that a sweep can run; W&B projects and single runs are left out."""
         return tuple(name for name in self.experiments if not is_implied(name))
 
 
@@ -188,14 +189,14 @@ def sections(
     records: Iterable[ExperimentRecord],
     runs: Runs,
 ) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
-    """Merge experiments into sections; runs that may not be merged become problems."""
+    """Merge experiments into sections; runs that contradict their record become problems."""
     drafts: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
     for record in records:
         settings = _settings(record, runs)
         for row in record.rows:
             for run in row.runs:
-                # Such a run would be a seed of a row that it does not belong to.
+                # Left out, because the run does not belong to this row and seed.
                 if run.id in runs and (reason := contradiction(runs[run.id], run, record)):
                     problems.append(Problem(run.id, reason))
                     continue
@@ -208,7 +209,7 @@ def sections(
         parts.append(part)
         problems += displaced
 
-    # Sorted before the differences are found: they are described against the first of each kind.
+    # Sorted first, because differences are relative to the first section of each benchmark.
     parts.sort(key=_order)
     return tuple(_with_differences(parts, runs)), tuple(problems)
 
@@ -216,7 +217,7 @@ def sections(
 def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
     """Sort key: on each benchmark and model the main table's section first, then by finished rows.
 
-    A tuning of learning rates may have more rows than the table whose rates it chose.
+    The main table is not always the one with most rows: a tuning of learning rates may have more.
     """
     finished = sum(bool(row.finished) for row in part.rows)
     aside = MAIN not in part.experiments
@@ -224,7 +225,7 @@ def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
 
 
 def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:
-    """Yield each section with what sets it apart from the first of its benchmark and model."""
+    """Yield each section with its differences from the first of its benchmark and model."""
     first: dict[tuple[str, str, str], Section] = {}
     for part in parts:
         main = first.setdefault((part.scale, part.env, part.model), part)
@@ -237,7 +238,7 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
 
 
 def _example_run(part: Section, runs: Runs) -> Run | None:
-    """A run of the section that has its setting."""
+    """The first run with the setting of its section; None before any has started."""
     for row in part.rows:
         for run in row.runs:
             if _settled(run.id, runs) and runs[run.id].setting == part.setting:
@@ -258,7 +259,7 @@ def _differences(run: Run | None, other: Run | None) -> str:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A run that an experiment asked for as a seed of a row."""
+    """A run that an experiment planned as a seed of a row."""
 
     experiment: str
     run: PlannedRun
@@ -270,7 +271,7 @@ class _Draft:
 
     Attributes:
         labels: Row name -> label.
-        asked: Row name -> seed -> the runs that experiments asked for, in their order.
+        asked: Row name -> seed -> the planned runs, in the order of the experiments.
         experiments: Name -> record.
     """
 
@@ -285,7 +286,7 @@ class _Draft:
         seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
     def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
-        """Build the section; runs that another run of the same row and seed displaces, too."""
+        """The section, and the problems of runs that it does not show."""
         scale, _, _, setting = key
         chosen, problems = self._choose(scale, runs)
         problems += self._not_shown(chosen)
@@ -312,16 +313,16 @@ class _Draft:
     ) -> tuple[dict[str, dict[int, PlannedRun]], list[Problem]]:
         """Choose one run per row and seed: the first finished one, else the first.
 
-        A failed run never hides a result.
+        So a failed run never hides a result. Runs that are not chosen become problems.
         """
         chosen: dict[str, dict[int, PlannedRun]] = {}
         problems: list[Problem] = []
         for name, seeds in self.asked.items():
             chosen[name] = {}
             for seed, asked in sorted(seeds.items()):
-                # Several experiments may ask for one seed of a row, some under other ids.
+                # Several experiments may plan the same row and seed, with different run ids.
                 states = {entry.run.id: _state(entry.run, runs, scale) for entry in asked}
-                # min keeps the first of equals, that is the experiment that was read first.
+                # Among equals, min returns the first: that of the experiment read first.
                 best = min(asked, key=lambda entry: states[entry.run.id] != State.DONE)
                 chosen[name][seed] = best.run
                 for run_id, state in states.items():
@@ -362,9 +363,9 @@ class _Draft:
         )
 
     def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
-        """Yield single runs of seeds that the row's experiment does not ask for.
+        """Yield a problem for each single run whose seed the row's experiment does not plan.
 
-        No view shows them, so they are reported.
+        No table or figure shows these runs.
         """
         for name, seeds in chosen.items():
             owner = self._owner(name)
@@ -378,10 +379,10 @@ class _Draft:
                     yield Problem(run.id, reason)
 
     def _owner(self, row: str) -> str:
-        """Experiment whose seeds a row shows: the main table, else the first that has the row.
+        """Experiment whose seeds a row shows: the main table, else the first one with the row.
 
-        Another experiment may have run more seeds of the row. A mean over these would be compared
-        with rows of fewer.
+        Another experiment may have run more seeds of the row, but a mean over more seeds should not
+        be compared with rows of fewer.
         """
         own = [name for name in self.experiments if self._seeds(name, row)]
         return MAIN if MAIN in own else own[0]
@@ -405,8 +406,7 @@ class _Draft:
         runs: Runs,
         usual: Run | None,
     ) -> Row:
-        # All runs of a row share a setting apart from their seed, so that any of them represents
-        # it.
+        # All runs of a row have the same setting, so the first one with a known setting will do.
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
         return Row(
@@ -418,12 +418,12 @@ class _Draft:
         )
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield the commands of the experiments that first asked for each missing run."""
+        """Yield one command for the missing runs of each experiment."""
         missing: dict[str, set[int]] = {}
         for row in rows:
             for run in row.missing:
                 asked = self.asked[row.name][run.seed]
-                # Any experiment that asks for the run could make it; one command is enough.
+                # Of several experiments that plan the run, the first one is enough.
                 first = next(entry for entry in asked if entry.run.id == run.id)
                 missing.setdefault(first.experiment, set()).add(run.seed)
         for name, seeds in missing.items():
@@ -444,12 +444,15 @@ def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
 
 
 def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
-    """Setting of the section that each run belongs to.
+    """Run id -> setting of the section that the run belongs to.
 
-    The usual setting of an experiment is that of most of its rows on a benchmark. A row without a
-    run in it was asked for under another setting on purpose, and joins the usual section if it
-    played the same games. Runs of train.py were never meant to be compared, so they join their
-    equals only. A run that has not started, or is damaged, takes the usual setting.
+    The usual setting of an experiment is that of most of its rows on a benchmark.
+
+    - A row of which no run has the usual setting was planned under another one on purpose. It joins
+      the usual section if it played the same games.
+    - Runs of train.py and of W&B were not planned to be compared, so they join only runs with an
+      equal setting.
+    - A run that is damaged or has not started gets the usual setting.
     """
     settings: dict[str, str | None] = {}
     for benchmark in benchmarks(record):
@@ -459,7 +462,7 @@ def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
                 if (planned.env, planned.model) == benchmark:
                     here.append((row.name, planned.id))
         known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
-        # Per benchmark: settings of ALFWorld and WebShop always differ.
+        # Per benchmark, because the settings of ALFWorld and WebShop always differ.
         usual = _usual(known)
         for _, run_id in here:
             settings[run_id] = usual.setting if usual else None
@@ -473,14 +476,14 @@ def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
 
 
 def _settled(run: str, runs: Runs) -> bool:
-    """Return True if a run's setting is known: its panels are recorded when it starts."""
+    """True if a run's setting is known: it has recorded its panels and is not damaged."""
     return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
 def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
-    """A run of the setting that most rows have.
+    """A run with the setting of most rows; None without runs.
 
-    Among equals it is the setting of the default row, then the first one.
+    Among equals, the default row's setting wins, then the first one.
     """
     rows: dict[str, set[str]] = {}
     for name, run in known:
@@ -494,10 +497,10 @@ def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
 
 
 def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
-    """Return True if a row was asked for under an unusual setting and the run has that setting."""
-    # Of a row's own runs, the setting that most of them have is the intended one.
+    """True if the row was planned under a setting of its own, and the run has that setting."""
+    # The intended setting of a row is that of most of its runs.
     own = Counter(other.setting for name, other in known if name == row)
-    # A row with a run in the usual setting was not asked for under another one.
+    # A row with a run in the usual setting was not planned under another one.
     if usual.setting in own or run.setting != own.most_common(1)[0][0]:
         return False
     return run.foreign == usual.foreign and same_games(run.panels, usual.panels)

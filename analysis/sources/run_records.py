@@ -1,11 +1,11 @@
 """Read run folders: configuration, status, panels and logs of a run, and records of experiments.
 
-Logs of downloaded W&B runs are read here too, so that callers need not know where a run lies. No
-pandas here, so that ``sweep.py`` can print its table without loading it.
+Logs of downloaded W&B runs are read here too, so that callers need not distinguish them. The module
+does not import pandas, so that ``sweep.py`` can print its table without loading it.
 
-Of a configuration only the keys that analysis needs are validated, because every version of the
-schema adds keys. Everything else is checked strictly: a run with a damaged record enters no number,
-and a ``Problem`` names it.
+Only the keys of a configuration that analysis needs are validated, because every version of the
+schema adds keys. Everything else is checked strictly: runs with damaged records are left out, with
+a ``Problem`` each.
 """
 
 import json
@@ -40,7 +40,7 @@ from scpo.records.run_folders import TRAINING_PANELS, RunFolder
 from scpo.records.status import State, Status
 from scpo.strict import Scale
 
-# Folders in a runs folder that hold no run.
+# Folders in a runs folder that are not run folders.
 NOT_RUNS = (EXPERIMENTS, "searches")
 
 # Checksums of the code's files by path.
@@ -57,12 +57,12 @@ OFFLINE = (
 WANDB = "W&B "
 UNKNOWN = "unknown"
 
-# The experiment of runs of train.py, and of runs copied without their record.
+# Name of the experiment of runs of train.py, and of runs copied without their record.
 SINGLE = "single runs"
 
 
 def is_implied(experiment: str) -> bool:
-    """Return True if an experiment has no record: it groups runs of W&B or of train.py."""
+    """True for an experiment without a record, which groups runs of W&B or of train.py."""
     return experiment.startswith(WANDB) or experiment == SINGLE
 
 
@@ -75,7 +75,7 @@ class _Named(_Lenient):
 
 
 class _Benchmark(_Named):
-    """An environment; WebShop's paper setting has a name of its own and never shares a table."""
+    """An environment. WebShop's paper setting gets a name of its own, and so its own tables."""
 
     @model_validator(mode="before")
     @classmethod
@@ -101,7 +101,7 @@ class RunHead(_Lenient):
 
 
 class _Attempt(BaseModel):
-    """The part of provenance.json's record of an attempt that analysis reads."""
+    """The part of an attempt in provenance.json that analysis reads."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -114,7 +114,7 @@ class ExperimentRecord(Manifest):
     """``runs/experiments/<name>.json``: the rows of an experiment and their runs."""
 
     def command(self, seeds: Iterable[int]) -> str | None:
-        """Command that makes the runs of these seeds; None for single runs, which have none."""
+        """Command for the runs of these seeds; None for single runs, which have no experiment."""
         if is_implied(self.experiment):
             project = self.experiment.removeprefix(WANDB)
             if self.experiment.startswith(WANDB) and "/" in project:
@@ -138,20 +138,20 @@ class Run:
         head: The validated part of the configuration.
         config: The whole configuration, as the trainer wrote it.
         setting: Hash of all that the rows of one table must share.
-        state: Of ``scpo.records.status.State``, or as W&B calls it.
+        state: A ``scpo.records.status.State``, or W&B's name of the state.
         step: Last logged step.
         commit: Commit of the code that ran.
         panels: Validation panels with the hashes of their tasks.
         logs: Log files, relative to ``folder``.
-        damage: Reason why the run enters no number, and how to repair it.
+        damage: Reason why the run is left out, and how to repair it; None if it is undamaged.
         lost: Samples that the run wrote and that no longer exist.
         sums: Checksums of its files by path relative to ``folder``.
-        foreign: Logged by verl-agent, under its metric names.
-        project: W&B project that it was read from.
+        foreign: True if it was logged by verl-agent, with that program's names of metrics.
+        project: W&B project that it was read from; None for a run folder or an archive.
         processor: Processor of its last attempt.
         torch_capability: Instruction set that torch used there, e.g. AVX512.
         code: Checksum of all files of the code that ran.
-        dirty: Whether the code had uncommitted changes.
+        dirty: True if the code had uncommitted changes.
     """
 
     id: str
@@ -176,17 +176,16 @@ class Run:
 
     @property
     def settled(self) -> bool:
-        """Return True if ``setting`` is final: our runs record their panels when they start."""
+        """True if ``setting`` is final. Panels, a part of it, are recorded when a run starts."""
         if self.foreign or self.project is not None:
             return True
         return bool(self.panels) or self.state == State.DONE
 
 
 def one_processor_type(run: Run, other: Run) -> bool:
-    """Return True if two runs had the same type of processor.
+    """True if two runs had the same type of processor and, if both recorded it, torch capability.
 
-    Where both recorded it, torch must have had the same CPU capability too.
-    Sums of floats differ between types, so the two runs of a pair should share one.
+    Sums of floats differ between types, so the two runs of a pair should have the same.
     """
     capabilities = {run.torch_capability, other.torch_capability} - {UNKNOWN}
     return run.processor == other.processor and len(capabilities) < 2
@@ -194,7 +193,7 @@ def one_processor_type(run: Run, other: Run) -> bool:
 
 @dataclass(frozen=True)
 class Problem:
-    """A path that was left out, and the reason."""
+    """A run or file that was left out or deserves a note, and the reason."""
 
     path: str
     reason: str
@@ -202,7 +201,7 @@ class Problem:
 
 @contextmanager
 def noted(problems: list[Problem], path: str) -> Iterator[None]:
-    """Turn a ``RecordError`` inside the ``with`` into a problem of ``path``."""
+    """Turn a ``RecordError`` inside the ``with`` block into a problem of ``path``."""
     try:
         yield
     except RecordError as error:
@@ -213,16 +212,16 @@ def noted(problems: list[Problem], path: str) -> Iterator[None]:
 
 
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
-    """Read every run folder under ``runs_dir``; what cannot be read becomes a problem."""
+    """Read every run folder under ``runs_dir``; unreadable and damaged ones become problems."""
     runs: dict[str, Run] = {}
     problems = []
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
         if not folder.is_dir() or folder.name in NOT_RUNS or folder.name.startswith("."):
             continue
-        # Recognised by its file, because the folder's name is W&B's choice.
+        # An offline folder of W&B is recognised by its file, since folder names may change.
         if any(folder.glob("*.wandb")):
+            # W&B's latest-run is a link to one of the other folders.
             if not folder.is_symlink():
-                # W&B's latest-run is a link to one of the other folders.
                 problems.append(Problem(folder.name, OFFLINE))
             continue
         try:
@@ -246,12 +245,12 @@ def read_run(folder: Path) -> Run:
     A run whose status or panels are damaged is returned in state DAMAGED with its ``damage``.
 
     Raises:
-        RecordError: The folder holds no run, or a run of another name.
+        RecordError: The folder is not a run folder, or was renamed.
     """
     records = RunFolder(folder)
     config = _read_config(records)
     try:
-        # Only the part that is read: configurations of older versions have other keys.
+        # Only the part that is needed: configurations of other versions have other keys.
         head = RunHead.model_validate(config)
     except ValidationError as error:
         raise RecordError(
@@ -278,7 +277,7 @@ def read_run(folder: Path) -> Run:
         damage = str(error)
 
     sums = status.sums if status else {}
-    # Files of subfolders are samples; logs and records are checked on their own.
+    # Files in subfolders are samples; logs and records are checked elsewhere.
     samples = [folder / name for name in sums if "/" in name]
     last = attempts[-1] if attempts else _Attempt()
     return Run(
@@ -327,15 +326,15 @@ def _panel_damage(
     panels: dict[str, dict[str, Any]],
     status: Status,
 ) -> str | None:
-    """Describe how panels.json differs from what the run wrote; None if it does not."""
+    """Describe how panels.json differs from what the run wrote; None if it is undamaged."""
     if known := status.sums.get(records.panels.name):
         changed = change(records.panels, known, whole=True)
         if changed:
             return f"{records.panels} {changed}. {RUN_AGAIN}"
     if not panels and status.state != State.DONE:
-        # The first attempt records them.
+        # The run has not recorded them yet.
         return None
-    # A run that was resumed with another configuration would have other panels.
+    # Without a checksum, at least the names must be those of the configuration.
     asked = {*TRAINING_PANELS, *config["env"].get("validation_panels", ())}
     if set(panels) == asked:
         return None
@@ -344,7 +343,7 @@ def _panel_damage(
 
 
 def _code_sum(folder: Path) -> str:
-    """One checksum over the checksums of the code's files, to compare runs by."""
+    """One checksum over those of all code files, to compare the code of runs."""
     try:
         files = read_json(folder / CODE)["files"]
     except (RecordError, KeyError):
@@ -356,14 +355,14 @@ def _code_sum(folder: Path) -> str:
 
 
 def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield ``{"step": n, metric: value, ...}`` under our metric names, file by file.
+    """Yield ``{"step": n, metric: value, ...}`` with our names of metrics, file by file.
 
     Args:
-        run: The run; one with ``damage`` yields nothing.
-        logs: Some of its ``logs``; None: all.
+        run: The run; a damaged one yields nothing.
+        logs: The ``run.logs`` to read; None: all.
 
     Raises:
-        RecordError: A log is damaged, or not the one that the run wrote.
+        RecordError: A log is damaged, or differs from what the run wrote.
     """
     if run.damage:
         return
@@ -385,7 +384,7 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
 def _check_downloaded(
     path: Path, config: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Refuse a history without a validation: W&B drops what a resumed run logs twice."""
+    """Check that a history has all validations: W&B drops steps that a resumed run repeats."""
     numbers = log_gaps.numbers_by_metric(lines)
     steps = [line["step"] for line in lines]
     if found := log_gaps.gap(config, steps, numbers, every_line=False):
@@ -396,7 +395,7 @@ def _check_downloaded(
 
 
 def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
-    """Lines of the local copy of a W&B run, whose values may be any JSON."""
+    """Yield the lines of the local copy of a W&B run; their values may be any JSON."""
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
         try:
             entry = json.loads(line)
@@ -427,8 +426,10 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
 
 
 def contradiction(run: Run, planned: PlannedRun, record: ExperimentRecord) -> str | None:
-    """Describe how a run differs from its record; None if it does not."""
-    # An experiment's record is written before its runs, which may have been replaced since.
+    """Describe how a run differs from an experiment's record; None if it does not.
+
+    Records are written before the runs, which may have been replaced since.
+    """
     for what, own, asked in (
         ("scale", run.head.scale, record.scale),
         ("environment", run.head.env.name, planned.env),

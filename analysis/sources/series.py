@@ -1,4 +1,4 @@
-"""Series of one metric of one run."""
+"""Values of one metric of one run over training steps."""
 
 import math
 from collections.abc import Iterable
@@ -15,27 +15,24 @@ class Series:
     values: tuple[float, ...] = ()
 
     def at(self, step: int) -> float | None:
-        """Value at exactly this step; None if there is none."""
+        """Value at exactly this step; None without one."""
         if step not in self.steps:
             return None
         return self.values[self.steps.index(step)]
 
     @property
     def before(self) -> float | None:
-        """Value before training."""
+        """Value at step 0, before training."""
         return self.at(0)
 
     @property
     def last(self) -> float | None:
-        """Value at the last checkpoint, which every comparison uses."""
+        """Value at the last step."""
         return self.values[-1] if self.values else None
 
     @property
     def best(self) -> float | None:
-        """Highest value over the checkpoints.
-
-        It is optimistic, because it picks the luckiest of many noisy measurements.
-        """
+        """Highest value. Optimistic, as the largest of many noisy measurements."""
         return max(self.values, default=None)
 
     @property
@@ -57,10 +54,10 @@ class Series:
 
     @property
     def area(self) -> float | None:
-        """Area under the curve divided by its length; None below two points.
+        """Area under the curve divided by its length; None for fewer than two points.
 
-        It is the mean height of the straight lines between the points, so it judges all of
-        training, where the last value only judges its end.
+        This is the mean height of the straight lines between the points. It measures the whole
+        training, while the last value measures only its end.
         """
         if len(self.steps) < 2:
             return None
@@ -68,9 +65,9 @@ class Series:
         return area / (self.steps[-1] - self.steps[0])
 
     def first_at(self, level: float) -> float | None:
-        """Step at which the straight lines between the points first reach ``level``.
+        """Step, interpolated between points, at which the curve first reaches ``level``.
 
-        None if they never do.
+        None if it never does.
         """
         for place, (step, value) in enumerate(zip(self.steps, self.values, strict=True)):
             if value < level:
@@ -84,8 +81,11 @@ class Series:
 
 
 def make_series(points: Iterable[tuple[int, float]]) -> Series:
-    """Make a series from (step, value) pairs; of two values at one step the later one counts."""
-    # A later line of the same step comes from an attempt that repeated it.
+    """Series of (step, value) pairs; of several values at one step, the last one counts.
+
+    Such repetitions come from a resumed run that repeats steps. Values that are not finite are
+    dropped.
+    """
     finite = {step: value for step, value in points if math.isfinite(value)}
     steps = tuple(sorted(finite))
     return Series(steps, tuple(finite[step] for step in steps))

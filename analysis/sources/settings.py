@@ -1,4 +1,4 @@
-"""Settings of runs: their hash, and what sets two apart besides seed and method."""
+"""Settings of runs apart from seed and method: their hash, and the differences between two."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from scpo.strict import MACHINE_SECTIONS
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
 
-# DAPO's upper clip range is a trainer's key, but a part of the method.
+# Keys outside of the method's section that belong to a method: DAPO's upper clip range.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
 
 # Number of differences that are printed in full.
@@ -30,12 +30,12 @@ def setting_differences(
     other: Mapping[str, Any],
     games: tuple[Panels, Panels] = ({}, {}),
 ) -> str:
-    """Describe what sets a configuration apart from another, besides seed and method.
+    """Describe the differences between two configurations, besides seed and method.
 
     Args:
-        config: The configuration that is described.
+        config: The configuration to describe.
         other: Configuration of the runs that it is compared with.
-        games: The validation panels of both, with the hashes of their tasks.
+        games: Validation panels of both, with the hashes of their tasks.
 
     Returns:
         For example ``trainer=local (the others: verl)``; empty if nothing differs.
@@ -48,12 +48,12 @@ def setting_differences(
 
 
 def same_games(panels: Panels, other: Panels) -> bool:
-    """Return True if panels of the same name hold the same tasks in both runs."""
+    """True if panels of equal name have the same tasks in both runs."""
     return not any(_differing_panels(panels, other))
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys of a configuration with their values; an empty section is a value."""
+    """Yield the dotted keys of a configuration with their values; an empty section is a value."""
     for key, value in config.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, f"{prefix}{key}.")
@@ -62,19 +62,19 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each differing key; of a section of another kind only its name.
+    """Yield each differing key; for a section of another kind only its name.
 
-    A verl trainer has other keys than the local one: to list them all would hide the difference
-    that matters, ``trainer=verl``.
+    For example, verl's trainer has other keys than the local one. A list of all these keys would
+    hide the important difference, ``trainer=verl``.
     """
     first = _compared_leaves(config)
     second = _compared_leaves(other)
-    # Sections of another kind, such as ``trainer.``.
+    # Prefixes of sections of another kind, such as "trainer.".
     renamed = set()
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
             renamed.add(key.removesuffix("name"))
-    # Names come first: only ``MOST_DIFFERENCES`` differences are printed in full.
+    # Names come first, because only ``MOST_DIFFERENCES`` differences are printed in full.
     keys = sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key))
     for key in keys:
         if first.get(key) == second.get(key):

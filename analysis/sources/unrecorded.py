@@ -1,6 +1,6 @@
-"""Records for runs that no experiment lists: runs of W&B projects, and of train.py.
+"""Records for runs that no experiment lists: runs of W&B projects and of train.py.
 
-A table needs rows. For these runs they are taken from the run id (ours) or from the method
+Tables need rows. The row of such a run is derived from its id (our runs) or its method
 (verl-agent).
 """
 
@@ -14,7 +14,7 @@ from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
 from scpo.schema.env import TUNING
 from scpo.schema.method import method_label
 
-# Up to this number, runs in no experiment are named.
+# Largest number of runs in no experiment that a message names.
 MOST_NAMED = 6
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
@@ -24,7 +24,7 @@ ABLATION_LABELS = {
 
 
 def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
-    """Make one record per W&B project and scale, and one per scale for runs of train.py.
+    """One record per W&B project and scale, and one per scale for runs of train.py.
 
     Rows are in order of appearance.
     """
@@ -40,12 +40,11 @@ def without_record(
     runs: Iterable[Run],
     records: Iterable[ExperimentRecord],
 ) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
-    """Make records of the runs that no experiment asked for.
+    """Records of the runs that no experiment plans, and problems about them.
 
-    Trials of a search are reported instead. They are evaluated on games that were held out of
-    training for the search, so no figure of results may show them.
+    Trials of a search get no record, only a problem: they are validated on games that the search
+    holds out of training, so no table or figure of results may show them.
     """
-    # A run may belong to several experiments; one is enough.
     asked: set[str] = set()
     for record in records:
         for row in record.rows:
@@ -71,7 +70,7 @@ def without_record(
 
 
 def _noted_singles(singles: Iterable[Run]) -> tuple[Problem, ...]:
-    """Name the runs in a folder of sweeps that no experiment has: a record may be deleted."""
+    """Note on runs without an experiment next to experiments: a record may have been deleted."""
     lone = [run.id for run in singles if (run.folder.parent / EXPERIMENTS).is_dir()]
     if not lone:
         return ()
@@ -84,21 +83,20 @@ def _noted_singles(singles: Iterable[Run]) -> tuple[Problem, ...]:
 
 
 def is_trial(run: Run) -> bool:
-    """Return True if a run was evaluated only on a search's tuning panel."""
+    """True if a run was validated only on a search's tuning panel."""
     env = run.config.get("env")
     panels = env.get("validation_panels") if isinstance(env, dict) else None
     return isinstance(panels, dict) and set(panels) == {TUNING}
 
 
 def row_name(run: Run) -> str:
-    """Name of the run's row: the choices in its id, else its method.
+    """Name of the run's row: the choices in its id, or else its method.
 
-    ``no_monotonicity`` for ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``.
+    For example ``no_monotonicity`` for ``alfworld-tiny-scpo-no_monotonicity-s0-4c541560``.
     """
     method = run.head.method.name
-    # Ids of this project are `<env>-<model>-<method>-<choices>-s<seed>-<hash>`.
+    # Ids of this project, and only these, are `<env>-<model>-<method>-<choices>-s<seed>-<hash>`.
     words = run.id.split("-")
-    # Only ids of this project end in a seed and a hash.
     has_seed = len(words) > 1 and re.fullmatch(r"s\d+", words[-2])
     if run.foreign or not has_seed or method not in words:
         return method

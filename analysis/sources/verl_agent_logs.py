@@ -1,7 +1,7 @@
-"""Translate verl-agent's configuration and metric names into ours, so that its runs can be drawn.
+"""Translate verl-agent's configuration and names of metrics into ours.
 
-Names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it averages
-over step rows, so long episodes count more often.
+The names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it
+averages over steps and not over episodes, so long episodes have more weight.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from scpo.schema.env import FAMILIES
 
 SCORE = "webshop_task_score (not success_rate)"
 
-# Other names of ``algorithm.adv_estimator`` are the same as ours.
+# Names of ``algorithm.adv_estimator`` that differ from ours.
 ESTIMATORS = {"gae": "ppo"}
 PANELS = {
     "eval_in_distribution": "valid_seen",
@@ -27,7 +27,7 @@ TRAINING = {
     "episode/length/mean": "train/episode_length",
 }
 
-# What the rows of one table must share: the benchmark, the budget and the optimisation.
+# Keys that the rows of one table must share: the benchmark, the budget and the optimisation.
 SHARED = (
     ("env", ("env_name", "max_steps", "history_length", "rollout", "alfworld", "webshop")),
     ("data", ("train_batch_size", "val_batch_size", "max_prompt_length", "max_response_length")),
@@ -36,13 +36,13 @@ SHARED = (
 
 
 def is_verl_agent(config: Mapping[str, Any]) -> bool:
-    """Return True if a run's configuration is one of verl-agent."""
+    """True for a configuration of verl-agent."""
     env = config.get("env")
     return "actor_rollout_ref" in config and isinstance(env, dict) and "env_name" in env
 
 
 def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of our configuration that analysis reads.
+    """The configuration in our terms, as far as analysis reads it.
 
     Raises:
         KeyError: The configuration is incomplete.
@@ -64,16 +64,16 @@ def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_our_shaper(config: Mapping[str, Any]) -> bool:
-    """Return True if ``trainer=verl_agent`` started it for SCPO.
+    """True if our ``trainer=verl_agent`` started the run for SCPO.
 
-    The fork's configuration then names our run folder, whose name has the method.
+    The configuration then has the path of our run folder, whose name has the method.
     """
     folder = str((config.get("scpo") or {}).get("run_folder", ""))
     return "-scpo-" in folder.rstrip("/").rpartition("/")[2]
 
 
 def setting_of(config: Mapping[str, Any]) -> str:
-    """Hash of what comparable runs share."""
+    """Hash of the keys that comparable runs share."""
     shared = []
     for section, keys in SHARED:
         values = config.get(section, {})
@@ -83,16 +83,17 @@ def setting_of(config: Mapping[str, Any]) -> str:
 
 
 def steps_of(config: Mapping[str, Any]) -> int | None:
-    """Training steps that were planned."""
+    """Planned number of training steps; None if unknown."""
     trainer: Mapping[str, int | None] = config.get("trainer", {})
-    # An epoch of verl-agent's data is one step.
+    # In verl-agent, an epoch is one step.
     return trainer.get("total_training_steps") or trainer.get("total_epochs")
 
 
 def translate(line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of one step under our names.
+    """Metrics of one step with our names.
 
-    Those without a counterpart (``actor/*``, ``timing_s/*``) keep their names.
+    Metrics without a counterpart (``actor/*``, ``timing_s/*``) keep their names; unknown ones of a
+    validation are dropped.
     """
     panel = _panel(config)
     translated = {}
@@ -119,9 +120,9 @@ def _name(name: str, panel: str) -> str | None:
 
 
 def _panel(config: Mapping[str, Any]) -> str:
-    """Panel that its validation belongs to.
+    """Name of the panel of its validation.
 
-    verl-agent draws its validation games, so this is the name of a split, not of a fixed panel.
+    It is the name of a split and not of a fixed panel, because verl-agent draws its games.
     """
     env = config["env"]
     if str(env["env_name"]).lower().startswith("webshop"):
@@ -131,7 +132,7 @@ def _panel(config: Mapping[str, Any]) -> str:
 
 
 def _model_size(path: str) -> str:
-    """Size in a model's path, e.g. ``1.5B``; the path if it names none."""
+    """Size of a model in its path, e.g. ``1.5B``; the whole path without a size."""
     name = path.rstrip("/").rpartition("/")[2]
     size = re.search(r"(\d+(?:\.\d+)?B)(?![a-z])", name, re.IGNORECASE)
     return size[1].upper() if size else path

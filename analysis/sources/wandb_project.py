@@ -1,8 +1,8 @@
-"""Download the runs of a W&B project once, unsampled, and read the local copy from then on.
+"""Download the runs of a W&B project once, with all steps, and then read the local copy.
 
-A copy is a folder per run, ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
-``history.jsonl``. A build that finds a copy asks nobody; ``refresh`` asks W&B again and downloads
-the runs that went on since.
+The copy of a run is a folder ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
+``history.jsonl``. If there is a copy of the project, no network is used; ``refresh`` asks W&B again
+and downloads the runs that have changed.
 """
 
 import contextlib
@@ -42,11 +42,13 @@ logger = logging.getLogger(__name__)
 
 HEAD, HISTORY = "run.json", "history.jsonl"
 
-# Names of runs become folders, and a server may send anything.
+# Allowed ids of runs. They become names of folders, and a server may send anything.
 SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
+
+# Number of runs in one answer of the server.
 RUNS_A_PAGE = 50
 
-# Written last: a copy without it is incomplete.
+# Written last, so that a copy without it is incomplete.
 LISTED = "project.json"
 
 
@@ -56,16 +58,22 @@ class IncompleteReadError(ScpoError, EOFError):
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of reading W&B projects: folder of local copies, retries and time limits."""
+    """Settings of reading W&B projects.
+
+    Attributes:
+        cache: Folder of local copies.
+        refresh: Ask W&B even if there is a copy.
+        timeout_s: Limit for one answer, in seconds.
+        attempts: Number of attempts at each request.
+        first_wait_s: Seconds between the first two attempts; doubled for each further one.
+        page: Number of steps in one answer.
+    """
 
     cache: Path = Path(".cache/scpo/wandb")
     refresh: bool = False
-    # Limit for one answer.
     timeout_s: float = 30.0
     attempts: int = 4
-    # The wait doubles with each attempt.
     first_wait_s: float = 1.0
-    # Steps in one answer.
     page: int = 500
 
 
@@ -111,23 +119,22 @@ class _Listed(BaseModel):
 
 
 def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
-    """Read the runs of ``entity/project``, from the local copy unless it is to be refreshed.
+    """Read the runs of ``entity/project``.
 
-    Where W&B cannot be reached, an existing copy is used all the same.
+    An existing local copy is used unless ``settings.refresh``, and if W&B cannot be reached.
 
     Returns:
-        The copies, and what could not be read.
+        The copies of the runs, and problems with runs that could not be read.
 
     Raises:
-        RecordError: The name is no project, the key is wrong, or W&B cannot be reached and there
-            is no copy.
+        RecordError: The name is not ``entity/project``; or, without a copy, the key is wrong or W&B
+            cannot be reached.
     """
     parts = name.split("/")
     if len(parts) != 2 or not all(map(SAFE.fullmatch, parts)):
         raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
     folder = settings.cache / parts[0] / parts[1]
     copied = (folder / LISTED).is_file()
-    # A build that finds a copy needs neither network nor key.
     if copied and not settings.refresh:
         logger.info("W&B %s: local copy in %s; --refresh asks W&B again", name, folder)
         return _copies(folder)
@@ -166,10 +173,10 @@ def _again(folder: Path) -> str:
 
 
 def run_of(download: Download, project: str) -> Run:
-    """Make a run from a local copy, of this project's trainers or of verl-agent.
+    """The run of a local copy, of this project's trainers or of verl-agent.
 
     Raises:
-        RecordError: The configuration is neither ours nor verl-agent's, or another run's.
+        RecordError: The configuration is neither ours nor verl-agent's, or that of another run.
     """
     if verl_agent_logs.is_verl_agent(download.config):
         run = _verl_agent_run(download, project)
@@ -178,7 +185,7 @@ def run_of(download: Download, project: str) -> Run:
         run = _own_run(download, project)
         planned = run.config.get("trainer", {}).get("steps")
 
-    # verl's processes often die on their way out, after all the work: W&B calls that a crash.
+    # verl's processes often die after the last step, while they exit; W&B calls that a crash.
     if planned and download.last_step >= planned:
         return replace(run, state=State.DONE)
     return run
@@ -198,7 +205,7 @@ def _own_run(download: Download, project: str) -> Run:
         folder=download.folder,
         head=head,
         config=config,
-        # A run's panels.json stays in its folder.
+        # Panels are not uploaded, so they are not part of the setting.
         setting=setting_of(config, {}),
         state=_state_of(download),
         step=download.last_step,
@@ -244,7 +251,7 @@ def _state_of(download: Download) -> str:
 
 
 def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:
-    """Download what is missing; returns listed runs that are invalid."""
+    """Download new and changed runs; returns problems with invalid entries of W&B's list."""
     if importlib.util.find_spec("wandb") is None:
         raise RecordError(f"reading W&B projects needs wandb: {install_command('track')}")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
@@ -279,9 +286,9 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
 
 
 def _api(settings: Settings) -> Any:
-    """Make the API with our limits on retries.
+    """Create wandb's API with our limits on retries.
 
-    By default wandb's service process repeats failed requests for minutes.
+    By default, wandb's service process repeats failed requests for minutes.
     """
     import wandb
 
@@ -289,7 +296,7 @@ def _api(settings: Settings) -> Any:
 
     service = wandb.setup().settings
     service.x_graphql_retry_max = settings.attempts - 1
-    # Only whole seconds are kept: a fraction of one would become wandb's default of two.
+    # Rounded up: the setting takes whole seconds, and 0 would become wandb's default of two.
     service.x_graphql_retry_wait_min_seconds = math.ceil(settings.first_wait_s)
     service.x_graphql_retry_wait_max_seconds = math.ceil(longest_wait_s)
     service.x_graphql_timeout_seconds = settings.timeout_s
@@ -297,17 +304,17 @@ def _api(settings: Settings) -> Any:
 
 
 def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> None:
-    """Download a run unless its copy has all steps.
+    """Download a run unless there is an undamaged copy of the same state.
 
-    ``run.json`` is written last, because its checksum vouches for the history.
+    ``run.json``, with the checksum of the history, is written last.
     """
-    # Without a copy, or with a damaged one, the project is downloaded.
+    # _copy raises RecordError if the copy is missing or damaged.
     with contextlib.suppress(RecordError):
         if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
     rows = []
     if listed.last_step >= 0:
-        # scan_history returns every step; `history` would sample them.
+        # scan_history returns every step; `history` returns a sample.
         rows = list(run.scan_history(page_size=settings.page, use_cache=False))
     if not all(isinstance(row, dict) and type(row.get("_step")) is int for row in rows):
         raise RecordError(
@@ -323,7 +330,7 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
 
 
 def flat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested metrics under dotted names, as W&B shows them, without its ``_step`` and the like."""
+    """Metrics of a line with dotted names for nested ones, without W&B's own (``_step``, ...)."""
     logged = {key: value for key, value in line.items() if not key.startswith("_")}
     return {key: value for key, value in leaves(logged) if value != {}}
 
@@ -336,9 +343,12 @@ def _check_whole(steps: list[int], last_step: int) -> None:
 
 
 def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
-    """Call ``act``, and again after answers that were cut short.
+    """Call ``act``; repeat it after answers that were cut short.
 
-    What W&B refuses (a wrong key, an unknown project) is not repeated.
+    Requests that W&B rejects (a wrong key, an unknown project) are not repeated.
+
+    Raises:
+        RecordError: The request was rejected, or every attempt failed.
     """
     from wandb.errors import AuthenticationError, CommError, UsageError
     from wandb.sdk.lib.service.service_connection import WandbApiFailedError
@@ -358,7 +368,7 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
                     "Check the name and the connection."
                 ) from error
         except (AttributeError, LookupError, TypeError) as error:
-            # wandb raises these about JSON of another form.
+            # wandb raises these if the server's JSON has an unexpected form.
             raise RecordError(
                 f"cannot {what}: its server did not answer as W&B does ({type(error).__name__}: "
                 f"{first_line(error)}). Check WANDB_BASE_URL and the name."

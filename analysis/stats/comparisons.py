@@ -1,9 +1,9 @@
 """Comparisons that experiments named before their runs: differences, corrected tests and verdicts.
 
-The family of the correction is the study. Each distinct comparison counts once, however many
-experiments name it and under whichever row names, and Holm's correction covers all of them. A
-comparison has three questions, each corrected over the study by itself: the named measure (area
-under validation), steps to 50 % (faster) and success at the last step (better).
+Holm's correction covers all distinct comparisons of the study. A comparison counts once, even if
+several experiments name it or name its rows differently. Each comparison has three questions, which
+are corrected separately: the named measure (area under validation), steps to 50 % (faster), and
+success at the last step (better).
 """
 
 import math
@@ -20,10 +20,10 @@ from scpo.intervals import Summary, summarise
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 
-# Pairs for a verdict.
+# Least number of pairs for a verdict.
 FEWEST = 3
 
-# Every row of the study is compared with these.
+# Rows that every row of the study is compared with: name -> label.
 REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
 
 
@@ -32,10 +32,10 @@ class Pairs:
     """Seeds at which both rows have a finished run.
 
     Attributes:
-        planned: Seeds that the experiments ask for in both rows.
-        used: Seeds that enter differences.
-        crossed: Seeds whose two runs ran on different types of processor. Sums of floats differ
-            between types, so these are left out of ``used`` unless there are no others.
+        planned: Number of seeds that the experiments plan for both rows.
+        used: Seeds whose differences are used.
+        crossed: Seeds whose two runs had different types of processor. Sums of floats differ
+            between types, so these are used only without any other pairs.
         other_games: Seeds whose runs were validated on different games; never used.
     """
 
@@ -46,12 +46,12 @@ class Pairs:
 
     @property
     def count(self) -> str:
-        """Used of planned, e.g. ``18/20``."""
+        """Number of used and of planned seeds, e.g. ``18/20``."""
         return f"{len(self.used)}/{self.planned}"
 
     @property
     def remark(self) -> str:
-        """Reservations about the pairs; empty without any."""
+        """Remark on pairs with different processors or games; empty without any."""
         parts = []
         if self.crossed:
             fate = "used, for there are no others" if self.crossing else "left out"
@@ -62,7 +62,7 @@ class Pairs:
 
     @property
     def crossing(self) -> bool:
-        """True if the pairs that are used cross types of processor."""
+        """True if the used pairs have different types of processor."""
         return bool(set(self.crossed) & set(self.used))
 
 
@@ -70,7 +70,12 @@ class Pairs:
 class Effect:
     """Paired difference by one measure.
 
-    ``p``: of this test by itself; ``corrected``: after the correction over ``tests`` of them.
+    Attributes:
+        measure: The measure.
+        difference: Summary of the differences over the pairs.
+        p: p-value of this single test, uncorrected.
+        corrected: p-value after the correction over all ``tests``.
+        tests: Number of tests in the correction.
     """
 
     measure: Measure
@@ -84,7 +89,7 @@ class Effect:
         """HIGHER or LOWER for the first row by the corrected test, OPEN, or NOT_RUN."""
         if self.difference.n < 2:
             return NOT_RUN
-        # Negated, so that NaN, for a test that could not be made, counts as not resolved.
+        # Written as a negation, so that NaN (no test possible) counts as not resolved.
         if self.difference.n < FEWEST or not self.corrected < 1 - LEVEL:
             return OPEN
         return HIGHER if self.difference.mean > 0 else LOWER
@@ -96,7 +101,7 @@ class Effect:
 
     @property
     def favours(self) -> int:
-        """1 where the first row is resolved to do better, -1 where the second is, else 0."""
+        """1 if the first row is better (resolved), -1 if the second is, else 0."""
         if not self.resolved:
             return 0
         if self.verdict == HIGHER:
@@ -105,13 +110,13 @@ class Effect:
 
     @property
     def only_alone(self) -> bool:
-        """True if the interval excludes 0 and the corrected test does not resolve it."""
+        """True if the uncorrected interval excludes 0, but the corrected test is not resolved."""
         low, high = self.difference.interval()
         return self.verdict == OPEN and (low > 0 or high < 0)
 
     @property
     def smallest(self) -> float:
-        """Smallest true difference that these pairs find with 80 % power, not corrected."""
+        """Smallest true difference that these pairs detect with 80 % power, uncorrected."""
         return resolvable(self.difference.std, self.difference.n)
 
     def reversed(self) -> "Effect":
@@ -124,8 +129,7 @@ class Effect:
 class Comparison:
     """``first`` minus ``second``, named by ``experiments`` before their runs.
 
-    ``effect`` is by the measure that they named; ``faster`` and ``better`` are the two other
-    questions.
+    ``effect`` is by the named measure; ``faster`` and ``better`` are the other two questions.
     """
 
     experiments: tuple[str, ...]
@@ -138,18 +142,18 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """The difference in words."""
+        """The comparison in words: titles of the first and the second row."""
         return f"{self.first.title} − {self.second.title}"
 
     @property
     def finished(self) -> bool:
-        """True with two pairs or more."""
+        """True with at least two pairs."""
         return self.effect.verdict != NOT_RUN
 
 
 @dataclass(frozen=True)
 class _Named:
-    """A comparison as named: before its differences are computed."""
+    """A named comparison, before its differences are computed."""
 
     experiments: tuple[str, ...]
     first: StudyRow
@@ -158,21 +162,21 @@ class _Named:
     seeds: frozenset[int]
 
     def same(self, other: "_Named") -> bool:
-        """Return True for the same comparison, in either direction."""
+        """True for the same comparison, in either direction."""
         forward = (self.first, self.second) == (other.first, other.second)
         backward = (self.first, self.second) == (other.second, other.first)
         return self.measure == other.measure and (forward or backward)
 
 
 def named_comparisons(data: Collected, *, meaning: bool = False) -> list[Comparison]:
-    """Every distinct comparison of the study, its p-values corrected over all of them.
+    """Every distinct comparison of the study, with p-values corrected over all of them.
 
     Args:
-        data: Records.
-        meaning: Those of the study of reworded observations, which is a family of its own.
+        data: The collected runs.
+        meaning: Take the study of reworded observations instead, which is corrected separately.
     """
     comparisons = [_compared(data, named) for named in _distinct(data, meaning=meaning)]
-    # Each question is corrected over the study by itself.
+    # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons])
     faster = corrected([comparison.faster for comparison in comparisons])
     better = corrected([comparison.better for comparison in comparisons])
@@ -190,7 +194,7 @@ def named_comparisons(data: Collected, *, meaning: bool = False) -> list[Compari
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
-    """The same effects with Holm's correction over those that could be tested."""
+    """The effects with Holm's correction over those that could be tested."""
     values = holm([effect.p for effect in effects])
     tests = sum(not math.isnan(effect.p) for effect in effects)
     return [
@@ -206,7 +210,7 @@ def compare(
     measure: Measure,
     seeds: Iterable[int] | None = None,
 ) -> tuple[Pairs, Effect]:
-    """``first`` minus ``second``, not corrected, over the pairs of these seeds (None: all)."""
+    """``first`` minus ``second``, uncorrected, over the pairs of these seeds (None: all)."""
     pairs = pair_up(data, first, second, seeds)
     return pairs, effect_of(data, first, second, measure, pairs)
 
@@ -214,7 +218,10 @@ def compare(
 def effect_of(
     data: Collected, first: StudyRow, second: StudyRow, measure: Measure, pairs: Pairs
 ) -> Effect:
-    """The difference over given pairs; a pair whose run lacks the measure lowers n."""
+    """``first`` minus ``second``, uncorrected, over given pairs.
+
+    A pair of which a run lacks the measure is left out, which lowers n.
+    """
     differences: list[float | None] = []
     for seed in pairs.used:
         run, other = _runs_of(data, first, second, seed)
@@ -232,7 +239,14 @@ def effect_of(
 def pair_up(
     data: Collected, first: StudyRow, second: StudyRow, seeds: Iterable[int] | None = None
 ) -> Pairs:
-    """Seeds at which both rows have a finished run, sorted by what keeps them from a pair."""
+    """Pair the seeds at which both rows have a finished run.
+
+    Args:
+        data: The collected runs.
+        first: The first row.
+        second: The second row.
+        seeds: Seeds to take; None: all.
+    """
     planned = _seeds(first) & _seeds(second)
     if seeds is not None:
         planned &= set(seeds)
@@ -251,7 +265,7 @@ def pair_up(
         else:
             same.append(seed)
 
-    # Pairs of two types of processor only where there are no others.
+    # Pairs with different types of processor are used only without any others.
     used = same or crossed
     return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
@@ -271,10 +285,10 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
                 second = _called(here, pair[1])
                 if first is None or second is None:
                     continue
-                # The merged rows have the seeds of all experiments that asked for them.
+                # The merged rows have the seeds of all experiments.
                 merged = find(rows, first), find(rows, second)
+                # Two names of the same configuration.
                 if merged[0] == merged[1]:
-                    # It is the same configuration under two names.
                     continue
                 comparison = _Named(
                     experiments=(record.experiment,),
@@ -297,7 +311,10 @@ def _seeds(row: StudyRow) -> set[int]:
 
 
 def _add(distinct: list[_Named], comparison: _Named) -> None:
-    """Join a comparison with the one that it repeats: its direction holds, seeds are united."""
+    """Add a comparison, or merge it with a known one that it repeats.
+
+    The known one keeps its direction and gets the seeds of both.
+    """
     for place, known in enumerate(distinct):
         if known.same(comparison):
             distinct[place] = replace(
@@ -324,7 +341,7 @@ def _compared(data: Collected, named: _Named) -> Comparison:
 
 
 def _ranges(seeds: Sequence[int]) -> str:
-    """Seeds in short, e.g. ``0–3, 7``."""
+    """Seeds as ranges, e.g. ``0–3, 7``."""
     runs: list[list[int]] = []
     for seed in sorted(seeds):
         if runs and seed == runs[-1][-1] + 1:
@@ -343,5 +360,5 @@ def _runs_of(data: Collected, first: StudyRow, second: StudyRow, seed: int) -> t
 
 
 def _held_out_games(run: Run) -> dict[str, object]:
-    # Training panels may differ on purpose (an experiment on the number of games).
+    # Training panels may differ on purpose, as in an experiment on the number of games.
     return {name: panel for name, panel in run.panels.items() if name.startswith(("valid", "test"))}

@@ -1,8 +1,7 @@
 """Measures of a run: area under its curve, steps to a success rate, success at the last step.
 
-They answer different questions. The area judges the whole way of training; steps to 50 % ask
-whether a method learns *faster*; success at the last step asks whether it ends *better*. Each has
-one definition, here.
+The area covers the whole training; steps to 50 % show whether a method learns *faster*; success at
+the last step shows whether it ends *better*. Each measure is defined here and nowhere else.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +16,10 @@ from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series
 
-# Success on the training rollouts, as sampled.
+# Success of the training rollouts.
 TRAINING = "train/success_rate"
+
+# Success rates for ``steps_to``.
 LEVELS = (0.5, 0.8)
 
 
@@ -28,11 +29,11 @@ class Measure:
 
     Attributes:
         label: Name in print.
-        of: The number of a run; None where the run did not log what it needs.
-        factor: From the number to its printed unit, e.g. 100 for percent.
+        of: Returns the number of a run by its id; None if the run did not log what it needs.
+        factor: Factor from the number to its printed unit, e.g. 100 for percent.
         unit: Printed unit.
-        digits: Printed decimals.
-        sign: 1 where higher is better, -1 where lower is.
+        digits: Number of printed decimals.
+        sign: 1 if higher is better, -1 if lower is.
     """
 
     label: str
@@ -44,20 +45,20 @@ class Measure:
 
     @property
     def difference_unit(self) -> str:
-        """Differences of percentages are points."""
+        """Unit of differences: points for percentages, else the same unit."""
         return "points" if self.unit == "%" else self.unit
 
 
 def held_out(data: Collected, run: str) -> Series:
-    """Success over the games of all held-out panels, at the steps that played all of them."""
+    """Success over the games of all held-out panels, at steps at which all were played."""
     panels = [panel for panel in data.panels(run) if panel != TRAINED_ON]
     return _over(data, run, panels)
 
 
 def judged(data: Collected, run: str) -> Series:
-    """Held-out success; at mini scale success on the games trained on.
+    """Success by which a run is judged: held out or, at mini scale, on the games trained on.
 
-    A tiny language model improves only on the games that it trains on.
+    The tiny language model of mini scale improves only on the games that it trains on.
     """
     if data.by_id[run].head.scale == "mini":
         return _over(data, run, [TRAINED_ON])
@@ -67,30 +68,30 @@ def judged(data: Collected, run: str) -> Series:
 def _over(data: Collected, run: str, panels: list[str]) -> Series:
     rates = [data.series(run, success_metric(panel)) for panel in panels]
     games = [data.series(run, f"val/{panel}/episodes") for panel in panels]
-    # A step at which only some panels were played would be a mean over other games.
+    # Only steps at which all panels were played, so that every mean is over the same games.
     steps = set.intersection(*(set(rate.steps) for rate in rates)) if rates else set()
     return make_series((step, _pooled(rates, games, step)) for step in steps)
 
 
 def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
-    """Mean over panels, weighted by their games; unweighted where those are not logged."""
+    """Mean over panels, weighted by their games; unweighted if these were not logged."""
     weights: list[Any] = [played.at(step) for played in games]
     values = [rate.values[rate.steps.index(step)] for rate in rates]
     pooled = float(np.average(values, weights=None if None in weights else weights))
-    # Half of the games is 0.5, not a rounding error less.
+    # So that half of the games is exactly 0.5, which ``first_at`` compares with a level.
     return round(pooled, 12)
 
 
 def success_at(step: int) -> Measure:
-    """Held-out success after this training step."""
+    """Measure: held-out success after this training step."""
     return Measure(f"held out at step {step}", lambda data, run: held_out(data, run).at(step))
 
 
 def steps_to(level: float) -> Measure:
-    """Training steps until ``judged`` success first reaches a level, interpolated linearly.
+    """Measure: training steps until ``judged`` success first reaches a level (interpolated).
 
-    A run that never does counts with its last step: the restricted mean of survival analysis.
-    Leaving such runs out would favour the method that fails more often. ``reaches`` counts them.
+    A run that never reaches it counts with its last step, as in the restricted mean of survival
+    analysis. Without such runs, the method that fails more often would look better.
     """
 
     def of(data: Collected, run: str) -> float | None:
@@ -106,12 +107,12 @@ def steps_to(level: float) -> Measure:
 
 
 def reaches(data: Collected, run: str, level: float) -> bool:
-    """Return True if a run reaches the level at any validation."""
+    """True if a run reaches the level at any validation."""
     return judged(data, run).first_at(level) is not None
 
 
 def how_many_reach(data: Collected, row: Row, level: float) -> str:
-    """Number of finished runs that reach the level, of all finished runs, e.g. ``18/20``."""
+    """Number of finished runs that reach the level, and of all finished runs, as ``18/20``."""
     count = sum(reaches(data, run, level) for run in row.finished)
     return f"{count}/{len(row.finished)}"
 
@@ -129,7 +130,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
         ),
     }
 )
-"""By the names that an experiment's file may give (``scpo.schema.experiment.Measure``)."""
+"""Measures by their names in experiments' files (``scpo.schema.experiment.Measure``)."""
 
 AREA = MEASURES["validation_area"]
 FASTER = steps_to(0.5)
@@ -137,5 +138,5 @@ BETTER = MEASURES["last_success"]
 
 
 def by_seed(data: Collected, row: Row, measure: Measure) -> dict[int, float | None]:
-    """The measure of the row's finished runs by seed; None for a run that does not have it."""
+    """The measure of the row's finished runs by seed; None for a run without it."""
     return row.by_seed(lambda run: measure.of(data, run))

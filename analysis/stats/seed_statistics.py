@@ -1,10 +1,10 @@
 """Statistics over seeds: paired differences, Student's interval and test, Holm's correction.
 
-Runs of one seed share tasks, panels, start and uniform random numbers. The uncertainty of a
-difference is therefore the spread of the differences, which is smaller than that of the rows.
+Runs with equal seeds share tasks, panels, initial weights and uniform random numbers. Differences
+are therefore paired by seed: their spread is smaller than that of the rows.
 
-Comparisons use each run's last checkpoint. The best one reads too high, because it is the luckiest
-of many noisy measurements (``best_of_bias``).
+Comparisons use each run's last checkpoint. The best checkpoint is biased upwards, as the largest of
+many noisy measurements (``best_of_bias``).
 """
 
 import math
@@ -15,18 +15,18 @@ import numpy as np
 
 from scpo.intervals import Summary, summarise
 
-# Level of every interval; every test uses 1 - LEVEL.
+# Confidence level of every interval; tests use the significance level 1 - LEVEL.
 LEVEL = 0.95
 
-# At which a difference counts as resolvable: the usual choice in planning experiments.
+# Power at which a difference counts as resolvable: the usual choice in planning experiments.
 POWER = 0.8
 
-# Of a row, by seed; None for a run that does not have the value.
+# Values of a row by seed; None for a run without the value.
 Values: TypeAlias = Mapping[int, float | None]
 
 
 def paired(first: Values, second: Values) -> dict[int, float]:
-    """``first - second`` by seed; a seed that one of them lacks makes no pair."""
+    """``first - second`` by seed, over the seeds with both values."""
     differences = {}
     for seed, value in sorted(first.items()):
         other = second.get(seed)
@@ -36,15 +36,15 @@ def paired(first: Values, second: Values) -> dict[int, float]:
 
 
 def difference(first: Values, second: Values) -> Summary:
-    """Paired difference of two rows over the seeds that both have, in the measure's unit."""
+    """Summary of the paired differences of two rows, in the measure's unit."""
     return summarise(paired(first, second).values())
 
 
 def p_value(difference: Summary) -> float:
-    """Two-sided paired t-test against no difference; 1 where the rows are equal.
+    """p-value of the two-sided paired t-test against no difference; 1 if all pairs are equal.
 
-    NaN below two pairs, and where all pairs differ by the same: with a few seeds and coarse rates,
-    that happens by chance.
+    NaN for fewer than two pairs, and if all pairs have the same difference other than 0, which
+    happens by chance with few seeds and coarse rates.
     """
     n = difference.n
     mean = difference.mean
@@ -61,8 +61,8 @@ def p_value(difference: Summary) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction of the family-wise error rate (Scand. J. Statist. 6, 1979).
 
-    ``p̃_(k) = max_{i<=k} min(1, (m - i + 1)·p_(i))`` over the m sorted values; NaN, a test that
-    could not be made, stays NaN and does not count in m.
+    ``p̃_(k) = max_{i<=k} min(1, (m - i + 1)·p_(i))`` over the m sorted values. NaN, the value of an
+    impossible test, stays NaN and is not counted in m.
     """
     order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
     adjusted = [float(p) for p in p_values]
@@ -81,15 +81,14 @@ def power(effect: float, std: float, n: int) -> float:
     critical = float(t.ppf((1 + LEVEL) / 2, n - 1))
     above = float(nct.sf(critical, n - 1, shift))
     below = float(nct.cdf(-critical, n - 1, shift))
-    # Far from its middle the noncentral t cannot be computed; the power is 1 there.
+    # For large shifts SciPy's noncentral t is NaN; the power is 1 there.
     return above + below if math.isfinite(above + below) else 1.0
 
 
 def resolvable(std: float, n: int) -> float:
-    """Smallest true difference that n pairs find with power ``POWER``; NaN below two pairs.
+    """Smallest true difference that n pairs detect with power ``POWER``; NaN for fewer than two.
 
-    It depends only on the spread of the pairs, not on the observed difference, and so is not a
-    post-hoc power.
+    This is not a post-hoc power: it depends on the spread of the pairs, not on their mean.
     """
     if n < 2 or not math.isfinite(std):
         return math.nan
@@ -107,9 +106,9 @@ def resolvable(std: float, n: int) -> float:
 def best_of_bias(rate: float, checkpoints: int, episodes: int, draws: int = 20_000) -> float:
     """Bias of the best of ``checkpoints`` evaluations of a constant true success rate.
 
-    Each evaluation plays ``episodes`` independent episodes; simulated, with a fixed seed. It is a
-    lower bound on what a table of best checkpoints overstates: a real curve moves, and its best
-    value is chosen afterwards as well.
+    Simulated with a fixed seed; each evaluation plays ``episodes`` independent episodes. This is a
+    lower bound on the bias of a table of best checkpoints, because real curves also vary in their
+    true rate.
     """
     wins = np.random.default_rng(0).binomial(episodes, rate, size=(draws, checkpoints))
     return float(wins.max(axis=1).mean() / episodes - rate)

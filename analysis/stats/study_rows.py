@@ -1,9 +1,9 @@
 """Rows of the study: each configuration once per benchmark, with all its runs.
 
-Several experiments ask for the same configuration under different names: ``scpo`` of the main
-table, ``exact_scorer`` of the scorers and ``scpo_gigpo`` of the hosts are one configuration at
-``scale=study``. Statistics must count it once, or one result enters a correction several times and
-a row is compared with itself.
+Several experiments have the same configuration under different names: ``scpo`` of the main table,
+``exact_scorer`` of the scorers and ``scpo_gigpo`` of the hosts are one configuration at
+``scale=study``. It is counted once. Otherwise, one result would enter a correction several times,
+and a row would be compared with itself.
 """
 
 import json
@@ -18,18 +18,18 @@ from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS
 
-# Its rows and comparisons come first.
+# The experiment whose rows and comparisons come first.
 MAIN = "main_table"
 
-# Experiments on tuning seeds: they choose a setting and are not reported.
+# Experiments that choose settings on tuning seeds and are not reported.
 TUNING = ("learning_rates",)
 
-# Start of the names of experiments on reworded observations: a study of their own.
+# Prefix of experiments on reworded observations, which are a study of their own.
 MEANING = "meaning"
 
 
 def is_of_meaning(experiment: str) -> bool:
-    """Return True for experiments of the study of reworded observations."""
+    """True for experiments of the study of reworded observations."""
     return experiment == MEANING or experiment.startswith(f"{MEANING}_")
 
 
@@ -40,9 +40,9 @@ class StudyRow:
     Attributes:
         env: Benchmark.
         model: Policy.
-        row: Its runs of all experiments, one a seed, under its title.
-        names: (experiment, row name) of each experiment that asked for it.
-        configuration: Digest of the configuration without seed and machine; None while no run has
+        row: Its runs of all experiments, one per seed, under its title.
+        names: (experiment, row name) of each experiment with this configuration.
+        configuration: The configuration without seed and machine, as JSON; None while no run has
             started.
     """
 
@@ -54,11 +54,11 @@ class StudyRow:
 
     @property
     def title(self) -> str:
-        """Name of the row in print."""
+        """Label of the row in print."""
         return self.row.label
 
     def called(self, name: str) -> bool:
-        """Return True if an experiment has it under this row name."""
+        """True if an experiment has it under this row name."""
         return any(own == name for _, own in self.names)
 
 
@@ -66,8 +66,8 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
     """Experiments of the data's scale without the tuning ones, the main table first.
 
     Args:
-        data: Records.
-        meaning: Those of the study of reworded observations instead of all others.
+        data: The collected runs.
+        meaning: Take the study of reworded observations instead of all other experiments.
     """
     records = []
     for record in data.experiments:
@@ -83,8 +83,8 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     merged: list[StudyRow] = []
     for record in reported(data, meaning=meaning):
         for row in rows_of(data, record):
-            # Compared one by one: rows that have not started are equal only by a shared run, so
-            # that there is no key to group by.
+            # Compared one by one: rows that have not started are equal if they share a run, which
+            # gives no key to group by.
             place = next((k for k, known in enumerate(merged) if _same(known, row)), None)
             if place is None:
                 merged.append(row)
@@ -97,7 +97,7 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
 
 
 def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
-    """The rows of one experiment with the seeds that it asks for, by themselves."""
+    """The rows of one experiment, with its planned seeds only."""
     rows = []
     for env, model in benchmarks(record):
         for row in record_rows(record, data.by_id, env, model):
@@ -108,14 +108,14 @@ def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
 
 
 def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
-    """The row that a row of one experiment was merged into."""
+    """The row of ``study_rows`` into which a row of one experiment was merged."""
     return next(row for row in rows if _same(row, like))
 
 
 def selected(data: Collected, row: StudyRow) -> bool:
-    """Return True if the user's choice of rows, experiments and environments includes a row.
+    """True if the user's choice of rows, experiments and environments includes a row.
 
-    It decides what is shown only: corrections are over the whole study, not over what is shown.
+    The choice affects only the rows that are shown. Corrections are over the whole study.
     """
     experiments = {name for part in data.sections for name in part.experiments}
     asked = {name for experiment, name in row.names if experiment in experiments}
@@ -127,7 +127,7 @@ def selected(data: Collected, row: StudyRow) -> bool:
 
 
 def started(data: Collected, row: Row) -> Run | None:
-    """The run with the lowest seed whose configuration is known."""
+    """The run with the lowest seed among those with a known configuration; None without any."""
     for planned in sorted(row.runs, key=lambda run: run.seed):
         run = data.by_id.get(planned.id)
         if run is not None and run.state != State.DAMAGED:
@@ -140,7 +140,7 @@ def _same(row: StudyRow, other: StudyRow) -> bool:
         return False
     if row.configuration is not None and row.configuration == other.configuration:
         return True
-    # A row that has not started has no configuration yet, but the id of each run is a hash of it.
+    # Rows that have not started have no configuration yet, but run ids hold a hash of it.
     return bool({run.id for run in row.row.runs} & {run.id for run in other.row.runs})
 
 
@@ -154,7 +154,7 @@ def _configuration(data: Collected, row: Row) -> str | None:
 
 
 def _joined(first: StudyRow, second: StudyRow) -> StudyRow:
-    """Join two rows under the name and label of the first, which is the main table's if any is."""
+    """Merge two rows; the first, which is the main table's if any is, gives name and label."""
     runs: dict[int, RowRun] = {run.seed: run for run in (*second.row.runs, *first.row.runs)}
     row = replace(first.row, runs=tuple(runs[seed] for seed in sorted(runs)))
     return replace(
@@ -166,7 +166,7 @@ def _joined(first: StudyRow, second: StudyRow) -> StudyRow:
 
 
 def _title(data: Collected, row: StudyRow) -> str:
-    """The method's label, with what the row changes of it."""
+    """The method's label, followed by the row's own label if it is a variant."""
     if row.row.name in METHOD_LABELS:
         return METHOD_LABELS[row.row.name]
     run = started(data, row.row)
@@ -180,10 +180,10 @@ def _title(data: Collected, row: StudyRow) -> str:
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
-    """Return True if two rows differ in method, scorer and learning rate only.
+    """True if two rows differ only in method, scorer and learning rate.
 
-    A learning rate is tuned for each method, so it belongs to the method. Other differences
-    (siblings, games) are compared only where an experiment names the comparison.
+    The learning rate is tuned for each method and so belongs to the method. Rows with other
+    differences (siblings, games) are compared only if an experiment names the comparison.
     """
     if (first.env, first.model) != (second.env, second.model):
         return False

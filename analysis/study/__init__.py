@@ -1,1 +1,1 @@
-"""The study's page: questions, and the numbers of runs that answer them."""
+"""Pages of the laptop study, written from archives of runs."""

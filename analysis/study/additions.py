@@ -1,4 +1,4 @@
-"""Adding finished runs to an archive: the options, and what is refused."""
+"""Add finished runs to an archive: options, checks, and the addition itself."""
 
 import argparse
 import fnmatch
@@ -24,7 +24,7 @@ from scpo.records.status import State
 SCALE = "study"
 RUNS = Path("runs")
 
-# The demo's panels and steps are smaller.
+# Experiments whose runs are not part of the study: the demo has smaller panels and fewer steps.
 NOT_OF_THE_STUDY = ("demo",)
 
 
@@ -79,7 +79,7 @@ def add_archive_options(parser: argparse.ArgumentParser, archive: Path, page: Pa
 
 
 def check_options(options: argparse.Namespace, archive: Path, page: Path) -> None:
-    """Refuse options that contradict each other or the archive.
+    """Check that the options agree with each other and with the archive.
 
     Args:
         options: Options of the command line.
@@ -87,9 +87,9 @@ def check_options(options: argparse.Namespace, archive: Path, page: Path) -> Non
         page: The tracked page, which is written from that archive only.
 
     Raises:
-        ConfigError: Another archive is named without a page, or an option that belongs to ``--add``
-            is given without it.
-        RecordError: There is no archive, and none is to be made.
+        ConfigError: Another archive is named without a page, or an option that needs ``--add`` is
+            given without it.
+        RecordError: The archive does not exist, and ``--create`` is not given.
     """
     if options.archive != archive and options.page is None and not options.dry_run:
         raise ConfigError(
@@ -115,9 +115,9 @@ def check_options(options: argparse.Namespace, archive: Path, page: Path) -> Non
 
 
 def add_runs(options: argparse.Namespace, console: Console, *, meaning: bool = False) -> bool:
-    """Add the runs that ``--add`` names; return False if nothing may be written (``--dry-run``).
+    """Add the runs that ``--add`` names; returns False if nothing may be written (``--dry-run``).
 
-    ``meaning``: runs of the study of reworded observations instead of all others.
+    ``meaning``: add runs of the study of reworded observations instead of all others.
 
     Raises:
         ConfigError: No run matches, one ran uncommitted code, or the archive has another run of the
@@ -135,7 +135,7 @@ def add_runs(options: argparse.Namespace, console: Console, *, meaning: bool = F
 
 
 def refuse_damaged(folder: Path) -> None:
-    """Raise if a run is damaged: a page without it would be another study."""
+    """Raise RecordError for a damaged archive: a page without some runs would be another study."""
     problems = read_archive(folder).problems
     if not problems:
         return
@@ -166,7 +166,7 @@ class _Addition:
 
     @property
     def written(self) -> tuple[Run, ...]:
-        """Runs that are written."""
+        """Runs to write into the archive."""
         return (*self.new, *self.repaired)
 
 
@@ -176,7 +176,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     Raises:
         ConfigError: No run matches, one ran uncommitted code, or the archive has another run of the
             same row and seed.
-        RecordError: The archive is damaged and the added runs do not repair it: it would shrink.
+        RecordError: The archive is damaged, and the added runs do not repair it.
     """
     folders = options.runs or [RUNS]
     missing = [str(folder) for folder in folders if not folder.is_dir()]
@@ -197,10 +197,10 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
         console.print("Nothing was written (--dry-run).")
         return
 
-    # Added runs come last: one that is in the archive too replaces a damaged copy.
+    # Added runs come second, because a repaired one must replace its damaged copy.
     added = {run.id: run for run in addition.written}
     runs = archive.runs | added
-    # Only the chosen runs: the folder may hold others.
+    # Only of the chosen runs, because the folder may have others.
     logged = data.metrics[data.metrics["run"].isin(list(added))]
     logged = logged.astype({"run": str, "metric": str})
     metrics = pd.concat([archive.metrics, logged])
@@ -224,7 +224,7 @@ def _matching(
     for run in data.by_id.values():
         if run.id in names and run.state == State.DONE and run.head.scale == SCALE:
             candidates.append(run)
-    # A pattern may match archived runs only: then there is nothing to add, and no error.
+    # It is not an error if a pattern matches only runs that are in the archive already.
     archived = [*archive.runs, *(record.experiment for record in archive.experiments)]
     chosen: dict[str, Run] = {}
     for pattern in patterns:
@@ -263,9 +263,10 @@ def members(record: ExperimentRecord) -> set[str]:
 
 
 def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
-    """Return True for an experiment of this study, at its scale and without other overrides.
+    """True for an experiment of this study, at its scale and without other overrides.
 
-    Runs whose record is lost make none: in an archive that has them they would be a second one.
+    False for the implied experiment of runs whose record is lost: an archive with the record would
+    get a second one of the same runs.
     """
     if is_implied(record.experiment):
         return False
@@ -275,7 +276,7 @@ def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
 
 
 def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted: bool) -> None:
-    # Numbers of the page must be reproducible from a commit.
+    # The page's numbers must be reproducible from a commit.
     uncommitted = [run.id for run in addition.written if run.dirty or run.commit is None]
     if uncommitted and not allow_uncommitted:
         raise ConfigError(
@@ -285,7 +286,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
         )
 
     planned: set[str] = set()
-    # Merged as the archive would be, to see which run it plans for each row and seed.
+    # The same merge as in writing shows which run the archive plans for each row and seed.
     for record in merged((*archive.experiments, *addition.records), archive.runs):
         planned |= members(record)
     replacing = [run.id for run in addition.written if run.id not in planned]
@@ -294,7 +295,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             f"{', '.join(replacing)}: the archive has another run of the same row and seed, and "
             "never loses one. Their settings differ: make another archive (--archive, --create)"
         )
-    # Writing leaves damaged runs out, which would make the damage permanent.
+    # Writing drops damaged runs, which would make the damage permanent.
     lost = set(archive.damaged) - {run.id for run in addition.repaired}
     if lost or archive.index_problems:
         first = [*archive.index_problems, *archive.problems][0]
@@ -304,7 +305,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
 
 
 def _print_addition(console: Console, addition: _Addition) -> None:
-    """Print a line for each row of an experiment that gets runs, and their number."""
+    """Print a line for each row that gets runs, and the number of runs."""
     rows: dict[str, str] = {}
     for record in addition.records:
         for row in record.rows:
@@ -319,7 +320,7 @@ def _print_addition(console: Console, addition: _Addition) -> None:
             numbers = ", ".join(map(str, sorted(own)))
             console.print(f"{verb} {row_name}: seeds {numbers}", markup=False)
 
-    # Printed, so that runs of different code are noticed before they are pooled.
+    # The commits are printed, so that runs of different code are noticed before they are pooled.
     codes = sorted({str(run.commit)[:7] for run in addition.written})
     console.print(
         f"{counted(len(addition.new), 'run')} to add, {len(addition.repaired)} to repair, "

@@ -1,7 +1,7 @@
 """``python -m analysis study``: write the study's page and pictures from the archive of its runs.
 
-Tracked files are written only from the archive, so they never depend on what happens to be in a
-folder of runs. Runs of a folder enter the archive only when ``--add`` names them.
+Tracked files are written only from the archive, so they do not depend on the present content of a
+folder of runs. Runs of a folder enter the archive only if ``--add`` names them.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Add the runs that were named, then draw and write the page.
+    """Add the runs that ``--add`` names, then draw and write the page.
 
     Returns:
         The exit code 0.
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     target = options.page or PAGE
     write_bytes(target, page(data, figures).encode(), readable=True)
 
-    # The tracked documents belong to the tracked page: another page does not touch them.
+    # Without these options, tracked documents are rewritten only with the tracked page.
     if document := options.claims or (CLAIMS if target == PAGE else None):
         text = with_claims(document.read_text(), everything)
         write_bytes(document, text.encode(), readable=True)
@@ -124,7 +124,7 @@ def with_claims(text: str, data: Collected) -> str:
 
 
 def _headline(data: Collected) -> Iterator[str]:
-    """Yield two sentences: the page's headline, and the runs that it is made of."""
+    """Yield two sentences: the page's headline, and its number of runs and pairs."""
     comparisons = named_comparisons(data)
     yield f"**[The laptop study](docs/study.md): {headline(comparisons)}**"
     planned: set[str] = set()
@@ -157,7 +157,7 @@ def _claim_line(claim: Claim, data: Collected) -> str:
 
 
 def _conclusion(claim: Claim, data: Collected, scale: str) -> str:
-    """Conclusion at a scale, with its number."""
+    """Verdict at a scale, with its number and seeds."""
     if not claim.tested_at(scale):
         return ELSEWHERE
     measured = claim.summary(data.at_scale(scale))

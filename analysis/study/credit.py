@@ -1,4 +1,4 @@
-"""Credit and updates of the study's runs, and whether credit's precision goes with a gain."""
+"""Sections of the study's page about credit, its precision and gain, and updates."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,10 +9,10 @@ from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import StudyRow, comparable, study_rows
 
-# Rows that a rank correlation needs.
+# Least number of rows for a rank correlation.
 FEWEST_ROWS = 5
 
-# Metric -> label, factor, digits.
+# Metric -> (label, factor, digits)
 Columns = Mapping[str, tuple[str, float, int]]
 CREDIT: Columns = {
     "credit/steps": ("credited steps a failed trajectory", 1, 2),
@@ -41,7 +41,7 @@ UPDATES_NOTE = (
 
 
 def credit_lines(data: Collected) -> Iterator[str]:
-    """Section of the page: rows that gave credit, and whether its precision goes with a gain."""
+    """Section of the page: the credit of each row, and the correlation of precision and gain."""
     rows = [row for row in study_rows(data) if data.summary(row.row, "credit/steps", "mean").n]
     if not rows:
         return
@@ -76,7 +76,7 @@ def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[
 
 
 def _title(row: StudyRow, rows: list[StudyRow]) -> str:
-    """Title of a row, with its experiment where a row of another setting has the same title."""
+    """Title of a row, with its experiment if another row has the same title."""
     same = [other for other in rows if (other.env, other.title) == (row.env, row.title)]
     if len(same) > 1:
         return f"{row.title} ({row.names[0][0]})"
@@ -92,7 +92,7 @@ def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
-    """Rank correlation over rows of credit's excess precision with the gain over GiGPO."""
+    """Sentence on the rank correlation of credit's precision and the gain over GiGPO, over rows."""
     hosts = [row for row in study_rows(data) if row.called("gigpo")]
     for host in hosts:
         points = []

@@ -1,7 +1,7 @@
 """``python -m analysis meaning``: write the results of docs/meaning.md from their archive.
 
-The study of reworded observations has an archive and a family of named comparisons of its own. The
-text around its results is written by hand.
+The study of reworded observations has an archive of its own, and its named comparisons are
+corrected separately. The text around its results is written by hand.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Add the runs that were named, then draw and write the results.
+    """Add the runs that ``--add`` names, then draw and write the results.
 
     Returns:
         The exit code 0.
@@ -95,7 +95,7 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
         yield f"![Area under validation over the share of reworded observations]({_picture()})"
     if finished:
         yield READING.format(tests=finished[0].effect.tests)
-        # One pair of methods is compared in several experiments, which differ in the rewording.
+        # Grouped by experiment, because several compare the same methods on other rewordings.
         titles = {record.experiment: record.title for record in data.experiments}
         for experiment in dict.fromkeys(comparison.experiments[0] for comparison in finished):
             yield f"**{titles[experiment]}** (`{experiment}`)"
@@ -113,7 +113,7 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
         yield fig_meaning.numbers(data).md().strip()
     except MissingRunsError as error:
         yield f"Not run yet: `{error.command}`."
-    # Until the experiment on fresh seeds has a run, there is no table of it.
+    # No table before the experiment on fresh seeds has a run.
     with contextlib.suppress(MissingRunsError):
         yield fig_meaning.numbers(data, fresh=True).md().strip()
     yield "\n".join(run_lines(data, meaning=True))

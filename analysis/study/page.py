@@ -1,4 +1,4 @@
-"""``docs/study.md``: every sentence with a number is made from an archive of runs."""
+"""``docs/study.md`` as Markdown; every sentence with a number is computed from an archive."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -129,7 +129,12 @@ REBUILD = (
 
 
 def page(data: Collected, figures: Iterable[str]) -> str:
-    """The page as Markdown; ``figures``: names of the pictures in the archive's folder."""
+    """The page as Markdown.
+
+    Args:
+        data: Data of the study's scale.
+        figures: Names of the pictures in the archive's folder.
+    """
     drawn = set(figures)
     comparisons = named_comparisons(data)
     parts = [TITLE, opening(data, comparisons)]
@@ -148,7 +153,7 @@ def page(data: Collected, figures: Iterable[str]) -> str:
 
 
 def summary(data: Collected) -> str:
-    """One line for the terminal."""
+    """The headlined comparisons in one line, for the terminal."""
     parts = []
     for comparison in headlined(named_comparisons(data)):
         parts.append(f"{comparison.name} {effect_text(comparison.effect)}")
@@ -159,7 +164,7 @@ def summary(data: Collected) -> str:
 
 
 def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
-    """The first ten lines: headline, question, setting, answers, limits."""
+    """The first lines of the page: headline, question, setting, answers, limits."""
     finished = [comparison for comparison in comparisons if comparison.finished]
     items = [QUESTION, _setting(data)]
     if finished:
@@ -173,7 +178,7 @@ def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
 
 def _setting(data: Collected) -> str:
     """Describe the setting from the configuration and logs of a run of the main table."""
-    # Any row will do: rows of the main table differ in method only, not in these settings.
+    # Any row will do, because rows of the main table have these settings in common.
     run = None
     for row in _main_rows(data):
         run = run or started(data, row.row)
@@ -207,7 +212,7 @@ def _main_rows(data: Collected) -> list[StudyRow]:
 
 
 def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
-    # The first headlined comparison answers the page's question and is not repeated below.
+    # The first headlined comparison answers the page's question; it is not repeated below.
     first = headlined(finished)[:1]
     for comparison in first:
         yield f"**Does SCPO help?** {sentence(comparison)}"
@@ -224,7 +229,7 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     if main:
         yield f"**Its scorers and its host.** {'; '.join(map(_brief, main))}."
     if resolved:
-        # Largest effects first, whichever sign they have.
+        # By absolute size, the largest first.
         resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
         yield f"**What else is resolved.** {'; '.join(map(_brief, resolved))}."
     area = sum(comparison.effect.resolved for comparison in finished)
@@ -242,7 +247,7 @@ def _brief(comparison: Comparison) -> str:
 
 
 def _spread(data: Collected) -> str:
-    """Standard deviations over seeds of the two reference rows."""
+    """Sentence on the standard deviations over seeds of the two reference rows."""
     rows = _main_rows(data)
     parts = []
     for name in ("gigpo", "scpo"):
@@ -288,9 +293,9 @@ def _picture(name: str, drawn: set[str]) -> str:
 
 
 def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
-    """The sweep over learning rates: every mean, the figure, and the rate that the study uses."""
+    """Section on the sweep over learning rates: the figure, every mean, and the rates in use."""
     yield "## Which learning rate for each method?\n"
-    # A page of a part of the study is useful too: a section without runs names its command.
+    # The page may have a part of the study only; a section without runs names its command.
     try:
         table = fig_study_rates.numbers(data)
     except MissingRunsError as missing:
@@ -315,9 +320,9 @@ def _tables(data: Collected) -> Iterator[str]:
 
 
 def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
-    """Lines on the finished runs, their code and processors, and the rows that lack seeds.
+    """Lines on the finished runs, their code and processors, and the rows with missing seeds.
 
-    ``meaning``: of the study of reworded observations instead of all others.
+    ``meaning``: take the study of reworded observations instead of all other experiments.
     """
     records = []
     for record in data.experiments:
@@ -360,7 +365,7 @@ def _counted(values: Iterable[str]) -> str:
 
 
 def _incomplete(data: Collected, record: ExperimentRecord) -> Iterator[str]:
-    """Rows of an experiment that lack seeds, and the command that runs these."""
+    """Lines on the rows of an experiment with missing seeds, and the command that runs these."""
     counts: list[str] = []
     missing: set[int] = set()
     for row in record.rows:
@@ -378,8 +383,8 @@ def _is_done(data: Collected, run: str) -> bool:
 
 
 def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
-    """Draw pictures into a folder; return the names of those that the runs allow."""
-    # Pictures are drawn on machines without a display.
+    """Draw pictures into a folder; returns the names of those that the runs allow."""
+    # Figures are written to files; a backend with windows would need a display.
     mpl.use("agg")
     known = builders()
     drawn = []
@@ -388,7 +393,7 @@ def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
         try:
             picture = known[name](data).files()["png"]
         except MissingRunsError:
-            # A picture of runs that are no longer there would contradict the page.
+            # An old picture of runs that are gone would contradict the page.
             path.unlink(missing_ok=True)
             continue
         write_bytes(path, picture, readable=True)
@@ -397,7 +402,7 @@ def draw(data: Collected, names: Iterable[str], folder: Path) -> list[str]:
 
 
 def between(text: str, markers: tuple[str, str], content: str) -> str:
-    """Replace what a text has between two markers; without markers it is returned as it is."""
+    """Replace the text between two markers; a text without the markers is returned unchanged."""
     begin, end = markers
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)

@@ -34,12 +34,12 @@ QUESTIONS = {
     "official_games": "And on the games that ALFWorld released, instead of generated ones?",
     "webshop_study": "And on WebShop?",
 }
-"""By experiment, in the order of the page; other experiments are headed by their title."""
+"""Experiment -> question, in the order of the page; other experiments get their title."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A question with the comparisons that its experiment is the first to name."""
+    """A question, with the comparisons that are first named by its experiment."""
 
     experiment: str
     question: str
@@ -47,17 +47,17 @@ class Answer:
 
     @property
     def command(self) -> str:
-        """Command that makes its runs."""
+        """Command that runs its experiment."""
         return f"python sweep.py +experiment={self.experiment} scale=study"
 
     @property
     def finished(self) -> tuple[Comparison, ...]:
-        """Comparisons with two pairs or more."""
+        """Comparisons with at least two pairs."""
         return tuple(comparison for comparison in self.comparisons if comparison.finished)
 
 
 def answers(data: Collected) -> list[Answer]:
-    """Every question of the list and of the archive; each comparison once."""
+    """All questions of ``QUESTIONS`` and of the archive's experiments; each comparison once."""
     titles = {record.experiment: record.title for record in reported(data) if record.primary}
     by_experiment: dict[str, list[Comparison]] = {name: [] for name in (*QUESTIONS, *titles)}
     repeated: set[str] = set()
@@ -67,7 +67,7 @@ def answers(data: Collected) -> list[Answer]:
     found = []
     for experiment, comparisons in by_experiment.items():
         if not comparisons and (experiment in repeated or experiment not in QUESTIONS):
-            # All its comparisons are under other questions.
+            # Its comparisons are all listed under other questions.
             continue
         question = QUESTIONS.get(experiment, titles.get(experiment, experiment))
         found.append(Answer(experiment, question, tuple(comparisons)))
@@ -75,7 +75,7 @@ def answers(data: Collected) -> list[Answer]:
 
 
 def sentence(comparison: Comparison) -> str:
-    """A comparison in words: its named measure, then whether the first row is faster and better."""
+    """A comparison in words: its named measure, then the questions of faster and better."""
     first = comparison.first.title
     second = comparison.second.title
     effect = comparison.effect
@@ -108,8 +108,8 @@ def effect_text(effect: Effect) -> str:
 
 
 def p_text(effect: Effect) -> str:
-    """The corrected p-value, with the correction where interval and verdict differ."""
-    # There was one pair, or all pairs differ by the same.
+    """The corrected p-value; with the number of tests if interval and verdict differ."""
+    # NaN with one pair, or if all pairs have the same difference.
     if math.isnan(effect.corrected):
         return "not tested"
     # With two digits, 0.052 would read as 0.05.
@@ -121,7 +121,7 @@ def p_text(effect: Effect) -> str:
 
 
 def _limits(effect: Effect) -> str:
-    """The smallest difference that the pairs would find; empty if it cannot be computed."""
+    """Text on the smallest difference that the pairs would detect; empty if unknown."""
     smallest = effect.smallest
     if not math.isfinite(smallest):
         return ""
@@ -151,10 +151,10 @@ def _number(effect: Effect, value: float, sign: str = "") -> str:
 
 
 def headlined(found: Sequence[Comparison]) -> list[Comparison]:
-    """The first comparison of SCPO with GiGPO, and the largest resolved one with another method.
+    """The first comparison of SCPO with GiGPO, and the largest resolved one of SCPO with others.
 
-    SCPO is in both: the study asks about it, and a larger difference between two other methods
-    would hide the answer.
+    Both are about SCPO, because the study's question is; larger differences between two other
+    methods would hide the answer.
     """
     chosen: list[Comparison] = []
     resolved: list[Comparison] = []
@@ -166,7 +166,7 @@ def headlined(found: Sequence[Comparison]) -> list[Comparison]:
             chosen.append(comparison)
         elif comparison.effect.resolved and _is_of_scpo(comparison):
             resolved.append(comparison)
-    # By size, whichever sign it has.
+    # By absolute size, the largest first.
     resolved.sort(key=lambda comparison: -abs(comparison.effect.difference.mean))
     return [*chosen, *resolved[:1]]
 
@@ -176,7 +176,7 @@ def _is_of_scpo(comparison: Comparison) -> bool:
 
 
 def headline(found: Sequence[Comparison]) -> str:
-    """The headlined comparisons in one sentence; ``found``: all of the study."""
+    """The headlined comparisons in one sentence; ``found``: all comparisons of the study."""
     parts = [_short(comparison) for comparison in headlined(found)]
     if not parts:
         return "no pair of SCPO and GiGPO has finished yet."

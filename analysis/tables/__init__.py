@@ -1,1 +1,1 @@
-"""Tables: a module each, with ``build(data)``; ``python -m analysis figures`` finds them."""
+"""Tables: one module each, with ``build(data)``; ``python -m analysis figures`` finds them."""

@@ -38,9 +38,9 @@ def minus(
     second: str,
     metric: str,
 ) -> Summary:
-    """A row minus another at the last checkpoint, over the seeds that both have.
+    """A row minus another at the last checkpoint, paired by seed.
 
-    Empty for a row minus itself, and without a section.
+    The summary is empty if both rows are the same, or without a section.
     """
     if part is None or first == second:
         return summarise(())
@@ -52,9 +52,9 @@ def minus(
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:
-    """Keys that the rows' estimators compare states by; – for estimators that compare none.
+    """Keys by which the rows' estimators compare states; – if they do not compare states.
 
-    It is the raw observation (anchor) or the shown state.
+    A key is the raw observation (``anchor``) or the state.
     """
     keys: dict[str, None] = {}
     for row in rows:
@@ -62,13 +62,13 @@ def state_key(data: Collected, rows: Iterable[Row]) -> str:
             estimator = (data.by_id[run].config.get("method") or {}).get("estimator") or {}
             if estimator.get("name") in COMPARES_STATES:
                 data.used.add((run, "config.yaml"))
-                # Records leave the default out.
+                # Records leave out the default.
                 keys[str(estimator.get("state_key", "anchor"))] = None
     return ", ".join(keys) or "–"
 
 
 def episode_counts(data: Collected, rows: Iterable[Row], panel: str) -> str:
-    """Episodes at the last checkpoint, e.g. ``, 140 episodes at the last checkpoint``."""
+    """End of a title with the number of episodes; empty if no run has logged it."""
     counts = set()
     for row in rows:
         for run in row.finished:

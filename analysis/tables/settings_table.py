@@ -1,4 +1,4 @@
-"""Tables of settings in configurations of finished runs, a column per benchmark and model."""
+"""Tables of the settings of finished runs, with one column per section."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ Config: TypeAlias = dict[str, Any]
 
 
 def at(config: Config, path: str) -> Any:
-    """Value at a dotted path; None where a configuration has no such key.
+    """Value at a dotted path; None if the configuration has no such key.
 
-    Another trainer, or a method without a critic, has other keys.
+    Keys depend on the trainer and the method.
     """
     value: Any = config
     for key in path.split("."):
@@ -29,9 +29,9 @@ class Entry:
 
     Attributes:
         label: Name of the setting.
-        paper: What the paper prints.
-        read: Path in the configuration, or a function of it.
-        from_runs: Function of a section's runs, in place of ``read``.
+        paper: The paper's value, as printed.
+        read: Path in the configuration, or function of the configuration.
+        from_runs: Function of a section, used instead of ``read`` if given.
     """
 
     label: str
@@ -48,14 +48,14 @@ def settings_table(
     caption: str,
     label: str,
 ) -> Table:
-    """Make a table with one column per section that has finished runs.
+    """Table with one column per section that has finished runs.
 
-    Values that differ between the runs of a section are listed in its cell.
+    If a value differs between the runs of a section, the cell lists all values.
 
     Args:
         data: Data of one scale.
         entries: Lines of the table.
-        shaped: Read runs with a shaper only.
+        shaped: Use runs with a shaper only.
         caption: Caption.
         label: LaTeX label without the scale.
     """
@@ -80,7 +80,7 @@ def _finished_parts(
     *,
     shaped: bool,
 ) -> list[tuple[Section, tuple[Row, ...]]]:
-    """Sections with their rows that have finished runs of ours, the default row first."""
+    """Sections with finished rows, the default row first; runs of verl-agent are left out."""
     parts = []
     for part in data.sections:
         rows = []

@@ -15,7 +15,7 @@ EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
 NAMES = (*ABLATION, *CONTROLS)
 
-# The difference's name among the published numbers.
+# Name of the column of differences among the published numbers.
 PRINTED = "All minus default"
 BEST, DIFFERENCE = "All, best", "Δ All"
 CAPTION = (
@@ -55,9 +55,9 @@ def _rows(part: Section) -> tuple[Row, ...]:
 
 
 def _is_ablation(part: Section) -> bool:
-    """Return True if an experiment asks for variants, or the section has any.
+    """True if the section belongs to an ablation, or has variants.
 
-    Runs that were read from W&B have no experiment to ask.
+    The second condition is for runs from W&B, which have no experiment.
     """
     for experiment in part.experiments:
         if experiment.startswith(EXPERIMENT) or experiment == "controls":

@@ -1,4 +1,4 @@
-"""Beyond the paper's table: every panel with avg@k and pass@k, errors, and SCPO's margin.
+"""Beyond the paper's main table: every panel with avg@k, pass@k, errors, and SCPO's differences.
 
 One block for each benchmark, model, setting and validation panel; one line for each method.
 """
@@ -68,11 +68,11 @@ def build(data: Collected) -> Table:
 
 
 def _shown_columns(blocks: list[Block]) -> list[int]:
-    """Places of the columns of words, and of those of numbers that hold any."""
+    """Indices of the columns of words, and of the columns with any numbers."""
     rows = [row for block in blocks for row in block.rows]
     shown = list(range(len(WORDS)))
     for place in range(len(WORDS), len(WORDS) + len(COLUMNS)):
-        # A column of dashes would only take room.
+        # Columns of dashes only are left out.
         if any(row[place] != NONE for row in rows):
             shown.append(place)
     return shown
@@ -96,7 +96,7 @@ def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]
 
 
 def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
-    """Episodes of each task, from the name of the metric; None where no task was repeated."""
+    """Number k of episodes per task, from the metric's name; None if tasks were not repeated."""
     for run in runs:
         for name in data.metric_names(run):
             if repeats := re.fullmatch(rf"val/{panel}/pass_at_(\d+)", name):
@@ -130,10 +130,10 @@ def _line(
 
 
 def _errored(data: Collected, row: Row, panel: str) -> Summary:
-    """Errored episodes over all validations of a run."""
+    """Summary over runs of the errored episodes in all validations of a run."""
     totals = []
     for run in row.finished:
         values = data.series(run, f"val/{panel}/errored").values
-        # None, not 0, where the run did not log it.
+        # None and not 0 if the run did not log it.
         totals.append(sum(values) if values else None)
     return summarise(totals)

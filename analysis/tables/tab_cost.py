@@ -1,4 +1,4 @@
-"""Cost of the shaper: seconds of its stages, what it adds to a training step, and peak memory."""
+"""Cost of the shaper: seconds of its stages, added seconds per training step, peak memory."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -15,11 +15,11 @@ from scpo.records.memory import HOST as HOST_MEMORY
 
 SHAPED, HOST = "scpo", "gigpo"
 
-# Row that scores all pairs, as the paper did; ours scores those that a walk reads.
+# Row that scores all pairs, like the paper; our default scores only the pairs that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
 
-# The paper does not name which of these its numbers are.
+# The paper does not specify which of these peaks its numbers are.
 PEAKS = {
     "perf/max_memory_allocated_gb": (
         "peak GPU memory of the update's process, as torch allocates it"
@@ -97,7 +97,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     shaped = part.row(name)
     host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
-    # A stage that no run has timed is not part of the sum.
+    # Without stages that no run has timed.
     total = sum(seconds.mean for seconds in stages.values() if seconds.n)
     lines: list[Cells] = []
     for stage, label in STAGES.items():
@@ -107,7 +107,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
             share = Number(f"{100 * seconds.mean / total:.2f}")
         lines.append((label, "s", shaped.count, _seconds(seconds), share))
 
-    # A sum of means has no deviation over seeds.
+    # Without a deviation over seeds, since it is a sum of means.
     sum_of_medians = Summary(total, float("nan"), 1)
     lines.append((SUM, "s", shaped.count, _seconds(sum_of_medians), NONE))
     lines += _step_lines(data, shaped, host)
@@ -129,7 +129,7 @@ def _stage(data: Collected, row: Row, name: str) -> Summary:
 
 
 def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
-    """Yield seconds of a training step, what the shaper adds to it, and peak memory."""
+    """Yield seconds of a training step, the seconds that the shaper adds, and peak memory."""
     counts = f"{shaped.count}; {host.count}" if host.runs else shaped.count
     host_step = data.summary(host, STEP, "mean")
     shaped_step = data.summary(shaped, STEP, "mean")
@@ -137,7 +137,7 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
         if row.runs:
             yield (f"training step, {row.label}", "s", row.count, _seconds(step), NONE)
     if host.finished and shaped.finished:
-        # Not paired by seed: the runs of a pair were timed at different hours.
+        # Not paired by seed, because the runs of a pair were timed at different hours.
         added = shaped_step.mean - host_step.mean
         seconds = _with_minus(f"{added:.2f}")
         share = _with_minus(f"{100 * added / host_step.mean:.1f}")
@@ -156,5 +156,5 @@ def _with_minus(text: str) -> Number:
 
 
 def _seconds(summary: Summary) -> Number:
-    """Two digits; four for less than a tenth of a second."""
+    """Seconds with two decimals; with four below a tenth of a second."""
     return number(summary, 1, 2 if summary.n == 0 or summary.mean >= 0.1 else 4)

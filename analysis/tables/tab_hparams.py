@@ -23,9 +23,9 @@ def _model(config: Config) -> str | None:
 
 
 def _state_key(config: Config) -> str | None:
-    """Key of states; None for an estimator that compares none.
+    """Key by which states are compared; None for an estimator that does not compare states.
 
-    Configurations leave the default out.
+    Recorded configurations leave out the default, ``anchor``.
     """
     if at(config, "method.estimator.name") not in COMPARES_STATES:
         return None
@@ -43,7 +43,7 @@ def _validation_episodes(data: Collected, part: Section) -> str:
 
 
 def _optimizer(config: Config) -> str | None:
-    """AdamW with its settings: every trainer here and in the paper's stack updates with it."""
+    """Settings of AdamW, which every trainer here and in the paper's stack uses."""
     if at(config, "trainer.optimizer") is None:
         return None
     decay = at(config, "trainer.optimizer.weight_decay")

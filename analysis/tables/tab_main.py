@@ -1,8 +1,8 @@
 """Main table: every method on both benchmarks, published and measured, with SCPO's differences.
 
-A cell belongs to one method, one benchmark and one setting. Both benchmarks are in one row where
-one experiment asked for both. Runs under another setting get a block of their own, whose title
-names what differs.
+A cell belongs to one method, one benchmark and one setting. If one experiment ran both benchmarks,
+they are in one row. Runs under another setting get a block of their own, whose title names the
+difference.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,11 +44,11 @@ from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
 
-# Benchmarks as the published numbers name them, and as our configurations do.
+# Names of the benchmarks among the published numbers, and in our configurations.
 ALFWORLD, WEBSHOP = "ALFWorld", "WebShop"
 HOME, SHOP = "alfworld", "webshop"
 
-# Columns as (benchmark, column, checkpoint); overall numbers have a column for each checkpoint.
+# Columns as (benchmark, column, checkpoint); overall numbers have one for each checkpoint.
 PLACES = (
     *((ALFWORLD, column, LAST) for column in names.COLUMNS),
     (ALFWORLD, names.ALL, BEST),
@@ -64,7 +64,7 @@ STATE_KEY = WORDS.index("State key")
 OVERALL = (names.ALL, "Score", "Succ")
 EXPERIMENTS = {"main_table", "prompting"}
 
-# Pairs of ALFWorld's and WebShop's panels, the paper's first; None: WebShop has no such panel.
+# Pairs of ALFWorld's and WebShop's panels, the paper's first; None if WebShop has no such panel.
 PANELS = (
     ("valid_seen", "test"),
     ("valid_unseen", None),
@@ -110,7 +110,7 @@ class Measured:
         return in_order(row for part in self.parts for row in part.rows if row.runs)
 
     def words(self, name: str) -> tuple[str, str]:
-        """Kind and label of a method, with footnotes on what sets its runs apart."""
+        """Kind and label of a method, with marks of footnotes on different settings."""
         rows = [part.row(name) for part in self.parts]
         started = [row for row in rows if row.runs]
         marks = dict.fromkeys(self.notes.mark(row.differs) for row in started)
@@ -118,7 +118,7 @@ class Measured:
         return method.kind, method.label + "".join(marks)
 
     def count(self, name: str) -> str:
-        """Seeds of the row; of both benchmarks where they differ (ALFWorld; WebShop)."""
+        """Seeds of the row; of both benchmarks (ALFWorld; WebShop) if they differ."""
         counts = [part.row(name).count for part in self.parts]
         return "; ".join(counts if len(set(counts)) > 1 else counts[:1])
 
@@ -143,7 +143,7 @@ def build(data: Collected) -> Table:
     words: tuple[str, ...] = WORDS
     keys = {row[STATE_KEY] for block in blocks for row in block.rows}
     if keys <= {"", "–"}:
-        # No estimator compares states.
+        # Without estimators that compare states, this column is left out.
         kept = [place for place in range(len(WORDS) + len(COLUMNS)) if place != STATE_KEY]
         blocks = with_columns(blocks, kept)
         words = WORDS[:STATE_KEY]
@@ -160,9 +160,9 @@ def build(data: Collected) -> Table:
 
 
 def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
-    """Pair each section of ALFWorld with the one of WebShop that the same experiment asked for.
+    """Pair each section of ALFWorld with the section of WebShop of the same experiment.
 
-    Sections without a partner are yielded by themselves.
+    A section without a partner is yielded as well.
     """
     ready = []
     for part in parts:
@@ -180,7 +180,7 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
             shop = _partner(left, asked)
             if shop:
                 left.remove(shop)
-                # An experiment pairs one section of each benchmark at most.
+                # An experiment pairs at most one section of each benchmark.
                 paired |= asked & set(shop.experiments)
             yield Measured(model, home, shop, notes)
         for part in left:
@@ -195,9 +195,9 @@ def _partner(parts: Iterable[Section], experiments: set[str]) -> Section | None:
 
 
 def _is_main(part: Section) -> bool:
-    """Return True if a section has rows of the main table.
+    """True if a section has rows of the main table.
 
-    An ablation by itself, whose default is a row of the main table too, does not.
+    False for a single ablation, although its default is a row of the main table, too.
     """
     methods = sum(map(is_method, part.rows))
     return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
@@ -207,11 +207,12 @@ def _is_main(part: Section) -> bool:
 
 
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    """Yield published rows by size with measured rows of the model's first setting under them.
+    """Yield a block per model size: published rows, each with the measured one under it.
 
-    Blocks of other panels, settings and models follow.
+    The measured rows are those of the model's first setting. Blocks of other panels, settings and
+    models follow.
     """
-    # Reversed, so that the first section of each model remains.
+    # Reversed, so that the first section of each model wins.
     first = {part.model: part for part in reversed(measured)}
     closed = [first[model] for model in CLOSED if model in first]
     yield _published_block("Closed-source LLMs", data, "closed", closed)
@@ -227,11 +228,11 @@ def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
 
 
 def _published_block(title: str, data: Collected, size: str, parts: list[Measured]) -> Block:
-    """Published rows of one size, each with the measured rows of the same method under it."""
+    """Block of the published rows of one size, with measured rows of each method below."""
     published = _published_rows(size)
     measured = {name: part for part in parts for name in part.methods}
     lines = [_line(data, part, name, PANELS[0]) for name, part in measured.items()]
-    # The best are marked among the measured rows, apart from the published ones.
+    # The best are marked separately among the measured and among the published rows.
     own = dict(zip(measured, with_best_in_bold(lines), strict=True))
     rows: list[Cells] = []
     for name in dict.fromkeys((*METHODS, *measured)):
@@ -264,8 +265,8 @@ def _published_rows(size: str) -> dict[str, Cells]:
 def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed]) -> Cells:
     cells = []
     for env, column, which in PLACES:
-        # Overall numbers are those of the best checkpoint (see the caption); families have one
-        # column.
+        # The overall numbers belong to the best checkpoint (see the caption). Families have only
+        # one column.
         shown = which == BEST or column not in OVERALL
         known = printed.get((env, column))
         cells.append(known.number if known and shown else NONE)
@@ -273,7 +274,7 @@ def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed
     if any(number.quoted for number in printed.values()):
         label = f"{label}*"
         source = "quoted"
-    # Where the paper prints a deviation, it is of three seeds.
+    # Deviations in the paper are over three seeds.
     seeds = "3" if any(number.number.std for number in printed.values()) else ""
     return (kind, label, source, seeds, "", *marked(cells, COPIED))
 
@@ -290,7 +291,7 @@ def _rerun_minus_copied(data: Collected, part: Measured, name: str, published: C
     """The re-run row minus the published one."""
     measured = _cells(data, part, name, PANELS[0])
     numbers = [cell for cell in published if isinstance(cell, Number)]
-    # The one printed overall number is compared with both checkpoints, so it is found by name.
+    # Without the checkpoint in the key: a printed overall number is compared with both.
     printed: dict[tuple[str, str], Number] = {}
     for (env, column, _), cell in zip(PLACES, numbers, strict=True):
         if cell.mean != NONE.mean:
@@ -305,12 +306,12 @@ def _minus(measured: Number, published: Number) -> Number:
     if NONE.mean in (measured.mean, published.mean):
         return NONE
     change = float(measured.mean) - float(published.mean)
-    # A minus sign, as everywhere in the tables, instead of a hyphen.
+    # With a minus sign instead of a hyphen, as in all tables.
     return Number(f"{change:+.1f}".replace("-", "−"))
 
 
 def _panel_blocks(data: Collected, part: Measured, panels: Iterable[Panels]) -> Iterator[Block]:
-    """Yield measured rows, a block per evaluated panel, and SCPO's differences there."""
+    """Yield a block of measured rows per evaluated panel, each followed by SCPO's differences."""
     for pair in panels:
         rows = tuple(_line(data, part, name, pair) for name in part.methods)
         if _has_numbers(rows):
@@ -338,9 +339,9 @@ def _differences(data: Collected, part: Measured, panels: Panels) -> Iterator[Bl
 
 
 def _difference_line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells | None:
-    """Overall differences with intervals, those of families without.
+    """Row of differences: overall ones with intervals, those of families without.
 
-    None for a prompting method, and where no seed has both methods.
+    None for a prompting method, and if no seed has both methods.
     """
     kind, label = part.words(name)
     if kind == PROMPTING:
@@ -371,9 +372,9 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
 
 
 def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[Number, ...]:
-    """Numbers of a method by place.
+    """Numbers of a method in the order of ``PLACES``.
 
-    A prompting method was evaluated once and has no best checkpoint.
+    A prompting method is evaluated only once and has no best checkpoint.
     """
     home, shop = _metrics(panels)
     metrics = dict(zip(LAST_PLACES, (*home, *shop), strict=True))
@@ -389,7 +390,7 @@ def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[
 
 
 def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Metrics of ALFWorld's columns and of WebShop's; the overall success is the last of each."""
+    """Metrics of ALFWorld's columns and of WebShop's; overall success is the last of each."""
     home, shop = panels
     of_home = tuple(names.success_metric(home, column) for column in names.COLUMNS)
     return of_home, (f"val/{shop}/score", f"val/{shop}/success_rate")
@@ -409,7 +410,7 @@ def _panel_names(part: Measured, panels: Panels) -> str:
 
 
 def _settings(part: Measured) -> str:
-    """Scale and model, and what sets the runs apart from the usual setting."""
+    """Scale and model, with differences from the usual setting."""
     return f"{part.parts[0].scale} scale, {names.model(part.model)}{_differing(part)}"
 
 
@@ -422,7 +423,7 @@ def _differing(part: Measured) -> str:
 
 
 def _variants(measured: Iterable[Measured]) -> str:
-    """Sentence about rows of the sections that are not methods."""
+    """Sentence about rows of the sections that are variants of methods."""
     variants = set()
     for part in measured:
         for section in part.parts:
@@ -436,7 +437,7 @@ def _variants(measured: Iterable[Measured]) -> str:
 
 
 def _bias(data: Collected, measured: list[Measured]) -> str:
-    """Sentence about the bias of best checkpoints, at the paper's numbers and at these runs'."""
+    """Sentence about the bias of best checkpoints, for the paper's numbers and for these runs."""
     panel = PANELS[0][0]
     text = (
         "at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads "

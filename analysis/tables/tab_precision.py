@@ -59,7 +59,7 @@ def _line(data: Collected, row: Row) -> tuple[str | Number, ...]:
         gains.append(precision - chance)
         shares.append(share)
         if share is not None:
-            # credited and helping / helping = (precision · share) / chance
+            # Of all failed steps, precision · share are credited and help, and chance help.
             recalls.append(precision * share / chance)
 
     return (

@@ -21,7 +21,7 @@ def build(data: Collected) -> Table:
     return settings_table(data, ENTRIES, shaped=True, caption=CAPTION, label="tab:shaper")
 
 
-# Names of choices in print, where they differ from those in configurations.
+# Setting -> choice in configurations -> its printed name; other settings are printed as they are.
 WORDS = {
     "matcher": {"kmp": "Algorithm 2", "forward": "forward"},
     "reference": {
@@ -67,7 +67,7 @@ def _shaper(name: str) -> Callable[[Config], Any]:
     def read(config: Config) -> Any:
         value = at(config, f"method.shaper.{name}")
         if value is None:
-            # Records leave out what is off.
+            # Records leave out settings that are off.
             value = ShaperConfig.model_fields[name].get_default()
         if name not in WORDS:
             return value
@@ -103,8 +103,8 @@ def _remembered(config: Config) -> str:
 
 
 def _scope(config: Config) -> str:
-    """Trajectories that may get credit: the shaper has no other scope, here as in the paper."""
-    # A control gives the same amount of credit to other steps.
+    """Trajectories that may get credit: always the failed siblings, as in the paper."""
+    # Controls give the same amount of credit to other steps.
     moved = at(config, "method.shaper.allocation") != "matched"
     return "failed siblings" + (", on other steps than matched" if moved else "")
 
@@ -120,7 +120,7 @@ def _precision(config: Config) -> str | None:
         "bfloat16": "bf16",
         "auto": "fp16 (GPU), fp32 (CPU)",
     }
-    # The sentence encoder has no such setting and always computes in float32.
+    # The bi-encoder has no such setting and always computes in float32.
     dtype = at(config, "scorer.dtype")
     if dtype is None and at(config, "scorer.kind") == "bi_encoder":
         return "fp32"

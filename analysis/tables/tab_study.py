@@ -1,5 +1,6 @@
 """The study's rows by every measure: areas, success at fixed steps, steps to 50 and 80 %."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from analysis.names import place, with_note
@@ -34,7 +35,7 @@ from scpo.intervals import summarise
 
 SCALE = "study"
 
-# Most columns of success at a step before the last.
+# Largest number of columns of success at a step before the last.
 MOST_STEPS = 3
 CAPTION = (
     "Success (%) on held-out games (those of all validation panels together): area under the curve "
@@ -96,9 +97,10 @@ def _has_curve(data: Collected, row: StudyRow) -> bool:
 def _measures(data: Collected, rows: Sequence[StudyRow]) -> list[Measure]:
     """The columns: both areas, some validations and the last one, steps to the levels."""
     validated = [held_out(data, row.row.finished[0]).steps for row in rows]
-    # Without the first, before training, and the last, which has a column of its own.
+    # Without the first step, before training, and the last, which has a column of its own.
     steps = max(validated, key=len)[1:-1]
-    every = max(1, -(-len(steps) // MOST_STEPS))
+    every = max(1, math.ceil(len(steps) / MOST_STEPS))
+    # Counted from the end, so that the latest of these steps is among them.
     chosen = sorted(steps[::-1][::every])
     areas = (AREA, MEASURES["training_area"])
     return [*areas, *map(success_at, chosen), BETTER, *map(steps_to, LEVELS)]
@@ -118,7 +120,7 @@ def _line(
 
 
 def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> Iterator[Number]:
-    """Minus each reference: that of the same experiment, or else one with the same setting.
+    """Differences to each reference row, of the same experiment or else with the same setting.
 
     Runs of train.py were never meant to be compared with an experiment's rows: one of GiGPO may
     have any learning rate.
@@ -145,7 +147,7 @@ def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
         if measure.label == steps_to(level).label and not _any_reaches(data, row, level):
             return NONE
     values = list(by_seed(data, row.row, measure).values())
-    # A mean over some of the seeds would look like one over all.
+    # A mean over a part of the seeds would look like a mean over all.
     if None in values:
         return NONE
     return number(summarise(values), measure.factor, measure.digits)

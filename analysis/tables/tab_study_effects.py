@@ -87,7 +87,7 @@ def _difference(effect: Effect) -> Number:
 
 
 def _smallest(effect: Effect) -> Number:
-    # Power is a question about a comparison that stayed open.
+    # The smallest detectable difference matters only for unresolved comparisons.
     if effect.resolved or not math.isfinite(effect.smallest):
         return NONE
     return Number(f"{effect.measure.factor * effect.smallest:.{effect.measure.digits}f}")
@@ -100,7 +100,7 @@ def _p(value: float) -> Number:
 
 
 def _remarks(found: list[Comparison]) -> str:
-    """Pairs that were left out, by comparison."""
+    """Sentences on pairs with different processors or games, by comparison."""
     notes = []
     for comparison in found:
         if comparison.pairs.remark:
