@@ -185,6 +185,7 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
         np.asarray(mask_NL, bool),
         np.asarray(advantage_NL),
     )
+    # Shapes first: NumPy would compare one row with all of them.
     if mask_NL.shape != got_NL.shape or len(mask_NL) != len(advantage_N):
         raise ContractError(
             f"advantage_N has {len(advantage_N)} rows, mask_NL is {mask_NL.shape}, advantage_NL "

@@ -213,6 +213,8 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                 "steps=[scpo.Step(...)])"
             )
         named = f"episode {index} (group {episode.group!r})"
+
+        # Keys, flags and lists of the episode.
         if episode.group is None or not isinstance(episode.group, Hashable):
             raise StepBatchError(
                 f"{named}: a group is compared, so pass a text, a number or a tuple"
@@ -227,6 +229,8 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
             raise StepBatchError(
                 f"episode {index} (group {episode.group!r}) has no steps; leave it out"
             )
+
+        # Its steps.
         for at, step in enumerate(episode.steps):
             if not isinstance(step, Step):
                 raise StepBatchError(

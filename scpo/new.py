@@ -284,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = write_part(options.kind, options.name)
     except ScpoError as error:
         sys.stderr.write(f"error: {error}\n")
+        # As argparse exits on a command line that it refuses.
         return 2
 
     lines = ["Written:", *(f"  {path.relative_to(CHECKOUT)}" for path in files)]

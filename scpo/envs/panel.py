@@ -110,6 +110,7 @@ class Panels:
                 count = config.goals
             ids = draw(candidates, count, config.seed, self._usable)
         except PanelError as error:
+            # `draw` does not know which panel it draws.
             raise PanelError(f"panel {name!r} ({config.split}): {error}") from error
         return Panel(name, tuple(map(self._task, ids)))
 

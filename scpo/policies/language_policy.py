@@ -183,6 +183,7 @@ class LocalPolicy:
         for response in responses:
             padding = length - len(response)
             padded.append([*response, *[self.pad_id] * padding])
+            # Numbers, because losses are multiplied by the mask.
             is_response.append([1.0] * len(response) + [0.0] * padding)
         response_ids = torch.tensor(padded, device=self.device)
         response_mask = torch.tensor(is_response, device=self.device)

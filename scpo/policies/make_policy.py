@@ -56,6 +56,8 @@ def make_policy(
         Path(config.machine.cache_dir),
         should_stop,
     )
+    # Runs of a choice policy take one of several starts, by their seed; those of a tiny model share
+    # one, which takes minutes to make.
     if config.model.kind == "choice":
         return imitating_policy(config.model.started(config.seed), *start).to(
             pick_device(config.machine.device)

@@ -97,12 +97,14 @@ class EmbeddingStore:
         rows = []
         for text, vector in vectors.items():
             key = _key(text)
+            # Little-endian on every machine, because the cache folder may be shared.
             stored = vector.astype("<f4").tobytes()
             rows.append((key, stored, zlib.crc32(key + stored)))
 
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
+                # Two writers may both find room and exceed the bound a little, which does no harm.
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
                 room = max(0, self._most_texts - count)
                 database.executemany(

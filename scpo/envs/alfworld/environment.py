@@ -46,6 +46,7 @@ class AlfworldEnvironment:
         data: str | None = None,
     ) -> None:
         self.config = config
+        # Kept, because demonstrations open the same games again in other processes.
         self._open_engine = partial(
             open_engine,
             config,

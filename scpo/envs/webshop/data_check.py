@@ -17,6 +17,7 @@ HOLD_OUT = "env.order=fixed has a hold-out; report the share beside results"
 
 def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
     """Check that the catalogue and the goals exist; ``folder`` is that of the official files."""
+    # No error: parity with verl-agent asks for it.
     if config.order == "verl_agent":
         said = (
             "env.order=verl_agent holds no goals out: every worker shuffles all of them; "
@@ -52,6 +53,7 @@ def check_loaded(
                     f"file {file.name}",
                     {"ok": "the official checksum", "there": "no checksum is known"}[state],
                 )
+            # A folder needs only one of the two releases; `check_data` looks for that.
             elif state != "missing":
                 yield error(
                     f"file {file.name}", state, "download it again: python -m scpo.envs.webshop"

@@ -105,6 +105,7 @@ def memory(transcript: Transcript) -> str:
         f"step: {taken}",
         *(f"searched {one_line(keywords)}" for keywords in transcript.searched),
     ]
+    # Options only where they can be clicked.
     if page.kind == "item" and page.product is not None:
         for name, value in sorted(page.options.items()):
             lines.append(f"chosen {one_line(name)}: {value}")

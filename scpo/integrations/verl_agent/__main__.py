@@ -60,11 +60,13 @@ def main(run_folder: str, typed: Sequence[str]) -> None:
     chosen = settings(run, folder.path)
     for setting in chosen:
         logger.info("%s    (%s)", setting.override, setting.source)
+    # Only here: the fork is in no other environment, and a missing package has been named above.
     from verl.trainer import main_ppo
 
     config = compose_fork(
         Path(main_ppo.__file__).with_name("config"), command_line(run, chosen, typed)
     )
+    # `run_ppo` starts Ray and looks the class up in its module.
     main_ppo.TaskRunner = hooked_runner(main_ppo.TaskRunner)
     remember_gpus()
     main_ppo.run_ppo(config)

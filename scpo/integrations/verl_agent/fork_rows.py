@@ -63,8 +63,10 @@ def step_batch(
             "scpo.integrations.verl_agent)"
         )
 
+    # By way of lists: the fork's columns hold Python objects.
     slot_N = np.asarray(columns[SLOT].tolist(), dtype=np.int64)
     step_N = np.asarray(columns[STEP].tolist(), dtype=np.int64)
+    # Rows are balanced over the ranks by now: their order is the paper's "reordered" (ledger 9).
     position_N = np.arange(len(slot_N))
     if length_N is not None:
         position_N = _by_length(length_N, slot_N, step_N)

@@ -68,6 +68,7 @@ def _check(config: RunConfig) -> VerlTrainer:
             f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}"
         )
 
+    # A knob that the fork does not read would be recorded as if it had been.
     for key, asked, has in _of_one_value(config, trainer):
         if asked != has:
             raise ConfigError(
@@ -95,6 +96,8 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
 def _data(config: RunConfig) -> Iterator[Setting]:
     """Tasks, episodes and environment."""
     trainer = config.trainer
+    # The fork asks for files of prompts, of which it uses only the number of rows: its environments
+    # draw the tasks.
     yield Setting(
         "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
     )
@@ -126,6 +129,8 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     rollout = "actor_rollout_ref.rollout"
     verl = trainer.verl
     loss = trainer.loss
+
+    # Model.
     yield Setting("actor_rollout_ref.model.path", config.model.path, "model")
     yield Setting("actor_rollout_ref.model.use_remove_padding", True, "verl-agent's script")
     yield Setting(
@@ -133,6 +138,8 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
         verl.gradient_checkpointing,
         "trainer.verl",
     )
+
+    # Optimizer, batches and loss.
     yield from _optimizer(actor, trainer)
     yield Setting(
         f"{actor}.ppo_mini_batch_size",
@@ -150,12 +157,16 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         f"{actor}.entropy_coeff", loss.entropy_coefficient, "trainer.loss.entropy_coefficient"
     )
+
+    # Reference policy.
     yield Setting(
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer)
     )
     yield Setting(
         "actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload_reference, "trainer.verl"
     )
+
+    # Rollout engine.
     yield Setting(f"{rollout}.name", "vllm", "appendix A.2")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
@@ -213,6 +224,8 @@ def _method(config: RunConfig) -> Iterator[Setting]:
         estimator.invalid_penalty,
         "method.estimator.invalid_penalty",
     )
+
+    # Settings of the fork's own estimators; ours read theirs from the run's configuration.
     if isinstance(estimator, GrpoSettings):
         by_std = estimator.normalisation == "mean_std_norm"
         yield Setting("algorithm.norm_adv_by_std_in_grpo", by_std, "method.estimator.normalisation")

@@ -68,6 +68,7 @@ def imitating_policy(
         make,
         should_stop,
     )
+    # Read back also by the run that has just made it: all runs begin in the same way.
     model = ScoreNet(config)
     try:
         load_model(model, folder / WEIGHTS)

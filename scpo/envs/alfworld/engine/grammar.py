@@ -193,6 +193,7 @@ def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
                 asked += parameters
         if any(parameter not in bound for parameter in asked):
             return set(bound)
+        # The placeholders that the compiled expression names, and those of its query.
         names |= {*symbol.expression.co_names, *(name for name, _ in asked)}
     return {parameter for parameter in bound if parameter[0] in names}
 

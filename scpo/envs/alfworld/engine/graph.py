@@ -365,6 +365,7 @@ class TransitionStore:
     def _load(self, game: Game) -> Graph | None:
         """Read and check a game's file; None if it is missing or fails its checks."""
         path = self._path(game)
+        # The header repeats the key, so that a file under another game's name is refused.
         try:
             header, data = path.read_bytes().split(b"\n", 1)
             expected = {

@@ -495,6 +495,7 @@ def _facts(scenario: Scenario) -> Iterator[str]:
         if receptacle.openable:
             yield f"openable {name}"
 
+    # What can lie where, for the kinds of the room and those that the domain names.
     for place in receptacle_kinds:
         held = holds().get(place, frozenset())
         for kind in object_kinds:

@@ -176,6 +176,8 @@ def _action(action: Any) -> Action:
     return Action(
         name=action.name,
         types=tuple(parameter.type_name for parameter in action.parameters),
+        # Normalising turns existential conditions into further parameters, which come last and are
+        # no part of the operator's name.
         shown=action.num_external_parameters,
         preconditions=tuple(_literals(action.precondition, numbers)),
         effects=tuple(

@@ -285,6 +285,7 @@ class _Resolver:
             if atom not in self.variables or conditions is None or overruled:
                 continue
             value = (self.variables[atom], int(effect.literal.negated))
+            # What a precondition guarantees already is no effect.
             if value not in preconditions:
                 yield conditions - preconditions, value
 

@@ -279,6 +279,7 @@ def _product(rng: random.Random, category: str, query: str, taken: Any) -> tuple
     features = rng.sample(department.features, rng.randint(1, 3))
     title = _title(rng, query, qualities, features)
     asin = _asin(rng, taken)
+    # With columns that the engine does not read (images, rating, page), as in the official file.
     item = {
         "name": title,
         "full_description": " ".join(rng.sample(SENTENCES, 3)).format(query=query),

@@ -116,10 +116,12 @@ class GoalOrder(Sequence[Goal]):
         options: Mapping[str, str] | tuple[str, ...]
         if self.human:
             human = self._human_instructions[product.asin][self._annotation[source]]
+            # The price bound follows the sentence.
             text = human.text.strip(".")
             attributes = human.attributes
             options = human.options
         else:
+            # Goals of a product are its combinations of options, in their order before the shuffle.
             options = _combination(product, position - (self._end[source - 1] if source else 0))
             wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
             text = f"{product.instruction} with {wish}" if wish else str(product.instruction)
