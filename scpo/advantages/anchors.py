@@ -39,6 +39,7 @@ class StateSettings(GroupSettings):
 
     @model_validator(mode="after")
     def _states_are_known(self) -> Self:
+        """Refuse an unknown identity, or a threshold that it does not read."""
         try:
             find_identity(self.states, self.states_threshold)
         except ConfigError as error:

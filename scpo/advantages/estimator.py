@@ -84,6 +84,7 @@ class Estimator:
     @property
     def name(self) -> str:
         """Its name in configurations."""
+        # Read off the Literal, which the configuration selects the settings by: declared once.
         return str(get_args(self.settings.model_fields["name"].annotation)[0])
 
 

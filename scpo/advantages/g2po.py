@@ -58,6 +58,8 @@ def step_term(
     node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
+    # The node term compares actions of one state, so it has their bonus, as the authors' code has
+    # the penalty there; the edge term compares states.
     node_term_N = config.normalised(next_value_N + bonus_N, node_N)
     edge_term_N = config.normalised(next_value_N - value_N, group_N)
     return config.omega * (node_term_N + edge_term_N)

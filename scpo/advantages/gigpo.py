@@ -34,6 +34,7 @@ class GigpoSettings(StateSettings):
 
     @model_validator(mode="after")
     def _one_comparison(self) -> Self:
+        """Refuse two rules for the equality of states at once: one would be ignored."""
         if self.anchors == "similar" and self.states != "exact":
             raise ValueError(
                 f"anchors=similar compares states by difflib, states={self.states} otherwise; use "

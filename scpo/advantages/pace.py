@@ -67,6 +67,7 @@ def step_term(
     at_state = moments(q_N, state_N)
     gain_N = moments(q_N, action_N).mean_G[action_N] - at_state.mean_G[state_N]
     if config.scale == "deviation":
+        # 1e-6 also for flat states, which are set to 0 below.
         gain_N = gain_N / (at_state.std_G[state_N] + 1e-6)
     flat_N = at_state.flat(config.std_floor)[state_N]
     return config.omega * np.where(flat_N, 0.0, gain_N)

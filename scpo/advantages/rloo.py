@@ -37,6 +37,7 @@ def rloo(
     Returns:
         ``advantage_N``, float32.
     """
+    # A group of one gets the factor 1: its advantage is the score itself already.
     id_N = group_ids(batch.group_N)
     count_N = score_moments(batch, row_scores(batch, config), id_N, config).count_G[id_N]
     return as_advantage(

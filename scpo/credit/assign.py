@@ -121,6 +121,7 @@ def assign(
     unshaped_N, effect = _without_credit(batch, config, terms, shaped, advantage_N)
     metrics |= effect
     timings = _timings(batch, shaped, states_s, time.perf_counter() - started)
+    # For the samples of a step, which show with which rows the host compared each one.
     anchor_N = host_anchor_groups(batch, host)
     return advantage_N, CreditDiagnostics(
         metrics, timings, return_N, terms.bonus_N, shaped, advantage_N, unshaped_N, anchor_N

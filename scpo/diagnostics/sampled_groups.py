@@ -162,6 +162,7 @@ def read_groups(path: Path) -> dict[str, Any]:
     for group in record["groups"]:
         for match in group["matches"]:
             for row in match["similarity"]:
+                # In place: the matrices are most of a record.
                 row[:] = [round(value, DIGITS) for value in row]
     return record
 

@@ -153,6 +153,8 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     if order == "chronological":
         return line.step_N
     if order == "random":
+        # 62 bits fit int64 and draw no ties in practice. Every trajectory draws as many keys as the
+        # longest needs; its first ones do not depend on how many follow.
         length = line.row_KT.shape[1]
         keys = [
             generator(seed, "order", id_).integers(1 << 62, size=length)

@@ -97,6 +97,7 @@ class ShaperConfig(Strict):
 
     @model_validator(mode="after")
     def _an_age_needs_a_buffer(self) -> Self:
+        """Refuse an age limit that nothing would read."""
         if self.reference_max_age is not None and self.reference_buffer == "off":
             raise ValueError(
                 f"reference_max_age={self.reference_max_age} is only read with "
@@ -107,6 +108,7 @@ class ShaperConfig(Strict):
 
     @model_validator(mode="after")
     def _states_are_known(self) -> Self:
+        """Refuse unknown identities of states, and those that the matcher cannot compare by."""
         if self.states is None:
             if self.states_threshold is not None:
                 raise ValueError(
@@ -314,6 +316,7 @@ def _plans(
         reference_row_m: IntArray,
         age: int | None = None,
     ) -> _Plan:
+        """Plan of failed trajectory ``k`` of the timeline against a reference."""
         row_l = _filtered(line.rows_of(k), surviving_N)
         # Stable: steps of equal position, as in a batch that was never reordered, stay in time
         # order.

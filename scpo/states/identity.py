@@ -27,7 +27,8 @@ StateKey = Literal["anchor", "state"]
 GivenColumn = Literal["facts", "commands", "true_anchor", "true_state"]
 """Columns of ``StepBatch`` that an environment may provide; prefix ``next_``: after the step."""
 
-# Only the most frequent words of a batch are counted.
+# Only the most frequent words of a batch are counted: matrices of visits x words stay small, 17 MB
+# for 4,096 visits.
 MOST_WORDS = 512
 
 # Threshold for the strongest of some thousand correlations, of which chance gives 4.5.

@@ -131,6 +131,8 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
             temperature=config.trainer.validation.temperature,
             seed=config.trainer.validation.seed,
             retries=config.env.failure_retries,
+            # A local model answers all prompts of a turn in one batch; of an API's requests only
+            # so many may be under way.
             window=config.machine.api.concurrency
             if config.model.kind == "api"
             else max(1, len(left)),
@@ -155,7 +157,13 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
 def _policy(
     config: RunConfig, environment: Environment, should_stop: Callable[[], bool]
 ) -> Iterator[Policy]:
-    """Policy of the configured model, local or behind an API."""
+    """Policy of the configured model, local or behind an API.
+
+    Raises:
+        ConfigError: The model is behind an API, and the packages for that are not installed.
+    """
+    # Imported late, since an evaluation of an API runs without torch, and one of a local model
+    # without the packages of an API.
     if config.model.kind != "api":
         import torch
 
@@ -187,6 +195,10 @@ class ChatPolicy:
 
     See :class:`scpo.rollout.Policy`. The first uniform number of a row is its sampling seed, where
     there is one.
+
+    Args:
+        client: Asks the endpoint, repeats what may be repeated, and keeps to its rate.
+        max_response_tokens: Of each answer.
     """
 
     def __init__(self, client: ChatClient, max_response_tokens: int) -> None:

@@ -89,7 +89,10 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
-        """Reject a dataloader whose step differs from the run's: its tasks would be wrong."""
+        """Reject a dataloader whose step differs from the run's: its tasks would be wrong.
+
+        After a resume, verl's dataloader goes on from its own state, the run from its checkpoint.
+        """
         scheduled = entry["index"] // self.data_config.train_batch_size + 1
         if entry["panel"] == TRAIN and scheduled != step:
             raise RolloutError(

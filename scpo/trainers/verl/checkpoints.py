@@ -84,6 +84,7 @@ def newest(folder: RunFolder) -> int | None:
     Reads the whole checkpoint, since sizes do not show a changed byte: weights that changed on the
     disk would be trained on without notice.
     """
+    # First: on a full disk, half a checkpoint takes the room that the run needs.
     folder.drop_half_checkpoints()
     for step in reversed(folder.complete_checkpoints()):
         damage = _damage(folder, step)

@@ -28,6 +28,7 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
     for step in range(1, config.trainer.steps + 1):
         chosen = training_tasks(tasks, groups=count, seed=config.seed, step=step)
         for group, task in enumerate(chosen):
+            # The agent loop finds the training step from the index again (`_check_schedule`).
             yield _row(config, (step - 1) * count + group, TRAIN, task, group=group)
 
 

@@ -266,6 +266,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         """Play all panels; returns the metrics, which verl logs with the step."""
         rows = self._play_validation()
         run = self.place.config
+        # By name, the order of the local trainer, so that records of both are alike.
         panels = {}
         for name in sorted(run.env.validation_panels):
             panels[name] = of_panel(rows, name).trajectories

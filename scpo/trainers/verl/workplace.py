@@ -59,7 +59,11 @@ class Workplace:
 
 @functools.cache
 def open_workplace(run_folder: str) -> Workplace:
-    """The workplace of a run folder, one for each process."""
+    """The workplace of a run folder, one for each process.
+
+    Cached, because every episode of an agent loop asks for it, and opening an environment takes
+    seconds.
+    """
     folder = RunFolder(run_folder)
     return Workplace(run_config.read_config(folder), folder)
 
