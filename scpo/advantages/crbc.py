@@ -139,7 +139,7 @@ def action_values(
 def _outcomes(batch: StepBatch, config: CrbcSettings) -> Float64Array:
     """β^(T-t) for every step t of a success, 0 in failures: V_0 before it is averaged by state.
 
-    Reads success, not rewards: CRBC's boundary values are 1 and 0 whatever a benchmark pays.
+    Reads success, not rewards: CRBC's boundary values are 1 and 0 on every benchmark.
     """
     line = batch.timeline
     # The last step, t = T - 1, is one away from the end, so it is worth β, as in `_backed_up`.

@@ -23,7 +23,7 @@ class EstimatorSettings(Strict):
     """Settings of all estimators.
 
     s = episode return - penalty * [invalid]; q = step return + bonus. Each subclass declares
-    ``name`` as a ``Literal``, from which the configuration tells which settings a YAML file holds.
+    ``name`` as a ``Literal``, by which the configuration selects the settings of a YAML file.
 
     Attributes:
         name: The estimator's name in ``conf/estimator``.

@@ -17,8 +17,8 @@ class G2poSettings(StateSettings):
 
     Attributes:
         omega: Weight of the two step terms together.
-        success_value: Value of the end of a success, 10 in its paper whatever the rewards are; a
-            failure's end is worth 0.
+        success_value: Value of the end of a success, 10 in its paper for all rewards; a failure's
+            end is worth 0.
     """
 
     name: Literal["g2po"]
@@ -41,7 +41,7 @@ def g2po(
     Args:
         batch: The steps.
         step_return_N: Not read.
-        bonus_N: Added to V(next) in the node term alone, the penalty of invalid actions included.
+        bonus_N: Added to V(next), in the node term only; includes the penalty of invalid actions.
         config: The settings.
 
     Returns:

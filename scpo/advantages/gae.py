@@ -101,7 +101,7 @@ def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
     """Token rewards: the row's score on its last valid token.
 
     A row without valid tokens gets none. The episode's return is thus paid to each of its
-    responses, which stand for themselves: no value is carried from one turn to the next.
+    responses, and no value is carried from one turn to the next.
 
     Args:
         score_N: Score of each row, in the unit of the rewards.
@@ -142,7 +142,7 @@ def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
     A batch whose advantages are all equal gets 0: the epsilon keeps the divisor above it.
     """
     valid = value_NL[valid_NL]
-    # One group of all tokens; the sums are over that single group, and 0 where there is no token.
+    # One group of all tokens; the sums are over that single group, and 0 without a token.
     stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
     white_NL = np.zeros(value_NL.shape)
     white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(

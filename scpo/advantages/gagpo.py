@@ -18,7 +18,7 @@ class GagpoSettings(StateSettings):
     """Settings of GAGPO.
 
     Attributes:
-        gae_lambda: 0 looks one step ahead, 1 to the end of the rollout: without a bonus A_t is then
+        gae_lambda: With 0, A_t is the one-step difference δ_t; with 1 and without a bonus, it is
             R_t - V(s_t) before it is normalised. Its paper's value is not known to us (ledger 45).
     """
 

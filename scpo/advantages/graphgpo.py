@@ -19,7 +19,7 @@ class GraphgpoSettings(StateSettings):
         omega: Weight of the step term.
         decay: w, by which a step is worth less for each further step to success; its scripts have
             0.10 on ALFWorld and 0.20 on WebShop. Its code calls it gamma.
-        success_value: Reward of a step into success, 10 in its code whatever the environment pays.
+        success_value: Reward of a step into success, 10 in its code for all environments.
         normalize_distance: Reward the change of the distance instead of the distance.
     """
 

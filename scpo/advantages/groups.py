@@ -22,7 +22,7 @@ EPSILON = 1e-6
 def group_ids(*keys_N: NDArray[Any]) -> IntArray:
     """Dense ids ``0..G-1`` of rows that agree in all integer keys.
 
-    Ids ascend with the keys, first key first: they depend on the keys alone, not on the order of
+    Ids ascend with the keys, first key first: they depend on the keys only, not on the order of
     the rows.
 
     Args:

@@ -35,7 +35,7 @@ def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
     """Score of each row, s = episode return - penalty * [invalid], in the unit of the rewards.
 
     As in verl-agent, where the return is the reward of the row's last token and the penalty is
-    taken off it: the penalty of a step lowers that step alone, not its trajectory's return.
+    taken off it: the penalty of a step lowers only that step, not its trajectory's return.
     """
     return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
 

@@ -114,7 +114,7 @@ def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
 def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
     """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word.
 
-    Written out, because estimators depend on NumPy alone.
+    Written out, because estimators depend on NumPy only.
 
     Args:
         text_N: The texts.

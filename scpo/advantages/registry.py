@@ -50,7 +50,7 @@ def _installed() -> Iterator[Estimator]:
     """Load the estimators of other packages.
 
     Raises:
-        ConfigError: An entry point is no estimator, or its name is taken; names the package.
+        ConfigError: An entry point loads something else, or its name is taken; names the package.
     """
     taken = {entry.name for entry in OURS}
     # By name, because the order of entry points is that of the file system.

@@ -24,7 +24,7 @@ class RewardflowSettings(StateSettings):
         omega: Weight of the step term.
         gamma: Discount of a step of the propagation, 0.9 in the authors' scripts; diagnostics
             discount the step returns by it, too.
-        bridge: Skip ALFWorld's steps without effect, as the authors' environment does there alone.
+        bridge: Skip steps without effect; the authors' code does so on ALFWorld only.
         failed_end: Last step of a failure: ``reward``, the environment's, or ``value``, that less
             V(s) (ledger 46).
     """

@@ -41,7 +41,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     """Build the graph of all groups of a batch; copies are edges, too.
 
     One graph with a component for each group, so that what walks over it is one array operation for
-    all groups. Texts of the next state are read of failures' last steps alone: elsewhere a step
+    all groups. Texts of the next state are read only of failures' last steps: elsewhere a step
     leads to what the next one starts from, which is the same state by construction.
 
     Args:
@@ -69,7 +69,7 @@ def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) ->
     # The node of success gets a number that no state has.
     place_M = np.concatenate([state_M, np.full(len(succeeded), state_M.max(initial=-1) + 1)])
     row_M = np.concatenate([order, failed, succeeded])
-    # Equal states of two groups are two nodes: what one group saw says nothing of another's task.
+    # Equal states of two groups are two nodes, since the groups may have different tasks.
     node_M = _in_order_of_appearance(group_ids(group_N[row_M], place_M))
 
     # Nodes back to the rows that they are of.

@@ -164,7 +164,7 @@ def _without_credit(
     """The advantages without the credit, None without a shaper, and metrics of the difference.
 
     The estimator is called again rather than the credit subtracted: a host's normalisation also
-    changes the advantages of rows beside the credited ones (paper, equation 5).
+    changes the advantages of other rows in the same state (paper, equation 5).
     """
     if not shaped:
         return None, {}
@@ -199,8 +199,8 @@ def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
     """An estimator's answer as float32; another shape would be broadcast without a word.
 
     Raises:
-        StepBatchError: The answer is no array of numbers with one for each row. Estimators of
-            installed packages come through here, too.
+        StepBatchError: The answer is not an array with one number for each row, which an estimator
+            of an installed package may return.
     """
     array = np.asarray(given)
     if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
@@ -259,7 +259,7 @@ def _shape(
     (``on_scorer_failure: skip_shaping``); any other failure of a scorer ends the run.
 
     Raises:
-        ConfigError: The method has a shaper, and there is no scorer.
+        ConfigError: The method has a shaper, and ``scorer`` is None.
     """
     if config.shaper is None:
         return None
@@ -295,7 +295,7 @@ def assign_tokens(
     """Advantage of every response token, for estimators that read a critic's values (PPO).
 
     The row's score (episode return - penalty * [invalid]) is the reward of its last valid token.
-    There is no credit here: a shaper's host must read a step's bonus, and GAE does not.
+    Never with credit: a shaper's host must read a step's bonus, and GAE does not.
 
     Args:
         batch: The steps.

@@ -181,8 +181,8 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
 def _pair_metrics(pairs: Pairs) -> dict[str, float]:
     """Counts of pairs, and the share that reaches θ.
 
-    Warns where nearly all do: such a scorer credits whatever comes first, as a bi-encoder does
-    whose cosine is mapped to (1 + cosine) / 2.
+    Warns where nearly all do: such a scorer matches any two steps, as a bi-encoder does whose
+    cosine is mapped to (1 + cosine) / 2.
     """
     # Of few pairs, a large share may be chance.
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
@@ -264,7 +264,7 @@ def _moments(name: str, value_M: Float64Array) -> dict[str, float]:
 def alone_in_anchor_group(batch: StepBatch, host: EstimatorSettings) -> BoolArray:
     """Rows that are the only step of their anchor group, as the host forms it.
 
-    A step and its copies count as one: compared with itself alone, a step learns nothing.
+    A step and its copies count as one, since comparing a step with itself gives no advantage.
     """
     anchor_N = host_anchor_groups(batch, host)
     count_A = np.bincount(anchor_N[batch.original_N], minlength=int(anchor_N.max(initial=-1)) + 1)

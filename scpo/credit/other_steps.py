@@ -20,7 +20,7 @@ def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) ->
     Args:
         batch: The steps.
         shaped: The matcher's answer.
-        states: The text that tells states apart, ``anchor_without_success`` or
+        states: The text by which states are compared: ``anchor_without_success`` or
             ``state_without_success``.
     """
     anchor_N = anchor_groups(batch, key="state" if states == "state_without_success" else "anchor")

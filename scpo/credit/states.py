@@ -107,8 +107,8 @@ def state_metrics(
     of rows in the most frequent true state of theirs. ``states/fell_back``: the scorer was missing
     and equal texts were compared instead.
 
-    The true states are only given where an environment rewords its observations; elsewhere there
-    is no agreement to report.
+    The true states are only given where an environment rewords its observations; elsewhere only
+    ``states/fell_back`` can be reported.
     """
     if not isinstance(host, StateSettings):
         return {}

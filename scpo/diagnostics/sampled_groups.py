@@ -131,7 +131,7 @@ def sampled_groups(
     if anchor_group_N is None:
         anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
-    # Groups that are matched with a remembered success have no sibling to show beside them.
+    # Not the groups matched with a remembered success: its steps are not in this batch.
     active = list(active_groups(line))
 
     # A generator of its own, so that sampling changes no other random number.

@@ -141,7 +141,7 @@ def save_step_texts(
         folder: The run.
         step: The training step.
         batch: Its steps.
-        diagnostics: Of ``assign``; without a shaper there are no texts.
+        diagnostics: Of ``assign``; a method without a shaper has no texts.
     """
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:

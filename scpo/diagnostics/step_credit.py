@@ -157,7 +157,7 @@ class Helping:
 
 
 class Rate(NamedTuple):
-    """A share and its 95 % interval; NaN where there is none."""
+    """A share and its 95 % interval; NaN if undefined."""
 
     value: float
     low: float
@@ -242,7 +242,7 @@ def judge_of(environment: Environment) -> ReplayingEnvironment:
 def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatch:
     """Add the state columns by replaying the batch's actions; unchanged if it has them.
 
-    Recorded rollouts hold observations alone; estimators with ``state_key=state`` need more.
+    Recorded rollouts hold only observations; estimators with ``state_key=state`` need more.
 
     Raises:
         RecordError: A game answers otherwise than it did when the rollouts were recorded.
@@ -377,7 +377,7 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
         )
 
     # Counts per group suffice: shares of a resample are ratios of weighted sums. A row of `draws`
-    # says how often each group is in a resample.
+    # counts how often each group is in a resample.
     groups = len(counts_G4)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(groups, np.full(groups, 1 / groups), DRAWS)

@@ -157,8 +157,8 @@ def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
 def told(episodes: Sequence[Ended]) -> list[int]:
     """Indices of the episodes whose transcripts are stored.
 
-    First episodes of games, evenly over the panel. By place alone, never by outcome: a comparison
-    of two runs shows the same games on both sides.
+    First episodes of games, evenly over the panel. By place, not by outcome: a comparison of two
+    runs shows the same games on both sides.
     """
     first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))

@@ -184,7 +184,7 @@ def _run_in_lockstep(
 ) -> tuple[tuple[MatchTrace, ...], int]:
     """Run all walks to their end, and count the cells that they read.
 
-    A walk alone asks for one pair at a time, which would be a call of the scorer for each step.
+    A single walk asks for one pair at a time, which would be a call of the scorer for each step.
     Side by side, the walks of all groups fill one call a round, and there are at most as many
     rounds as the longest walk reads cells.
 

@@ -144,7 +144,7 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     Args:
         batch: The steps, with the trainer's ``position_N``.
         order: The setting of the shaper.
-        seed: Run seed and training step, read by ``random`` alone.
+        seed: Run seed and training step, read only by ``random``.
 
     Returns:
         ``key_N``, int64; comparable within a trajectory only.
@@ -186,8 +186,8 @@ _PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2, "samp
 def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
     """Random generator of one trajectory or group in one training step.
 
-    Independent of all others and of the batch: what one trajectory draws does not change with the
-    trajectories beside it, nor with what else the step draws.
+    Independent of all others and of the batch: the numbers of a trajectory depend neither on the
+    other trajectories nor on other draws of the step.
 
     Args:
         seed: Run seed and training step.

@@ -26,8 +26,7 @@ def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
 def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Groups with both successes and failures, with the trajectories of each.
 
-    The others are left unchanged: without a success there is no reference, and without a failure
-    nothing to credit.
+    The others are left unchanged: a reference needs a success, and credit a failure to go to.
     """
     return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 
@@ -48,7 +47,7 @@ def select(line: Timeline, successful: IntArray, selection: Selection, seed: See
         line: Trajectories of the batch.
         successful: Indices into it, ascending, at least one.
         selection: The rule.
-        seed: Run seed and training step, read by ``random`` alone.
+        seed: Run seed and training step, read only by ``random``.
 
     Returns:
         Index into ``line``.

@@ -57,7 +57,7 @@ class ReferenceBuffer:
     def keep(self, task: str, step: int, texts: Sequence[str]) -> None:
         """Store a success in place of the task's earlier one; drop expired and excess entries.
 
-        The latest one is kept whatever its length, for an older policy played the other.
+        The latest success replaces even a longer one, which an older policy played.
 
         Args:
             task: Task id, the same in every training step.

@@ -446,5 +446,5 @@ def _accumulate(batch: StepBatch, matches: tuple[FailedMatch, ...]) -> FloatArra
     # Trajectories do not overlap, so each row is written at most once.
     for match in matches:
         credit_N[match.failed_row_l] = match.credit_l
-    # Matching reads originals alone; an offset of 0 is every row's original.
+    # Matching reads only originals; an offset of 0 is every row's original.
     return credit_N[batch.timeline.neighbours(0)]

@@ -97,8 +97,8 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows whose anchor state is a no-op observation, which different states share.
 
-    With the raw observation as anchor, GiGPO compares such rows although the agent stands in
-    different places (ledger 13); only their share is logged.
+    With the raw observation as anchor, GiGPO compares such rows although the agent is in different
+    places (ledger 13); only their share is logged.
     """
     # Reworded texts cannot be compared with the configured sentences.
     if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:

@@ -46,8 +46,8 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
 class _Forest:
     """Disjoint sets (union-find with path halving).
 
-    Without ranks: the root is the smallest item whatever the sizes are, which keeps labels the same
-    for every order of joins.
+    Without union by rank: the root is always the smallest item, which keeps labels the same for
+    every order of joins.
     """
 
     def __init__(self, size: int) -> None:

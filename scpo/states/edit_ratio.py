@@ -14,7 +14,7 @@ def edit_ratio(visits: Visits, comparison: Comparison) -> IntArray:
     distinct texts of a group and slow (10.8 s for 2,514 reworded rows, docs/meaning.md).
 
     Raises:
-        ConfigError: There is no threshold.
+        ConfigError: The threshold is None.
     """
     threshold = comparison.needed_threshold()
     return leader_labels(visits, lambda texts: _leaders(texts, threshold))

@@ -65,7 +65,7 @@ class ActMemory:
         """Take over what :meth:`dump` gave.
 
         Raises:
-            RecordError: It is no JSON, or no list of verbs.
+            RecordError: It is not a JSON list of verbs.
         """
         try:
             found = json.loads(content)
@@ -263,14 +263,14 @@ def _evidence(
         rows = np.flatnonzero(episode_M == episode)
         others = total.without(_moments(used_MV[rows], has_centred_MW[rows]))
         predicted_MV[rows] = has_centred_MW[rows] @ _weights(others).T
-    # Visits whose class does not vary in the verb say nothing of it.
+    # Visits whose class does not vary in the verb are not informative.
     predicted_MV[used_MV == 0] = 0.0
 
     # Correlation of prediction and use over all visits.
     scale_V = np.sqrt((used_MV**2).sum(axis=0) * (predicted_MV**2).sum(axis=0))
     product_V = (used_MV * predicted_MV).sum(axis=0)
     r_V = np.divide(product_V, scale_V, out=np.zeros_like(product_V), where=scale_V > 0)
-    # One-sided: a prediction that is wrong more often than right is no evidence.
+    # One-sided: a prediction that is wrong more often than right is not evidence.
     return np.where(r_V >= LEAST_R, r_V * np.sqrt(total.visits_V), 0.0)
 
 

@@ -33,7 +33,7 @@ def history(visits: Visits, comparison: Comparison) -> IntArray:
     commands_M = visits.given("commands")
     named = acted_names(visits)
 
-    # Verbs used before each visit, of those alone that leave a trace in the texts.
+    # Verbs used before each visit, of those that leave a trace in the texts.
     used_MV, _ = verbs_used(visits)
     kept = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
     return key_ids(

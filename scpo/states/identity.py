@@ -327,8 +327,8 @@ class Identity:
 def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
     """The names in each text that the group's actions or commands use, and how often each.
 
-    Names that nobody acts on, such as the time of a log line or the price of an advertisement, say
-    nothing of the state.
+    Names that no action uses, such as a time stamp or the price in an advertisement, are not a part
+    of the state.
 
     Args:
         visits: The visits.

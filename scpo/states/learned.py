@@ -23,11 +23,11 @@ from scpo.states.identity import (
 from scpo.steps import BoolArray, IntArray
 
 # Maximum rate of differences among equal states, relative to others. Not 0: one false merge of the
-# closure would drop a feature that tells states apart everywhere else.
+# closure would drop a feature that separates states everywhere else.
 MOST_DIFFERENT = 0.05
 
-# Minimum number of pairs of other states that differ in a kept feature: a rate of fewer pairs says
-# little.
+# Minimum number of pairs of other states that differ in a kept feature: a rate of fewer pairs is
+# unreliable.
 FEWEST_DIFFERENT = 20
 
 # The number of pairs grows with the square of the number of rows. The first ones of a class are

@@ -13,7 +13,7 @@ def scored(visits: Visits, comparison: Comparison) -> IntArray:
     encoders embed each text once. Others are asked for the pairs of a text with the leaders so far.
 
     Raises:
-        ConfigError: There is no scorer, or no threshold.
+        ConfigError: Scorer or threshold is None.
     """
     scorer = comparison.needed_scorer()
     threshold = comparison.needed_threshold()
@@ -27,7 +27,7 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
     if matrix is not None:
         return leaders_in(matrix, threshold)
 
-    # Each pair costs a reranker's forward pass, so that texts are compared with leaders alone.
+    # Each pair costs a reranker's forward pass, so that texts are compared only with leaders.
     leaders: list[int] = []
     chosen: list[int] = []
     for index, text in enumerate(texts):

@@ -19,7 +19,7 @@ def tfidf(visits: Visits, comparison: Comparison) -> IntArray:
     "cabinet 1" and "cabinet 2" differ in nothing else.
 
     Raises:
-        ConfigError: There is no threshold.
+        ConfigError: The threshold is None.
     """
     threshold = comparison.needed_threshold()
     return leader_labels(visits, lambda texts: leaders_in(_cosines(texts), threshold))

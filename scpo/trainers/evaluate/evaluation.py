@@ -53,7 +53,7 @@ class Session:
         config: The run's configuration, of a prompting method.
         folder: Gets logs and transcripts.
         environment: Plays the episodes.
-        policy: The model, local or behind an API.
+        policy: The model, local or called through an API.
         agent: Makes prompts of observations, thoughts and notes.
         should_stop: Asked after every turn.
     """
@@ -157,10 +157,10 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
 def _policy(
     config: RunConfig, environment: Environment, should_stop: Callable[[], bool]
 ) -> Iterator[Policy]:
-    """Policy of the configured model, local or behind an API.
+    """Policy of the configured model, local or called through an API.
 
     Raises:
-        ConfigError: The model is behind an API, and the packages for that are not installed.
+        ConfigError: The model is called through an API, and the extra agents is not installed.
     """
     # Imported late, since an evaluation of an API runs without torch, and one of a local model
     # without the packages of an API.

@@ -71,7 +71,7 @@ def hindsight_logprob(
     pairs: list[tuple[Ids, Ids]] = []
     start = 0
     for trajectory in trajectories:
-        # HCAPO's hindsight values of failures are 0, whatever a second pass would say.
+        # Only successes: HCAPO's hindsight values of failures are 0 by definition.
         if is_success(trajectory.episode_return, config.env.success_threshold):
             rows += range(start, start + len(trajectory))
             prompts = with_hindsight(

@@ -69,8 +69,8 @@ def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
 def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
     """Roll out ``groups`` new tasks until groups x siblings trajectories are kept.
 
-    Groups with equal episode returns are dropped, except in the last of ``config.rounds``: nothing
-    but the penalty of invalid actions tells their siblings apart. No kept group is cut off (DAPO,
+    Groups with equal episode returns are dropped, except in the last of ``config.rounds``: their
+    siblings differ only by the penalty of invalid actions. No kept group is cut off (DAPO,
     arXiv 2503.14476, as verl-agent's script runs it). Each round draws new tasks (ledger 26).
     """
     kept: list[Trajectory] = []

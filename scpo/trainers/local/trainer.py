@@ -366,7 +366,7 @@ def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
 
 
 def _roll_out(session: Session, step: int) -> Sampled:
-    """Rollouts of a step by the method's sampling rule, from seeds of (run seed, step) alone."""
+    """Rollouts of a step by the method's sampling rule, seeded by (run seed, step)."""
     config = session.config
     panel = session.environment.panel("train").tasks
 

@@ -54,7 +54,7 @@ def _row(
 
     Args:
         config: The run's configuration.
-        index: Number of the row in the file, from which the agent loop tells the training step.
+        index: Number of the row in the file, from which the agent loop computes the training step.
         panel: ``train``, ``probe``, or a validation panel.
         task: The task.
         group: Number of the task in its step or panel.

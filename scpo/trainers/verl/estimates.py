@@ -56,8 +56,8 @@ class Estimate:
     Attributes:
         advantage: Of each response token, one array for each row of verl's batch; 0 on padding
             rows.
-        target: The critic's target, likewise; the advantage again where there is no critic, since
-            verl's metrics read a column ``returns`` of every method.
+        target: The critic's target, likewise; the advantage again without a critic, since verl's
+            metrics read a column ``returns`` of every method.
         batch: The steps, without padding.
         trajectories: The same as episodes, without tokens.
         diagnostics: Of ``scpo.credit.assign``.

@@ -130,7 +130,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
     """Policy, data files and the checkpoint to resume from.
 
-    The data files are written at each attempt: they follow from the configuration alone, so that a
+    The data files are written at each attempt: they depend only on the configuration, so that a
     resumed run reads the same schedule.
     """
     config = place.config
@@ -306,8 +306,8 @@ def _join_ray(asked: str) -> None:
 def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """While this process waits for Ray, carry the wish to stop over to the process that trains.
 
-    Signals reach this process alone; the trainer, an actor of Ray, looks for the file after each of
-    its steps.
+    Signals reach only this process; the trainer, a Ray actor, looks for the file after each of its
+    steps.
     """
     path.unlink(missing_ok=True)
     over = threading.Event()

@@ -67,7 +67,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         tracker: Writes the run's logs.
         scorer: The scorer; None for methods that need none.
         memory: Watches the memory of the node.
-        sealing: Computes checksums of checkpoints beside the training.
+        sealing: Computes checksums of checkpoints in a thread.
     """
 
     def __init__(self, config: Any) -> None:
@@ -333,7 +333,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _play_validation(self) -> Rows:
         """Play all rows of the validation file, batch by batch, through verl's rollout.
 
-        verl's own validation reads the last output of an episode alone, for its score.
+        verl's own validation reads only the last output of an episode, for its score.
         """
         fields: list[Any] = []
         for entries in self.val_dataloader:

@@ -62,7 +62,7 @@ def settings(
         ConfigError: The mini-batch cannot be expressed in verl's unit.
     """
     trainer = _verl(config)
-    # In a copy: the run's configuration stays as it was composed, and as its id says.
+    # In a copy: the run's configuration, from which its id is made, stays as composed.
     if attention == "sdpa":
         trainer = trainer.model_copy(
             update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)}
@@ -183,7 +183,7 @@ def _mini_batch(config: RunConfig) -> int:
     """``mini_batch_rows`` in verl's unit: verl multiplies it by ``rollout.n``.
 
     Raises:
-        ConfigError: It is no multiple of the siblings.
+        ConfigError: It is not a multiple of the siblings.
     """
     rows = config.trainer.mini_batch_rows
     n = siblings(config)
@@ -234,7 +234,7 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip"
     )
-    # verl makes a critic for gae alone; our trainer calls neither of its estimators.
+    # verl makes a critic only for gae; our trainer calls neither of its estimators.
     estimator = "gae" if "value" in required(config.method) else "grpo"
     yield Setting(
         "algorithm.adv_estimator",
@@ -316,7 +316,7 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
 
 
 def _run(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    """Length of the run, validation, checkpoints, and what stands in for verl's own records."""
+    """Length of the run, validation, checkpoints, and our records in place of verl's."""
     yield Setting("trainer.v1.trainer_mode", MODE, "our trainer")
     yield Setting(
         "trainer.v1.sampler.custom_sampler.path", str(REPLAY), "stops at the first lost episode"

@@ -23,7 +23,7 @@ class Workplace:
     """One run, as seen from one of its processes.
 
     The launcher, the trainer and every agent loop have one each: Ray's actors share no memory, so
-    that what they say to each other goes through files of the run folder.
+    that they communicate through files of the run folder.
 
     Attributes:
         config: The configuration, as recorded in the run folder.

@@ -19,7 +19,7 @@ def cpu_environment(engine: str) -> dict[str, str]:
     verl = {
         "VERL_USE_EXTERNAL_MODULES": PLATFORM,
         "VERL_PLATFORM": "cpu",
-        # verl registers its FSDP engine for "cuda" and "npu" alone; the code is the same.
+        # verl registers its FSDP engine only for "cuda" and "npu"; the code is the same.
         "VERL_ENGINE_DEVICE": "cuda",
     }
     if engine != "vllm":

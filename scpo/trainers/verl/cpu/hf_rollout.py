@@ -46,7 +46,7 @@ class Request:
 
 
 class HfServer:
-    """The model behind a queue; a Ray actor.
+    """A model that samples queued requests in batches; a Ray actor.
 
     Args:
         path: Folder or hub name of the model.
