@@ -30,7 +30,8 @@ def grpo(
     """A = (s - mean(s)) / (std(s) + 1e-6) over the group; ``mean_norm`` leaves the division out.
 
     s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not
-    read. Equal to verl-agent's ``compute_grpo_outcome_advantage`` with the same ``statistics``.
+    read. Equal to verl-agent's ``compute_grpo_outcome_advantage``; over trajectories if all steps
+    are valid (ledger 30).
 
     Args:
         batch: The steps.

@@ -26,7 +26,7 @@ def rloo(
     per prompt sample and excludes that one; verl-agent takes the n *step rows* of the group, so
     that a row is also compared with the other rows of its own trajectory (``statistics: rows``). A
     group of one value keeps its score. Step returns and bonus are not read. Equal to verl-agent's
-    ``compute_rloo_outcome_advantage`` with the same ``statistics``.
+    ``compute_rloo_outcome_advantage``; over trajectories if all steps are valid (ledger 30).
 
     Args:
         batch: The steps.

@@ -128,7 +128,7 @@ def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
         done: dict[str, set[str]] = {}
         for row in line.row_KT[slot, :length].tolist():
             before[row] = {name: set(verbs) for name, verbs in done.items()}
-            # The first name is what is acted on: "put mug 1 in/on desk 2" changes the mug.
+            # The first name is what is acted on: "move mug 1 to desk 2" changes the mug.
             name = first_name(batch.action_N[row])
             if name is not None:
                 done.setdefault(name, set()).add(verb_of(batch.action_N[row]))

@@ -241,8 +241,8 @@ class Similarity(Protocol):
 class Memory(Protocol):
     """Memory of an identity between training steps; checkpoints hold it.
 
-    ``dump`` gives the same bytes for the same content, since checkpoints are compared by their
-    checksums; ``load`` takes over what ``dump`` gave.
+    ``dump`` gives the same bytes for the same content, so that a resumed run writes the checkpoints
+    of an undisturbed one; ``load`` takes over what ``dump`` gave.
     """
 
     def dump(self) -> bytes: ...

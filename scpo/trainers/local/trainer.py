@@ -116,7 +116,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     # Before the first line is logged: no run continues on other games than it began with.
     folder.pin_panels(panel_records(session.environment, config))
 
-    # GPUs whose memory is watched: those that this process sees, the first one where all are.
+    # GPUs whose memory is watched: those that the variable makes visible; without it the first,
+    # torch's default device.
     gpus = None
     if session.policy.device.type == "cuda":
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
@@ -359,7 +360,7 @@ def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
     metrics = {f"train/{name}": value for name, value in episodes.items()}
     metrics["train/sampling_rounds"] = float(sampled.rounds)
     metrics["train/rows"] = float(sum(map(len, sampled.kept)))
-    # Prompts that lost their beginning: the agent did not read the whole instruction.
+    # Share of prompts that were longer than allowed and lost their beginning.
     truncated = [generation.truncated for generation in _generations(sampled.kept)]
     metrics["train/prompt_truncated"] = float(np.mean(truncated))
     return metrics

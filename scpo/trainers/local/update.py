@@ -53,8 +53,8 @@ def update(
 
     Dropout is off: the ratio to the sampling policy must start at 1. With
     ``config.skip_updates_without_advantage``, a mini-batch in which no row has an advantage changes
-    neither policy nor optimizer: its gradient comes only from the entropy bonus and the KL
-    term, and Adam rescales it to nearly full size (ledger 55).
+    neither policy nor optimizer: its gradient comes only from the entropy bonus and the KL term,
+    and Adam rescales it to nearly full size (ledger 55).
 
     Args:
         policy: Changed in place.

@@ -306,8 +306,8 @@ def _join_ray(asked: str) -> None:
 def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """While this process waits for Ray, carry the wish to stop over to the process that trains.
 
-    Signals reach only this process; the trainer, a Ray actor, looks for the file after each of its
-    steps.
+    This process handles the stop signals; the trainer, a Ray actor, looks for the file after each
+    of its steps.
     """
     path.unlink(missing_ok=True)
     over = threading.Event()

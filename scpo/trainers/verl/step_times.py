@@ -54,8 +54,8 @@ EVERY = 5
 def estimated(config: RunConfig) -> dict[str, float] | None:
     """Seconds of each part, a mean over the run's steps; None outside of scale=paper on ALFWorld.
 
-    Linear in the number of parameters and inverse in the number of GPUs. Below a third of the
-    smallest size seconds no longer fall: what is left does not depend on the model.
+    Linear in the number of parameters and inverse in the number of GPUs; a model below a third of
+    the smallest size counts as one of that third.
 
     Returns:
         Seconds by the parts of ``SECONDS``. A validation is spread over the steps between two.

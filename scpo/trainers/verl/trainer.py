@@ -102,7 +102,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return buffer
 
     def _load_checkpoint(self) -> None:
-        # verl restores weights, optimizer and dataloader, and with them `global_steps`.
+        # verl restores weights, optimizer and dataloader, and reads `global_steps` off the folder.
         super()._load_checkpoint()
         # Step 0 has no checkpoint: buffer and memory are empty.
         folder = self.place.folder
@@ -304,7 +304,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @functools.cached_property
     def _diagnostics(self) -> Diagnostics:
-        """Samples of this run; made at the first use, when the scorer is there."""
+        """Samples of this run."""
         return Diagnostics(
             self.place.config, self.place.folder, self.scorer, lambda: self.place.environment
         )
