@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from omegaconf.errors import OmegaConfBaseException
@@ -26,6 +27,19 @@ SHORT_NAMES = {
     "alpha": "method.shaper.alpha",
     "n": "trainer.group_size",
     "gpus": "launcher.gpus",
+    # verl's and TRL's. Without them total_epochs is near trainer.epochs, which repeats each update.
+    "total_epochs": "trainer.steps",
+    "num_train_epochs": "trainer.steps",
+    "total_training_steps": "trainer.steps",
+    "train_batch_size": "trainer.groups",
+    "num_generations": "trainer.group_size",
+    "ppo_epochs": "trainer.epochs",
+    "ppo_mini_batch_size": "trainer.mini_batch_rows",
+    "test_freq": "trainer.validation.every",
+    "save_freq": "trainer.checkpoint_every",
+    "entropy_coeff": "trainer.loss.entropy_coefficient",
+    "kl_loss_coef": "trainer.loss.kl_coefficient",
+    "project_name": "wandb.project",
 }
 """Last part of a key in other code bases -> the key here."""
 
@@ -342,6 +356,8 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     others = [full for full in dict.fromkeys(known) if full != key]
     meant = SHORT_NAMES.get(name)
     same_name = [full for full in others if full.rpartition(".")[2] == name]
+    # trainer.learning_rate is the trainer's and not one of the five others of that name.
+    same_name.sort(key=lambda full: _shared_sections(full, key), reverse=True)
     similar = difflib.get_close_matches(name, siblings, n=1)
     near = [key.removesuffix(name) + sibling for sibling in similar]
     # The name in other code bases, then the same name elsewhere, then a misspelling.
@@ -349,6 +365,12 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     hint = did_you_mean(key, [] if siblings else others, first)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
+
+
+def _shared_sections(one_key: str, other_key: str) -> int:
+    """Number of leading sections that two keys share."""
+    pairs = zip(one_key.split("."), other_key.split("."), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:

@@ -126,6 +126,12 @@ BAD = {
     "misspelt group": (["methd=scpo"], "unknown key methd; did you mean method?\nkeys of the configuration: env,"),
     "misspelt group with +": (["+methd=scpo"], "unknown key methd (got 'scpo'); did you mean method?"),
     "key without its section": (["theta=0.5"], "did you mean method.shaper.theta?"),
+    "key of the trainer without its section": (
+        ["trainer.learning_rate=1e-5"],
+        "unknown key trainer.learning_rate; did you mean trainer.optimizer.learning_rate or ",
+    ),
+    "length of verl's training": (["trainer.total_epochs=3"], "did you mean trainer.steps?"),
+    "passes over a batch in verl": (["actor_rollout_ref.actor.ppo_epochs=2"], "did you mean trainer.epochs?"),
     "key without its section with +": (["+theta=0.5"], "did you mean method.shaper.theta?"),
     "misspelt key below a union": (["+method.estimator.omga=1"], "did you mean method.estimator.omega?"),
     "misspelt key below a mapping": (
