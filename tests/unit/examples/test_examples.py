@@ -1,6 +1,8 @@
 """The examples run as shipped, and the README shows the first one as it is."""
 
 import importlib.util
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +75,20 @@ def test_assigning_with_a_scorer_that_needs_no_model_loads_no_torch():
     example = str(EXAMPLES / "credit_in_20_lines.py")
     code = f"import sys, runpy; runpy.run_path({example!r}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")  # each method of the study trains at its own rate
+def test_the_analysts_comparison_works_on_the_study_that_stands():
+    """It was of the withdrawn edition, and its selection matched no GraphGPO run of the second."""
+    pytest.importorskip("pandas", reason="needs the extra analysis")
+    page = (ROOT / "docs" / "analysts.md").read_text()
+    assert "first-edition" not in page
+    recipe = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "scpo.compare" in block)
+    code = recipe.replace('"docs/study"', "ARCHIVE").replace("scpo.compare(", "compared = scpo.compare(")
+    names = {"scpo": scpo, "ARCHIVE": str(ROOT / "docs" / "study")}
+    exec(code, names)  # noqa: S102
+    assert set(names["compared"].index) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
+    assert list(names["compared"].pairs) == [10, 10]
+    select = recipe.splitlines()[1]
+    cells = json.loads((ROOT / "docs" / "compare_runs.ipynb").read_text())["cells"]
+    assert any(select in "".join(cell["source"]) for cell in cells)
