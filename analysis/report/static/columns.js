@@ -28,7 +28,7 @@ class StepColumns {
     refill(this.lists[side], [...this.cards[side].values()]);
   }
 
-  // Lines end at the middle of the cards, wherever the layout has put them.
+  // Draws a line between the middles of each credited pair's cards; called again when the layout changes.
   drawLinks() {
     const box = this.links.getBoundingClientRect();
     if (!this.match || !box.width) return;

@@ -1,4 +1,4 @@
-// Two runs beside each other: what differs in their configurations, their last numbers, games and curves.
+// Two runs side by side: the differences of their configurations, their last numbers, games and curves.
 
 class CompareView {
   title = 'Compare';
@@ -8,7 +8,7 @@ class CompareView {
     this.runs = new Map(data.runs.map((run) => [run.id, run]));
     this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
     const runs = data.runs.map((run) => [run.id, runName(run)]);
-    // A run that has logged nothing yet can be chosen, but the page does not open on it.
+    // Runs to open with: those that have logged something. All runs can be chosen.
     this.logged = data.runs.filter((run) => Object.keys(data.curves.runs[run.id] || {}).length);
     if (this.logged.length < 2) this.logged = data.runs;
     this.selects = ['a', 'b'].map((name) => menu(name, runs, (id) => go({ [name]: id })));
@@ -56,7 +56,7 @@ function counterpart(data, runs, a) {
 function pairedCurve(data, run, metric, k, styleOfA) {
   const points = curvePoints(data, run, metric);
   const own = lineStyle(run.style);
-  // Two runs of one method have one style: the second has the page's ink, dashed.
+  // Two runs of one method share a style, so the second is drawn dashed in the colour of the text.
   const style = k && run.style.colour === styleOfA.colour ? { colour: own.colour, paint: 'var(--ink)', dash: '5 3' } : own;
   const runs = points.length ? [{ points }] : [];
   return { name: `${'AB'[k]}: ${run.label}, seed ${run.seed}`, style, runs, mean: runs.length ? meanCurve(runs) : [] };
@@ -94,7 +94,7 @@ function apart(metric, one, other) {
   return isShare(metric) ? signed(100 * (one - other), 1) : signed(one - other, 3);
 }
 
-// Games that both played: solved at the last validation by both, by one alone, by neither.
+// Counts of the games that both runs played: won at the last validation by both, by only one, by neither.
 function gamesApart(data, a, b) {
   const lines = data.episodes.panels.flatMap((panel, k) => {
     const [ofA, ofB] = [a, b].map((run) => panel.runs[run.id]?.won.at(-1));

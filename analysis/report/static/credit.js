@@ -1,4 +1,4 @@
-// A recorded group as objects, and the sentences that say what happened to a step.
+// A recorded group as objects, and sentences that explain what happened to a step.
 // Record: scpo/diagnostics/sampled_groups.py. Positions: u in the reference (m of them), v in the failed sibling (l).
 
 const COMPARED = {
@@ -46,7 +46,7 @@ function readGroup(record, settings) {
   };
 }
 
-// `left` and `right` are the steps at positions u and v; `steps` are all of the failed sibling's, filtered ones too.
+// `left[u]` and `right[v]` are the kept steps; `steps` are all steps of the failed sibling, including filtered ones.
 function readMatch(match, steps, reference, referenceTimes) {
   const right = match.steps.map((time) => steps[time]);
   const left = referenceTimes.map((time) => reference[time]);
@@ -64,7 +64,7 @@ function isMoved(step) {
   return Math.abs(step.advantage - step.unshaped) > UNMOVED;
 }
 
-// Why a failed step has, or has not, got credit.
+// Why a failed step did or did not get credit.
 function reason(group, match, step) {
   const filter = 'Left out by the step filter:';
   if (!step.valid) return `${filter} the action was not valid.`;

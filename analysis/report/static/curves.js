@@ -1,4 +1,4 @@
-// Learning curves: each run, and mean and spread over the seeds of a row.
+// Learning curves of each run, with mean and spread over the seeds of a row.
 
 const CHART = { width: 900, height: 420, left: 62, right: 16, top: 14, bottom: 44 };
 
@@ -8,13 +8,13 @@ class CurvesView {
   constructor(data, go) {
     this.data = data;
     this.state = {};
-    this.hidden = new Set(); // names of the rows taken out
+    this.hidden = new Set(); // names of the rows that the reader has switched off
     this.metrics = [...new Set(Object.values(data.curves.runs).flatMap(Object.keys))].sort();
     this.first = this.metrics.find((name) => name === 'train/success_rate') || this.metrics[0];
     this.filters = new FilterBar(data, go);
     this.metric = menu('metric', this.metrics.map((name) => [name, name]), (metric) => go({ metric }));
     this.legend = element('div', { class: 'legend', role: 'group', 'aria-label': 'Rows shown' });
-    this.names = []; // of the rows that there are now
+    this.names = []; // of the rows that pass the filters
     const all = element('button', { type: 'button', click: () => this.tick(this.names) }, 'all');
     const none = element('button', { type: 'button', click: () => this.tick([]) }, 'none');
     this.ticks = element('div', { class: 'buttons ticks' }, all, none);
@@ -121,7 +121,7 @@ class Chart {
   }
 }
 
-// Runs that a table averages, of one environment, model and scale, form one line; the style belongs to the row's method.
+// One line per row of a table, environment, model and scale, in the style of the row's method.
 function curveRows(data, runs, metric) {
   const several = ['env', 'model', 'scale'].some((facet) => common(data, facet) === null);
   const nameOf = (run) => (several ? `${run.row}, ${run.env}, ${run.model}, ${run.scale}` : run.row);

@@ -1,4 +1,4 @@
-// All that was recorded of the chosen step.
+// Everything that was recorded about the chosen step.
 
 const MOST_PEERS = 12;
 

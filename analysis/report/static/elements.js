@@ -10,8 +10,8 @@ function drawn(tag, attributes = {}, ...children) {
   return dressed(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// Attributes whose value is null or false are left out; a function is a listener; styles go through the CSSOM, since
-// the page's policy refuses style attributes.
+// Attributes with the value null, undefined or false are left out; functions become listeners. Styles are set through the
+// CSSOM, because the page's content security policy forbids style attributes.
 function dressed(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -36,7 +36,7 @@ function choose(select, choices, chosen) {
   select.value = chosen;
 }
 
-// A menu of [value, text] pairs, the first of them chosen; `change` is given the value that the reader chooses.
+// A menu of [value, text] pairs with the first chosen; `change` is called with the value that the reader chooses.
 function menu(name, choices, change) {
   const select = element('select', { name, change: () => change(select.value) });
   choose(select, choices, choices[0]?.[0]);
@@ -47,7 +47,7 @@ function labelled(text, control) {
   return element('label', { class: 'control' }, element('span', {}, text), control);
 }
 
-// What may be wider than the page.
+// A container that scrolls a table that is wider than the page.
 function scrolling(table) {
   return element('div', { class: 'wide', tabindex: '0' }, table);
 }

@@ -1,6 +1,6 @@
-// The browser of validation episodes: who solves which game at which step, and what was done in it.
+// The browser of validation episodes: which row solves which game at which step, and its transcripts.
 
-const COUNTS = '0123456789abcdefghijklmnopqrstuvwxyz'; // episodes of a game that were won, one character a game
+const COUNTS = '0123456789abcdefghijklmnopqrstuvwxyz'; // index = number of episodes won; a string has one character per game
 const ORDERS = { panel: 'as in the panel', hard: 'hardest first', apart: 'where rows differ most' };
 
 class EpisodesView {
@@ -37,7 +37,7 @@ class EpisodesView {
     this.showGame(panel, rows, state);
   }
 
-  // Games of the panel that some run has a transcript of.
+  // Games of the panel with a transcript of at least one run.
   tellable() {
     const of = Object.values(this.data.episodes.transcripts).flat();
     return new Set(of.filter(([panel]) => String(panel) === this.panel.value).map(([, , game]) => game));
@@ -137,7 +137,7 @@ class EpisodesView {
   }
 }
 
-// Same names of several environments or lists of games are told apart.
+// Numbers panels that share a title but have different lists of games.
 function panelName(panels, panel) {
   const alike = panels.filter(({ title }) => title === panel.title);
   const more = alike.length > 1 ? `, list ${alike.indexOf(panel) + 1}` : '';
@@ -152,7 +152,7 @@ function episodeRows(data, runs, panel) {
   return [...rows].map(([name, members]) => ({ name, runs: members.map(played) }));
 }
 
-// Of one game: episodes won and played at the runs' last validations, and the first step at which one was won.
+// For one game: episodes won and played at the last validation of each run, and the first step with a win.
 function solved(row, game) {
   const last = row.runs.map((run) => COUNTS.indexOf(run.won.at(-1)[game]));
   const steps = row.runs.flatMap((run) => run.steps.filter((_, k) => run.won[k][game] !== '0'));

@@ -1,5 +1,5 @@
-// M with the credited cells boxed and the walk of j traced: reference steps downwards, failed steps to the right, both
-// in time order. The walk goes through the failed steps in processing order, so its line may jump back.
+// The similarity matrix M, with boxes around credited cells and the walk of j as a line. Reference steps run downwards and
+// failed steps to the right, in time order. The walk follows the processing order, so its line may jump back.
 
 // In pixels; cells are as large as fits, up to `largest`.
 const MAP = { left: 30, top: 24, width: 270, height: 300, largest: 26, least: 110 };
@@ -73,7 +73,7 @@ class Heatmap {
     if (u >= 0 && v >= 0 && u < match.left.length && v < match.right.length) act(u, v);
   }
 
-  // The numbers of one cell.
+  // Shows the numbers of one cell.
   tell(u, v) {
     const { group, match } = this.shown;
     const value = match.similarity[u][v];
@@ -90,7 +90,7 @@ class Heatmap {
     refill(this.readout, parts.filter(Boolean).join(' · '));
   }
 
-  // The walk's first `count` steps.
+  // Draws the first `count` steps of the walk.
   walkTo(count) {
     const { match, size, walk } = this.shown;
     const done = match.walk.slice(0, Number(count));
@@ -108,7 +108,7 @@ class Heatmap {
     this.turn.value = done.length ? turnLine(match, done) : 'before the first step: j = −1';
   }
 
-  // Frame the chosen step's row or column.
+  // Frames the row or column of the chosen step.
   choose(at) {
     if (!this.shown) return;
     const { match, size, cross } = this.shown;

@@ -19,7 +19,7 @@ class Inspector {
     this.groups = data.groups;
     this.runs = Object.keys(data.groups.runs);
     this.go = go;
-    this.now = null; // what is on the page: record, group, match and the chosen place `at`
+    this.now = null; // what the page shows: record, group, match and the chosen place `at`
     this.selects = Object.fromEntries(Object.keys(LEVELS).map((level) => [level, this.select(level)]));
     this.columns = new StepColumns((side, time) => go({ at: `${side}${time}` }, true));
     this.heatmap = new Heatmap((time) => go({ at: `f${time}` }, true));
@@ -33,7 +33,7 @@ class Inspector {
     this.node = element('section', { class: 'inspector' }, parts, sampledNote(data.groups));
   }
 
-  // Choosing a run keeps no step of another run, and so on downwards.
+  // A choice clears all lower levels: a new run clears the step, the group and the sibling.
   select(level) {
     const levels = [...Object.keys(LEVELS), 'at'];
     const lower = levels.slice(levels.indexOf(level) + 1);
@@ -60,7 +60,7 @@ class Inspector {
     );
   }
 
-  // `opened`: the reader came from another view or page, and sees the top of this one first.
+  // `opened`: the reader comes from another view or page, so the page must not scroll to the chosen step.
   update(state, opened = false) {
     if (!this.runs.length) return;
     const telling = state.run ? {} : this.telling || {};
@@ -116,7 +116,7 @@ class Inspector {
     this.details.show(group, match, at);
   }
 
-  // The address names what is shown, so that it can be sent to somebody, whatever this page opens on.
+  // Writes what is shown into the address, so that a copied link shows the same.
   keepAddress(shown) {
     const next = link({ view: 'inspector', ...readState(), ...shown });
     if (next === location.hash) return;
@@ -124,7 +124,7 @@ class Inspector {
     drawnHash = next;
   }
 
-  // Whether the key meant something.
+  // Handles a key; true if it has a meaning here.
   press(key) {
     if (!this.runs.length) return false;
     const anywhere = {
