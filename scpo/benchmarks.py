@@ -31,7 +31,7 @@ class Benchmark:
     Attributes:
         label: Name in print.
         tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
-        judged: Scale -> panel whose success rate is compared, in tables, searches and claims.
+        judged: Scale -> panel whose success rate decides.
         mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
         longest_prompt_tokens: The longest of them.
         families: Task families by their column in the result table; empty if results are not split.

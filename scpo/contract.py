@@ -132,7 +132,7 @@ def check_estimator(
         answer_N[rows],
         "reversing the rows",
     )
-    # Copies: no step later in the trajectory is the original of the row itself.
+    # Copies: the row at an offset of 0 steps is the original's, for an original its own.
     original_N = batch.timeline.neighbours(0)
     _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
     if not across_groups:

@@ -111,7 +111,7 @@ def parameters(model: ModelConfig) -> float | None:
     if isinstance(model, ApiModel):
         return 0
     if isinstance(model, ChoiceModel):
-        # As in scpo.policies.choice.policy: table with a bias for each row, two linear layers.
+        # ScoreNet of scpo.policies.choice.policy: embedding and weight of each feature, two layers.
         return (
             model.table_rows * (model.width + 1)
             + (model.width + 2) * model.hidden_size
