@@ -280,7 +280,7 @@ def _rows(sections: Iterable[Section]) -> dict[str, tuple[Section, Row]]:
     """Run id -> the first row that the run belongs to, with its section."""
     members: dict[str, tuple[Section, Row]] = {}
     for section in sections:
-        for row in section.rows:
+        for row in section.all_rows():
             for run in row.runs:
                 members.setdefault(run.id, (section, row))
     return members

@@ -97,7 +97,9 @@ def test_two_runs_are_compared_side_by_side_with_their_differences(open_page, re
     ]  # fmt: skip
     for _, one, other, difference in body(page, ".last"):
         value = [float(re.sub(" %$", "", text).replace("−", "-")) for text in (one, other, difference)]
-        assert value[2] == pytest.approx(value[0] - value[1], abs=0.11)
+        # A share is printed in percent with one decimal, other numbers with four digits.
+        tolerance = 0.11 if "%" in one else 1.1e-3 * max(map(abs, value[:2]))
+        assert value[2] == pytest.approx(value[0] - value[1], abs=tolerance)
 
 
 def test_seeds_of_one_row_differ_in_their_seed_and_look_different(open_page, reports):

@@ -91,7 +91,9 @@ function lastNumbers(data, a, b) {
 }
 
 function apart(metric, one, other) {
-  return isShare(metric) ? signed(100 * (one - other), 1) : signed(one - other, 3);
+  if (isShare(metric)) return signed(100 * (one - other), 1);
+  // As many digits as the two values have: auxiliary rewards differ in the fourth decimal.
+  return `${one > other ? '+' : ''}${number(one - other)}`;
 }
 
 // Counts of the games that both runs played: won at the last validation by both, by only one, by neither.

@@ -13,6 +13,7 @@ from scpo.records.files import write_json
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
 from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
 from tests.support.sketches import sketch
+from tests.support.study_runs import rising, write_study
 
 
 def test_only_what_differs_between_runs_is_there(tmp_path):
@@ -238,3 +239,17 @@ def test_runs_that_tables_keep_apart_share_no_mean(tmp_path):
     assert rows[failed["id"]] == "SCPO (default), not finished"
     (apart,) = {rows[run["id"]] for run in short}
     assert apart.startswith("SCPO (default); trainer.steps=20")
+
+
+def test_fresh_seeds_of_a_row_keep_its_name(tmp_path):
+    """Two rows on seeds of another experiment were both averaged as "scpo, in no table"."""
+    names = ("scpo", "chronological")
+    curves = {row: lambda seed: rising(0.8) for row in names}
+    write_study(tmp_path, {"ablation": names}, curves)
+    fresh = write_study(tmp_path, {"more_seeds": names}, curves, seeds=(50, 51))
+    runs = contents(collect(tmp_path), Report((), (), (), (), ()), group_bytes=0)["runs"]
+    rows = {run["id"]: run["row"] for run in runs}
+    assert {row: {rows[run] for run in ids} for row, ids in fresh.items()} == {
+        "scpo": {"SCPO"},
+        "chronological": {"CHRONOLOGICAL"},
+    }
