@@ -425,7 +425,10 @@ def _print_left_out(console: Console, report: Report, place: str) -> None:
         console.print("Not finished, so not in any mean:")
         unfinished = [f"  {line}" for line in report.unfinished]
         console.print(*unfinished, sep="\n", markup=False)
-    if report.unfinished:
+    if report.unfinished and not report.commands:
+        # Single runs are in no experiment that a command of ours could run.
+        console.print("Finish them with the commands of train.py that started them.")
+    elif report.unfinished:
         commands = [f"  {command}{place}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
 

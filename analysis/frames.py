@@ -13,8 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
+from analysis.sources.code_versions import code_differences
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.rows import Row
 from analysis.sources.run_records import SINGLE
 from analysis.sources.series import Series, make_series
 from analysis.sources.wandb_project import Settings
@@ -182,9 +184,10 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     differs: dict[str, str] = {}
     for part in data.sections:
         for row in part.all_rows():
+            note = _differs(data, row)
             for run in row.runs:
                 settings.setdefault(run.id, part.setting)
-                differs.setdefault(run.id, row.differs)
+                differs.setdefault(run.id, note)
 
     ids = list(runs.index)
     return columns.assign(
@@ -192,6 +195,16 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         setting=[settings.get(run, runs.loc[run, "setting"]) for run in ids],
         differs=[differs.get(run, "") for run in ids],
     )
+
+
+def _differs(data: Collected, row: Row) -> str:
+    """What sets a row apart besides its method, with the code that changed between its seeds."""
+    notes = [row.differs] if row.differs else []
+    files = code_differences(data.by_id[run] for run in row.finished)
+    if files:
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        notes.append(f"its seeds ran under several versions of {files[0]}{more}")
+    return "; ".join(notes)
 
 
 def compare(

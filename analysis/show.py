@@ -5,7 +5,7 @@ finished sweep prints it at once.
 """
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
+from analysis.sources.code_versions import code_differences
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import (
     LOGS,
@@ -29,11 +30,13 @@ from analysis.sources.run_records import (
     read_runs,
 )
 from analysis.sources.series import Series, make_series
+from analysis.sources.settings import setting_differences
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
 from scpo.intervals import Summary, paired_text, summarise
 from scpo.progress import counted
 from scpo.records.manifest import PlannedRow
+from scpo.records.provenance import shown_files
 from scpo.records.status import State
 
 WIDTH = 100  # characters of a line
@@ -120,7 +123,10 @@ def _print_benchmark(
     panels = panel_order({name.split("/")[1] for name in logged if name.startswith("val/")})
     headings = {panel: f"{panel}\n{PANELS.get(panel, '')}" for panel in panels}
 
-    console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})\n")
+    console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})")
+    if given := _given(record):
+        console.print(f"given: {' '.join(given)}", soft_wrap=True)
+    console.print()
     console.print(
         "Success before → after training, %; after: last checkpoint, mean ± std over seeds\n"
     )
@@ -138,9 +144,43 @@ def _print_benchmark(
         console.print("Credit: mean over the training steps, then over seeds\n")
         console.print(_table(rows, CREDIT.values(), cells), "")
 
+    notes = [f"note: {note}" for note in _unlike(rows, runs)]
+    if notes:
+        console.print(*notes, "", sep="\n", soft_wrap=True)
     for row in rows:
         for run in row.missing:
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
+
+
+def _given(record: ExperimentRecord) -> list[str]:
+    """The overrides of the command line, which apply to every row; the scale is in the title."""
+    return [text for text in record.overrides if not text.startswith("scale=")]
+
+
+def _unlike(rows: Sequence[Row], runs: Runs) -> Iterator[str]:
+    """Yield what sets the rows apart besides the method: settings, versions of the code."""
+    finished = [row for row in rows if row.finished]
+    reference = _reference(finished)
+    if reference is None:
+        return
+    usual = runs[reference.finished[0]]
+    for row in finished:
+        own = runs[row.finished[0]]
+        apart = setting_differences(own.config, usual.config, (own.panels, usual.panels))
+        if row is not reference and apart:
+            yield f"{row.label}: {apart.replace('the others', reference.label)}"
+
+    again = "dry_run=true names the runs of other code than the present one"
+    pooled = []
+    for row in finished:
+        files = code_differences(runs[run] for run in row.finished)
+        pooled.append(files)
+        if files:
+            versions = f"several versions of {shown_files(files)}"
+            yield f"{row.label}: its seeds ran under {versions}; {again}"
+    everything = code_differences(runs[run] for row in finished for run in row.finished)
+    if everything and not any(pooled):
+        yield f"the rows ran under several versions of {shown_files(everything)}; {again}"
 
 
 def _differences(

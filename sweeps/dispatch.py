@@ -29,6 +29,8 @@ from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_
 from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.start_checks import refuse_what_cannot_start
 
+LISTED_RUNS = 12
+
 
 @dataclass
 class Found:
@@ -247,8 +249,8 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     """Name finished runs whose code has changed since: they are not run again by themselves."""
     # Read once: hashing the code for every run would take long.
     present = provenance.code_files()
-    stale = []
-    files = set()
+    # Changed files -> runs: an estimator of one's own concerns no run of another one.
+    stale: dict[tuple[str, ...], list[str]] = {}
     for run_id in sorted(run_ids):
         folder = RunFolder(runs_dir(matrix) / run_id)
         # A missing folder has no code to compare, and a damaged one is reported elsewhere.
@@ -257,15 +259,14 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
                 continue
             changed = provenance.changed_files(folder, matrix.runs[run_id], present)
             if changed:
-                stale.append(run_id)
-                files.update(changed)
+                stale.setdefault(tuple(changed), []).append(run_id)
 
-    if stale:
-        shown = " ".join(stale[:4]) + (" ..." if len(stale) > 4 else "")
+    for files, runs in stale.items():
+        shown = " ".join(runs[:LISTED_RUNS]) + (" ..." if len(runs) > LISTED_RUNS else "")
         yield (
-            f"{counted(len(stale), 'finished run')} of other code, changed since: "
-            f"{provenance.shown_files(sorted(files))}. To run them again, first: "
-            f"python -m sweeps rm --finished {shown}"
+            f"{counted(len(runs), 'finished run')} of other code, changed since: "
+            f"{provenance.shown_files(files)}. To run {'it' if len(runs) == 1 else 'them'} again, "
+            f"first: python -m sweeps rm --finished {shown}"
         )
 
 

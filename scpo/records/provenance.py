@@ -264,6 +264,31 @@ def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig)
     return sorted(changed & used_files(config, REPOSITORY))
 
 
+def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
+    """Files that these runs use and of which they used several versions.
+
+    Runs without a record of their code, as old ones and those of an archive, are left out.
+    """
+    known: list[tuple[CodeRecord, RunConfig]] = []
+    for folder, config in runs:
+        record = read_code(folder)
+        if record is not None:
+            known.append((record, config))
+    if all(record == known[0][0] for record, _ in known):
+        return []
+
+    versions: dict[str, set[str | None]] = {}
+    # Seeds of a row use the same files, which take a while to find.
+    used: dict[tuple[str, ...], set[str]] = {}
+    for record, config in known:
+        kind = (*_parts(config), _trainer(config), config.env.name)
+        if kind not in used:
+            used[kind] = used_files(config, REPOSITORY)
+        for name in used[kind]:
+            versions.setdefault(name, set()).add(record.files.get(name))
+    return sorted(name for name, sums in versions.items() if len(sums) > 1)
+
+
 def shown_files(names: Sequence[str]) -> str:
     """The first few of these files and the number of the others, for a message."""
     more = len(names) - SHOWN_FILES

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 
-from scpo.errors import ConfigError
+import numpy as np
+
+from scpo.errors import ConfigError, StepBatchError
 from scpo.states.closure import CLOSURE
 from scpo.states.edit_ratio import DIFFLIB
 from scpo.states.effects import EFFECTS
@@ -26,7 +28,7 @@ from scpo.states.learned import LEARNED
 from scpo.states.oracle import ORACLE
 from scpo.states.scored import SCORER
 from scpo.states.tfidf import TFIDF
-from scpo.steps import StepBatch
+from scpo.steps import IntArray, StepBatch
 
 # In the order in which tables show them.
 OURS = (
@@ -94,11 +96,26 @@ def identify(
 
     Raises:
         ConfigError: The identity needs a scorer, and none was passed.
-        StepBatchError: The batch lacks a field that the identity reads; the message names it and
-            the alternatives.
+        StepBatchError: The batch lacks a field that the identity reads, the message names it and
+            the alternatives; or the identity's answer is not one integer for each visit.
 
     Returns:
         The states by row. The numbers are compared inside a rollout group only.
     """
     visits = Visits.of(batch, key)
-    return visits.split(identity.function(visits, Comparison(identity.threshold, scorer, memory)))
+    given = identity.function(visits, Comparison(identity.threshold, scorer, memory))
+    return visits.split(_one_each(given, visits, identity.name))
+
+
+def _one_each(given: object, visits: Visits, name: str) -> IntArray:
+    """An identity's answer; a longer array would be cut, and its labels put to other visits."""
+    array = np.asarray(given)
+    visited = len(visits.row_M)
+    if array.shape != (visited,) or array.dtype.kind not in "iu":
+        shape = f"an array of {array.dtype} with shape {array.shape}"
+        raise StepBatchError(
+            f"identity of states {name!r} returned {'None' if given is None else shape}, expected "
+            f"one label for each of the {visited} visits: integers of shape ({visited},), as "
+            "scpo.states.identity.key_ids gives for the keys of all visits"
+        )
+    return array

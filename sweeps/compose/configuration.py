@@ -200,7 +200,10 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
         for folder in FOLDERS:
             for path in sorted((folder / str(group)).glob("*.yaml")):
                 if line.search(path.read_text()):
-                    yield f"{path.relative_to(folder.parent)} has name: {tag}"
+                    yield (
+                        f"{path.relative_to(folder.parent)} has name: {tag}. A part of your own is "
+                        'registered in the code, too: CONTRIBUTING.md, "How to add a part"'
+                    )
 
 
 def seeded_runs(

@@ -21,6 +21,7 @@ from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
 
 # Axis -> the configuration key that it sets.
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}
+NAMED_IN_LABELS = ("method", "scorer")
 
 # One override for each value of the axis.
 Axis = tuple[Override, ...]
@@ -119,7 +120,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     # method.shaper.theta=0.4,0.6 every new row sets a key of the method, which contradicts nothing.
     first_values = [axis[0] for axis in added]
     _refuse_contradictions(experiment.rows, [*first_values, *common])
-    experiment = with_axes(experiment, added)
+    experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
     # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
     matrix = Matrix(experiment, scale, tuple(common))
@@ -295,11 +296,9 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
         # A chosen file (method, scorer, ...) needs no key in front of its name.
         if override.is_choice and not override.is_host:
             names.append(_slug(value))
-            labels.append(METHOD_LABELS.get(value, value) if override.key == "method" else value)
         else:
-            key = _short(override.key)
-            names += [_slug(key), _slug(value)]
-            labels.append(f"{key} = {value}")
+            names += [_slug(_short(override.key)), _slug(value)]
+        labels.append(_label(override))
 
     return row.model_copy(
         update={
@@ -308,6 +307,32 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
             "overrides": (*row.overrides, *(override.text for override in point)),
         }
     )
+
+
+def _label(override: Override) -> str:
+    """The override in a row's label: ``SCPO``, ``lexical``, ``theta = 0.4``."""
+    value = override.text.partition("=")[2]
+    if not override.is_choice or override.is_host:
+        return f"{_short(override.key)} = {value}"
+    return METHOD_LABELS.get(value, value) if override.key == "method" else value
+
+
+def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
+    """Label the lone row of an experiment that adds nothing of its own by what was given.
+
+    ``SCPO, states = facts`` instead of "as configured"; settings of the trainer, the environment
+    and the like are of the whole table, which names them.
+    """
+    if len(experiment.rows) != 1 or experiment.rows[0].overrides:
+        return experiment
+    given = [override for override in common if override.key.partition(".")[0] in NAMED_IN_LABELS]
+    # Later overrides win, and a choice comes before the settings of what it chooses.
+    last = {override.key: override for override in given}
+    labels = [_label(override) for override in sorted(last.values(), key=lambda it: it.key)]
+    if not labels:
+        return experiment
+    row = experiment.rows[0].model_copy(update={"label": ", ".join(labels)})
+    return experiment.model_copy(update={"rows": (row,)})
 
 
 def _is_axis(experiment: Experiment, override: Override, scale: Scale) -> bool:

@@ -137,6 +137,15 @@ def test_without_a_finished_run_there_is_one_answer_and_not_one_for_each_figure(
     assert not (tmp_path / "out").exists()
 
 
+def test_an_unfinished_run_of_no_experiment_is_finished_by_its_own_command(few, tmp_path, capsys):
+    write_run(tmp_path / "runs")
+    write_run(tmp_path / "runs", seed=1, state="INTERRUPTED")
+    main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert "Finish them with the commands of train.py that started them.\n" in said
+    assert "Finish them with:" not in said
+
+
 def test_many_unfinished_rows_are_one_line_with_the_first_and_the_number(few, tmp_path, capsys):
     runs = tmp_path / "runs"
     names = [f"row {number}" for number in range(6)]

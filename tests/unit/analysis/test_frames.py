@@ -12,6 +12,8 @@ from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
 from analysis.stats.seed_statistics import difference
 from scpo.errors import ConfigError, RecordError
+from scpo.records.files import write_json
+from scpo.records.provenance import code_files
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 
@@ -53,6 +55,20 @@ def test_a_row_keeps_its_name_on_seeds_that_another_experiment_does_not_have(tmp
     assert len(set(fresh["setting"])) == 1
     found = scpo.compare(fresh[fresh.row == "scpo"], fresh[fresh.row == "chronological"])
     assert list(found["seeds"]) == [[50, 51], [50, 51]]
+
+
+def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code(tmp_path):
+    rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, rows)
+    files = code_files()
+    for number, run in enumerate((*rows["scpo"], *rows["chronological"])):
+        changed = {"scpo/advantages/gigpo.py": "another"} if number == 1 else {}
+        write_json(tmp_path / run["id"] / "code.json", {"files": files | changed})
+    runs = scpo.load_runs(tmp_path)
+    mixed = "its seeds ran under several versions of scpo/advantages/gigpo.py"
+    assert set(runs[runs.row == "scpo"].differs) == {mixed}
+    with pytest.warns(UserWarning, match=mixed):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
 
 
 def test_metrics_are_chosen_by_a_pattern(folder):

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from analysis.show import CREDIT, experiment_table
+from scpo.records.provenance import code_files
 from tests.support.run_records import (
     LABELS,
     log_lines,
@@ -112,6 +113,43 @@ def test_pairs_on_two_types_of_processor_are_counted(tmp_path):
         write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": cpu}}})
     write_experiment(tmp_path, rows)
     assert "note: 1 pair ran on two types of processor" in experiment_table(tmp_path, "ablation_monotonicity")
+
+
+def test_what_the_command_line_gave_all_rows_is_below_the_title(tmp_path):
+    given = ("scale=mini", "method.estimator.states=facts", "trainer.steps=3")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]}, overrides=given)
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    assert "\ngiven: method.estimator.states=facts trainer.steps=3\n" in text
+
+
+def test_a_learning_rate_of_its_own_is_named(tmp_path):
+    other = write_run(tmp_path, "chronological", overrides=("trainer.optimizer.learning_rate=1e-5",))
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "chronological": [other]})
+    noted = f"note: {LABELS['chronological']}: trainer.optimizer.learning_rate=1e-05 ({LABELS['scpo']}: 0.0003)"
+    assert noted in experiment_table(tmp_path, "ablation_monotonicity")
+
+
+def with_code(tmp_path, run, changed):
+    files = code_files() | {changed: "another"}
+    write_json(tmp_path / run["id"] / "code.json", {"files": files})
+    return run
+
+
+def test_seeds_of_several_versions_of_the_code_are_named(tmp_path):
+    rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, rows)
+    for run in (*rows["scpo"], *rows["chronological"]):
+        with_code(tmp_path, run, "scpo/advantages/crbc.py")  # no run uses it
+    assert "versions" not in experiment_table(tmp_path, "ablation_monotonicity")
+
+    with_code(tmp_path, rows["scpo"][1], "scpo/advantages/gigpo.py")
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    assert f"note: {LABELS['scpo']}: its seeds ran under several versions of scpo/advantages/gigpo.py;" in text
+    assert text.count("several versions") == 1
+
+    with_code(tmp_path, rows["scpo"][0], "scpo/advantages/gigpo.py")
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    assert "note: the rows ran under several versions of scpo/advantages/gigpo.py;" in text
 
 
 def test_nothing_finished_is_still_a_table(tmp_path):

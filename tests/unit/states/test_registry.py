@@ -4,6 +4,7 @@ import pytest
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, StepBatchError
+from scpo.states.identity import Identity
 from scpo.states.registry import IDENTITIES, find_identity, identify
 from tests.support.step_batches import EqualityScorer, given_all, random_batch, settings_of, take
 
@@ -99,3 +100,19 @@ def test_an_identity_that_agrees_with_equality_gives_the_same_advantages(estimat
     )
     assert np.array_equal(plain, by_oracle)  # truth is the texts themselves here
     assert not np.array_equal(plain, by_names)  # texts without a name are all one state: the setting is read
+
+
+@pytest.mark.parametrize(
+    ("answer", "got"),
+    [
+        (lambda visits: None, "None"),
+        (lambda visits: np.zeros(1, int), r"int64 with shape \(1,\)"),
+        (lambda visits: np.zeros(len(visits.row_M) + 1, int), "int64 with shape"),  # was cut without a word
+        (lambda visits: np.zeros(len(visits.row_M)), "float64 with shape"),
+        (lambda visits: visits.text_M, "with shape"),
+    ],
+)
+def test_an_identity_of_ones_own_with_a_wrong_answer_is_named(answer, got):
+    wrong = Identity("mine", "Mine", lambda visits, comparison: answer(visits))
+    with pytest.raises(StepBatchError, match=rf"identity of states 'mine' returned .*{got}.*expected one label"):
+        identify(random_batch(1), "anchor", wrong)

@@ -78,6 +78,19 @@ def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them
     assert "of other code" not in dry_run(["scpo/advantages/crbc.py", "sweeps/dispatch.py"])
 
 
+def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_an_edited_one(tmp_path):
+    folders = [fake.make_run(tmp_path, "method=gigpo"), fake.make_run(tmp_path, "method=grpo")]
+    files = provenance.code_files()
+    for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):
+        folder.update_status(state=State.DONE)
+        write_json(folder.path / provenance.CODE_RECORD, {"files": files | {changed: "another"}})
+    words = ("+experiment=one", "method=gigpo,grpo", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
+    told = " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
+    for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):
+        again = f"To run it again, first: python -m sweeps rm --finished {folder.run_id}"
+        assert f"1 finished run of other code, changed since: {changed}. {again}" in told
+
+
 def write_index(folder, ids):
     """An archive of which a sweep reads the index and the checksums alone."""
     for name in (METRICS, RUNS):

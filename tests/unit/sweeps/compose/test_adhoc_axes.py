@@ -88,3 +88,19 @@ def test_a_key_that_takes_a_list_gets_its_list():
 def test_what_no_axis_can_be_is_refused(words, message):
     with pytest.raises(ConfigError, match=message):
         expand("ablation_monotonicity", [ONE_SEED, *words])
+
+
+@pytest.mark.parametrize(
+    ("given", "label"),
+    [
+        ([], "as configured"),
+        (["trainer.steps=3"], "as configured"),
+        (["method=gigpo"], "GiGPO"),
+        (["method.shaper.states=facts", "method=scpo", "scorer=exact"], "SCPO, states = facts, exact"),
+        (["scorer=lexical", "method.host=hgpo"], "host = hgpo, lexical"),
+    ],
+)
+def test_a_lone_row_is_labelled_by_what_the_command_line_changes_of_the_method(given, label):
+    matrix = expand("one", [ONE_SEED, *given])
+    assert [(row.name, row.label) for row in matrix.experiment.rows] == [("default", label)]
+    assert [row.label for row in matrix.manifest.rows] == [label]

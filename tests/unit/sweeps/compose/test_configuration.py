@@ -47,7 +47,10 @@ def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(tmp_path
         compose_run(["method=rloo"])
     configuration.compose_files.cache_clear()
     assert str(caught.value).startswith("method.estimator.name: got 'rlooo'; allowed: gae, rloo, grpo")
-    assert str(caught.value).endswith("; did you mean rloo?\nconf/estimator/rloo.yaml has name: rlooo")
+    assert str(caught.value).endswith(
+        "; did you mean rloo?\nconf/estimator/rloo.yaml has name: rlooo. A part of your own is registered in the code, "
+        'too: CONTRIBUTING.md, "How to add a part"'
+    )
 
 
 def composed_by_hydra(words):

@@ -1,0 +1,30 @@
+"""The versions of the code that the runs of a table used."""
+
+from collections.abc import Iterable
+
+from analysis.sources.run_records import Run
+from scpo.errors import RecordError
+from scpo.records.provenance import differing_files
+from scpo.records.run_config import read_config
+from scpo.records.run_folders import RunFolder
+from scpo.schema.run import RunConfig
+
+
+def code_differences(runs: Iterable[Run]) -> list[str]:
+    """Files that these runs used in several versions."""
+    chosen = list(runs)
+    # Checksums of all the code: where they agree, no file has to be read.
+    if len({run.code for run in chosen}) < 2:
+        return []
+    known: list[tuple[RunFolder, RunConfig]] = []
+    for run in chosen:
+        folder = RunFolder(run.folder)
+        try:
+            known.append((folder, read_config(folder)))
+        except RecordError:
+            # Another schema's run, an archive or a W&B project: it has no files to compare.
+            continue
+    try:
+        return differing_files(known)
+    except RecordError:
+        return []
