@@ -175,7 +175,8 @@ def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """
     with path.open("w") as file:
         if not (free := _try_lock(file)):
-            logger.info("waiting for %s, which another run makes", path.stem)
+            kind = path.parent.name.replace("_", " ")  # "warm start": the hash alone says nothing
+            logger.info("waiting for the %s %s, which another run makes", kind, path.stem)
         while not free:
             stop_if_asked(should_stop)
             # Polled instead of a blocking flock, so that a stop request ends the wait.

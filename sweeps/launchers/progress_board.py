@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from scpo.errors import ScpoError
 from scpo.progress import Pace, about, counted
-from scpo.records import JsonLines, RunFolder
+from scpo.records import JsonLines, RunFolder, State
 from scpo.schema.run import RunConfig
 from sweeps.estimates import RunPace, time_left_s
 from sweeps.launchers.run_process import Outcome
@@ -31,6 +31,9 @@ class _Run(RunPace):
     printed: str = ""
     success: float | None = None
     task: TaskID | None = None
+    finished: bool = (
+        False  # ended well: a run that failed or was stopped has ended, but is not done
+    )
 
     @property
     def note(self) -> str:
@@ -143,6 +146,7 @@ class ProgressBoard:
         run = self._runs.get(folder.run_id)
         if run is not None and run.task is not None:
             run.ended = True
+            run.finished = outcome.state in (State.DONE, State.PRUNED)
             # Bars of ended runs would push the others off the screen.
             self._progress.update(run.task, visible=False)
         why = f": {escape(outcome.reason)}" if outcome.reason else ""
@@ -158,7 +162,7 @@ class ProgressBoard:
 
     @property
     def _done(self) -> int:
-        return sum(run.ended for run in self._runs.values())
+        return sum(run.finished for run in self._runs.values())
 
     def _left(self, before: str = "") -> str:
         left = time_left_s(self._planned, self._runs)

@@ -1,5 +1,7 @@
 """What is made once for all runs: whole, checked each time, and made again when it is not what was made."""
 
+import fcntl
+
 import pytest
 
 from scpo.errors import RecordWriteError
@@ -65,3 +67,14 @@ def test_a_full_disk_is_one_line_with_a_remedy_and_leaves_nothing(tmp_path):
     with pytest.raises(RecordWriteError, match=r"0a1b could not be made .*No space left.*machine\.cache_dir"):
         made_once(tmp_path / "0a1b", full, lambda: False)
     assert [path.name for path in tmp_path.iterdir()] == ["0a1b.lock"]
+
+
+def test_a_run_that_waits_for_another_names_what_it_waits_for(tmp_path, caplog):
+    """A hash alone stood there for minutes."""
+    lock = tmp_path / "warm_start" / "0a1b.lock"
+    lock.parent.mkdir()
+    with lock.open("w") as held, caplog.at_level("INFO"):
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(KeyboardInterrupt):
+            made_once(lock.with_suffix(""), lambda folder: None, lambda: True)
+    assert caplog.messages == ["waiting for the warm start 0a1b, which another run makes"]

@@ -84,6 +84,21 @@ def test_the_time_left_counts_steps_and_starts_of_all_runs(runs):
     ]
 
 
+def test_a_run_that_failed_or_was_stopped_is_not_counted_as_done(runs):
+    """Ctrl-C in the first minute showed "runs done 1/6" above "2 runs: 2 INTERRUPTED"."""
+    clock = Clock()
+    board, out = board_of(runs, clock)
+    (first, config), (second, _), (third, _) = runs
+    with board:
+        for folder, state in ((first, State.INTERRUPTED), (second, State.FAILED)):
+            board.started(folder, config)
+            board.ended(folder, Outcome(state))
+        board.started(third, config)
+        clock.now = 12.0
+        board.doing(third, "loading")
+    assert out.getvalue().splitlines()[-1] == "0 of 3 runs done"
+
+
 def test_two_runs_at_once_take_half_as_long(runs):
     clock = Clock()
     board, out = board_of(runs[:2], clock)
