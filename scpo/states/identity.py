@@ -33,7 +33,9 @@ MOST_WORDS = 512
 
 # Threshold for the strongest of some thousand correlations, of which chance gives 4.5.
 LEAST_Z = 6.0
-_WORD = re.compile(r"[a-z]+(?! \d)")
+# A whole word that no number follows. Without the letter in the lookahead the pattern would take
+# "cabine" of "cabinet 1".
+_WORD = re.compile(r"[a-z]+(?![a-z]| \d)")
 
 START = "<start>"
 """The action before the first step of an episode."""

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from scpo.states.congruence import closed
-from scpo.states.identity import Visits, acted_names, key_ids, lasting_verbs, verbs_used
+from scpo.states.identity import (
+    Visits,
+    acted_names,
+    key_ids,
+    lasting_verbs,
+    verbs_used,
+    word_counts,
+)
 from scpo.states.learned import kept_by_equals
 from scpo.states.registry import IDENTITIES, find_identity, identify
 from scpo.states.words import names_in
@@ -37,6 +44,14 @@ def test_entities_count_names_and_do_not_read_what_is_said_of_them():
 )
 def test_names_are_words_with_a_number(text, names):
     assert names_in(text) == names
+
+
+def test_names_are_not_counted_as_words_nor_is_a_part_of_them():
+    batch = make_batch((0, 0, "a", 0))
+    batch = take(batch, [0], anchor_N=["On cabinet 1 is mug 2, on shelf 3 nothing."])
+    counts = word_counts(Visits.of(batch, "anchor"))
+    # on twice, is, nothing; not "cabine" of cabinet 1
+    assert sorted(counts[0][counts[0] > 0].tolist()) == [1, 1, 2]
 
 
 def test_tfidf_ignores_the_order_of_words_but_not_the_words():
