@@ -83,12 +83,15 @@ def test_the_analysts_comparison_works_on_the_study_that_stands():
     pytest.importorskip("pandas", reason="needs the extra analysis")
     page = (ROOT / "docs" / "analysts.md").read_text()
     assert "first-edition" not in page
-    recipe = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "scpo.compare" in block)
-    code = recipe.replace('"docs/study"', "ARCHIVE").replace("scpo.compare(", "compared = scpo.compare(")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    fresh, recipe = (block for block in blocks if "scpo.compare" in block)
     names = {"scpo": scpo, "ARCHIVE": str(ROOT / "docs" / "study")}
-    exec(code, names)  # noqa: S102
-    assert set(names["compared"].index) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
-    assert list(names["compared"].pairs) == [10, 10]
+    for block, pairs in ((fresh, 50), (recipe, 10)):
+        code = block.replace('"docs/study"', "ARCHIVE").replace("scpo.compare(", "compared = scpo.compare(")
+        exec(code, names)  # noqa: S102
+        assert set(names["compared"].index) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
+        assert list(names["compared"].pairs) == [pairs, pairs]
+    assert names["fresh"].seed.nunique() == 40
     select = recipe.splitlines()[1]
     cells = json.loads((ROOT / "docs" / "compare_runs.ipynb").read_text())["cells"]
     assert any(select in "".join(cell["source"]) for cell in cells)
