@@ -366,7 +366,7 @@ class ChatClient:
         return f"{self.model.model} at {self.model.base_url}"
 
     def _remedy(self, status: int) -> str:
-        """What to change after a refusal that would come again."""
+        """Advice after a refusal that would come again."""
         if status in (401, 403):
             return f"Check the key in the environment variable {self.model.key_variable}"
         if status == 404:
