@@ -415,6 +415,8 @@ def _print_left_out(console: Console, report: Report, place: str) -> None:
         # Single runs are not left out: they get rows of their own.
         kind = "note" if problem.path == SINGLE else "left out"
         console.print(f"[yellow]{kind}[/] {escape(problem.path)}: {escape(problem.reason)}")
+    for note in report.notes:
+        console.print(f"[yellow]note[/] {escape(note)}")
     # A sweep has hundreds of runs, and results should stay visible above this list.
     if len(report.unfinished) > LISTED:
         first = "; ".join(report.unfinished[:LISTED])

@@ -30,6 +30,7 @@ import analysis.figures
 import analysis.tables
 from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
+from analysis.sources.code_versions import code_notes
 from analysis.sources.collected import Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row
 from analysis.sources.run_records import Problem
@@ -105,6 +106,7 @@ class Report:
         outputs: Tables and figures that were built.
         failures: Tables and figures that were not built.
         problems: Runs, files and samples that were left out.
+        notes: Rows whose runs used several versions of the code.
         unfinished: Lines about planned runs that are not finished.
         commands: Commands that finish these runs.
     """
@@ -112,6 +114,7 @@ class Report:
     outputs: tuple[Output, ...]
     failures: tuple[Failure, ...]
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
     unfinished: tuple[str, ...]
     commands: tuple[str, ...]
 
@@ -198,9 +201,20 @@ def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failu
         outputs=tuple(outputs),
         failures=tuple(failures),
         problems=(*data.problems, *data.sample_problems),
+        notes=_notes(data),
         unfinished=unfinished,
         commands=commands,
     )
+
+
+def _notes(data: Collected) -> tuple[str, ...]:
+    """Notes on the code of the rows, each once: a row may be in several sections."""
+    notes: dict[str, None] = {}
+    for part in data.sections:
+        finished = [row for row in part.rows if row.finished]
+        for note in code_notes(finished, data.by_id):
+            notes.setdefault(note)
+    return tuple(notes)
 
 
 def _results(

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
-from analysis.sources.code_versions import code_differences
+from analysis.sources.code_versions import code_notes
 from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
 from analysis.sources.run_records import (
     LOGS,
@@ -36,7 +36,6 @@ from scpo.errors import RecordError
 from scpo.intervals import Summary, paired_text, summarise
 from scpo.progress import counted
 from scpo.records.manifest import PlannedRow
-from scpo.records.provenance import shown_files
 from scpo.records.status import State
 
 WIDTH = 100  # characters of a line
@@ -170,17 +169,8 @@ def _unlike(rows: Sequence[Row], runs: Runs) -> Iterator[str]:
         if row is not reference and apart:
             yield f"{row.label}: {apart.replace('the others', reference.label)}"
 
-    again = "dry_run=true names the runs of other code than the present one"
-    pooled = []
-    for row in finished:
-        files = code_differences(runs[run] for run in row.finished)
-        pooled.append(files)
-        if files:
-            versions = f"several versions of {shown_files(files)}"
-            yield f"{row.label}: its seeds ran under {versions}; {again}"
-    everything = code_differences(runs[run] for row in finished for run in row.finished)
-    if everything and not any(pooled):
-        yield f"the rows ran under several versions of {shown_files(everything)}; {again}"
+    for note in code_notes(finished, runs):
+        yield f"{note}; dry_run=true names the runs of other code than the present one"
 
 
 def _differences(

@@ -1,10 +1,11 @@
 """The versions of the code that the runs of a table used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from analysis.sources.rows import Row
 from analysis.sources.run_records import Run
 from scpo.errors import RecordError
-from scpo.records.provenance import differing_files
+from scpo.records.provenance import differing_files, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
@@ -28,3 +29,23 @@ def code_differences(runs: Iterable[Run]) -> list[str]:
         return differing_files(known)
     except RecordError:
         return []
+
+
+def code_notes(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
+    """Yield a note on each row whose seeds used several versions of a file.
+
+    Where each row has one version, but not the same, a note on the rows together.
+
+    Args:
+        rows: Rows that are compared with each other.
+        runs: All runs by id.
+    """
+    mixed = False
+    for row in rows:
+        files = code_differences(runs[run] for run in row.finished)
+        if files:
+            mixed = True
+            yield f"{row.label}: its seeds ran under several versions of {shown_files(files)}"
+    files = code_differences(runs[run] for row in rows for run in row.finished)
+    if files and not mixed:
+        yield f"the rows ran under several versions of {shown_files(files)}"

@@ -13,7 +13,17 @@ from analysis.__main__ import main
 from analysis.build import build_from, builders
 from analysis.sources.collect import collect
 from scpo.errors import RecordWriteError
-from tests.support.run_records import ROOT, write_ablation, write_experiment, write_groups, write_probe, write_run
+from scpo.records.files import write_json
+from scpo.records.provenance import code_files
+from tests.support.run_records import (
+    LABELS,
+    ROOT,
+    write_ablation,
+    write_experiment,
+    write_groups,
+    write_probe,
+    write_run,
+)
 from tests.support.sketches import build_all, sketch
 
 FIGURES = ("fig_credit_heatmap", "fig_learning")
@@ -182,6 +192,21 @@ def test_runs_of_which_none_can_be_used_are_not_said_to_be_missing(tmp_path, cap
     said = " ".join(capsys.readouterr().out.split())
     assert "can be used: 2 problems, the first: " in said
     assert "config.yaml is cut short" in said
+
+
+def test_seeds_that_ran_under_several_versions_of_the_code_are_named(few, tmp_path, capsys):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1))
+    for run in ids["scpo"]:
+        write_json(tmp_path / "runs" / run / "code.json", {"files": code_files()})
+    words = ["figures", "tab_ablation", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert "versions" not in capsys.readouterr().out
+
+    edited = code_files() | {"scpo/advantages/gigpo.py": "another"}
+    write_json(tmp_path / "runs" / ids["scpo"][1] / "code.json", {"files": edited})
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"note {LABELS['scpo']}: its seeds ran under several versions of scpo/advantages/gigpo.py" in said
 
 
 def test_a_foreign_folder_and_a_torn_probe_stop_nothing(few, tmp_path, capsys):

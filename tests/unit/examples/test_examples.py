@@ -80,7 +80,7 @@ def test_assigning_with_a_scorer_that_needs_no_model_loads_no_torch():
 @pytest.mark.filterwarnings("ignore:the two differ")  # each method of the study trains at its own rate
 def test_the_analysts_comparison_works_on_the_study_that_stands():
     """It was of the withdrawn edition, and its selection matched no GraphGPO run of the second."""
-    pytest.importorskip("pandas", reason="needs the extra analysis")
+    pytest.importorskip("pandas", reason="needs the extra analysis: make setup")
     page = (ROOT / "docs" / "analysts.md").read_text()
     assert "first-edition" not in page
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
