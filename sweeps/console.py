@@ -145,7 +145,10 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
 
 def show_files(console: Console, runs_dir: Path) -> None:
     """Show where the results are and how to make figures from them."""
+    command = "make figures"
+    if runs_dir != Path("runs"):
+        command = f"python -m analysis figures --runs-dir {shlex.quote(str(runs_dir))}"
     console.print(
-        f"runs: {runs_dir}    figures and tables: make figures, into paper_figures/",
+        f"runs: {runs_dir}    figures and tables: {command}, into paper_figures/",
         highlight=False,
     )

@@ -113,6 +113,8 @@ class Section:
         model: Model.
         setting: Hash of the shared setting; None while no run of it has started.
         experiments: Experiments with rows in it.
+        unnamed: Those that ``+experiment=<name>`` does not run: their axes were given on a command
+            line, or they are in a file of the user's.
         rows: Rows, each with the seeds of one experiment: the main table, or else the first one.
         commands: Commands for the missing runs.
         families: The rows as planned by each experiment.
@@ -129,6 +131,7 @@ class Section:
     commands: tuple[str, ...] = ()
     families: tuple[Family, ...] = ()
     differs: str = ""
+    unnamed: frozenset[str] = frozenset()
 
     def row(self, name: str) -> Row:
         """Row of this name; an empty one if there is none."""
@@ -159,8 +162,9 @@ class Section:
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """Experiments that a sweep can run; W&B projects and single runs are left out."""
-        return tuple(name for name in self.experiments if not is_implied(name))
+        """Experiments that a sweep runs by their names; W&B projects and single runs have none."""
+        named = [name for name in self.experiments if name not in self.unnamed]
+        return tuple(name for name in named if not is_implied(name))
 
 
 def _find(rows: Iterable[Row], name: str) -> Row:
@@ -303,6 +307,7 @@ class _Draft:
             rows=tuple(self._with_seeds_of(self._owner(name), row) for name, row in every.items()),
             commands=tuple(self._commands(every.values())),
             families=tuple(families),
+            unnamed=frozenset(n for n, record in self.experiments.items() if record.asked_as),
         )
         return section, problems
 

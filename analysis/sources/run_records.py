@@ -124,7 +124,8 @@ class ExperimentRecord(Manifest):
         scale = () if self.scale == "mini" else (f"scale={self.scale}",)
         others = (word for word in self.overrides if word not in scale)
         listed = ",".join(map(str, seeds))
-        words = (f"+experiment={self.experiment}", *scale, *others, f"seeds=[{listed}]")
+        asked_as = self.asked_as or (f"+experiment={self.experiment}",)
+        words = (*asked_as, *scale, *others, f"seeds=[{listed}]")
         return f"python sweep.py {shlex.join(words)}"
 
 

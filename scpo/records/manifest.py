@@ -63,6 +63,9 @@ class Manifest(BaseModel):
     title: str
     scale: Scale
     overrides: tuple[str, ...] = ()
+    # What a command asks for where the name alone is not enough: the experiment's file, or the
+    # experiment and axes of the command line (+experiment=one method=gigpo,scpo).
+    asked_as: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     primary: PrimaryComparisons | None = None
     rows: tuple[PlannedRow, ...]
 

@@ -40,12 +40,14 @@ class Cell:
 class Matrix:
     """All runs of an experiment at one scale.
 
-    Rows with equal configurations share a run; ``notes`` names them.
+    Rows with equal configurations share a run; ``notes`` names them. ``asked_as``: the words that
+    ask for the experiment if its name alone does not.
     """
 
     experiment: Experiment
     scale: Scale
     overrides: tuple[Override, ...]
+    asked_as: tuple[str, ...] = ()
     cells: list[Cell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -70,6 +72,7 @@ class Matrix:
             title=self.experiment.title,
             scale=self.scale,
             overrides=tuple(self.identity_overrides),
+            asked_as=self.asked_as,
             primary=primary,
             rows=tuple(self._planned(row) for row in self.experiment.rows),
         )
@@ -123,7 +126,13 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
     # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
-    matrix = Matrix(experiment, scale, tuple(common))
+    asked_as = (
+        f"+experiment={name}",
+        *_foreign(experiment, chosen, scale),
+        *map(_axis_word, added),
+    )
+    by_name = asked_as == (f"+experiment={experiment.name}",)
+    matrix = Matrix(experiment, scale, tuple(common), () if by_name else asked_as)
     shared = parse_all(experiment.shared_overrides(scale))
     for row in experiment.rows:
         if scale in row.scales:
@@ -259,6 +268,22 @@ def split_axes(
         else:
             rest.append(override)
     return tuple(axes), tuple(rest)
+
+
+def _foreign(experiment: Experiment, chosen: dict[str, list[Any]], scale: Scale) -> Iterator[str]:
+    """Words for chosen environments and models that the experiment's file does not run itself."""
+    for axis in ("env", "model"):
+        values = chosen.get(axis, [])
+        if not set(values) <= set(experiment.axis(axis, scale)):
+            yield f"{axis}=[{','.join(map(str, values))}]"
+
+
+def _axis_word(axis: Axis) -> str:
+    """The axis as it is given on a command line: ``method=gigpo,scpo``."""
+    key = axis[0].text.partition("=")[0]
+    values = ",".join(override.text.partition("=")[2] for override in axis)
+    # A single value in brackets is still an axis.
+    return f"{key}={values}" if len(axis) > 1 else f"{key}=[{values}]"
 
 
 def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeps.console import show_submitted
+from sweeps.console import show_files, show_submitted
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,13 @@ def test_the_command_to_follow_jobs_looks_where_their_runs_are(runs_dir, rest):
     assert submitted == "submitted 2 runs as jobs 7 (2 runs)"
     words = shlex.split(follow.partition("shell:")[2])
     assert words == ["python", "-m", "sweeps", "status", "ablation", "--watch", *rest]
+
+
+@pytest.mark.parametrize(
+    ("runs_dir", "command"),
+    [("runs", "make figures,"), ("my runs", "python -m analysis figures --runs-dir 'my runs',")],
+)
+def test_a_sweep_ends_with_the_command_for_figures_of_its_own_folder(runs_dir, command):
+    console = Console(width=200, record=True)
+    show_files(console, Path(runs_dir))
+    assert f"figures and tables: {command} into paper_figures/" in console.export_text()

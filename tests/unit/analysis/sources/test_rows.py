@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from analysis.sources.collect import collect
@@ -26,6 +28,11 @@ def test_what_a_wandb_project_lacks_an_experiment_of_ours_makes():
     error = missing_runs("sampled step texts", [section("W&B me/demo", scale="paper")])
     assert error.command == "python sweep.py +experiment=ablation scale=paper"
     assert "no sampled step texts" in str(error)
+
+
+def test_an_experiment_whose_name_runs_nothing_is_no_remedy():
+    parts = [replace(section("one_by_method", scale="study"), unnamed=frozenset({"one_by_method"}))]
+    assert missing_runs("runs", parts).command == "python sweep.py +experiment=ablation scale=study"
 
 
 def test_nothing_recorded_at_all_names_an_experiment():

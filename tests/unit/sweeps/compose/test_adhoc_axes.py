@@ -1,5 +1,8 @@
+import shlex
+
 import pytest
 
+from analysis.sources.run_records import ExperimentRecord
 from scpo.errors import ConfigError
 from sweeps.compose.matrix import expand
 
@@ -104,3 +107,36 @@ def test_a_lone_row_is_labelled_by_what_the_command_line_changes_of_the_method(g
     matrix = expand("one", [ONE_SEED, *given])
     assert [(row.name, row.label) for row in matrix.experiment.rows] == [("default", label)]
     assert [row.label for row in matrix.manifest.rows] == [label]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method=gigpo,scpo"],
+        ["method=[gigpo]"],
+        ["scorer=exact,lexical", "method.shaper.theta=[0.4,0.6]", "trainer.steps=5"],
+        ["env=webshop", "method=gigpo,scpo"],
+    ],
+)
+def test_the_command_that_finishes_it_asks_for_the_same_table(words):
+    """It was `+experiment=one_by_method`, an experiment that there is not."""
+    planned = expand("one", [ONE_SEED, *words]).manifest
+    command = ExperimentRecord.model_validate(planned.model_dump()).command([0])
+    script, named, *others = shlex.split(command)[1:]
+    assert (script, named) == ("sweep.py", "+experiment=one")
+    assert expand("one", others).manifest == planned
+
+
+def test_an_experiment_in_a_file_of_ones_own_is_asked_for_by_that_file(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("experiment: {name: mine, title: Mine, axes: {env: [alfworld], model: [tiny], seeds: 1}, "
+                    "rows: [{name: scpo, overrides: [method=scpo]}]}")  # fmt: skip
+    planned = expand(str(file)).manifest
+    assert ExperimentRecord.model_validate(planned.model_dump()).command([0]) == (
+        f"python sweep.py +experiment={file} 'seeds=[0]'"
+    )
+
+
+def test_one_that_its_name_asks_for_is_recorded_as_before():
+    """Manifests of archives keep their bytes."""
+    assert "asked_as" not in expand("ablation", [ONE_SEED]).manifest.model_dump()
