@@ -106,17 +106,17 @@ class Report:
         outputs: Tables and figures that were built.
         failures: Tables and figures that were not built.
         problems: Runs, files and samples that were left out.
-        notes: Rows whose runs used several versions of the code.
         unfinished: Lines about planned runs that are not finished.
         commands: Commands that finish these runs.
+        notes: Rows whose runs used several versions of the code.
     """
 
     outputs: tuple[Output, ...]
     failures: tuple[Failure, ...]
     problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
     unfinished: tuple[str, ...]
     commands: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 # Builders

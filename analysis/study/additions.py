@@ -217,7 +217,10 @@ def _matching(
     """Find the finished runs of these experiments whose id or experiment matches a pattern."""
     # Run id -> the names that a pattern may match.
     names: dict[str, set[str]] = {}
-    for record in (*records, *archive.experiments):
+    # A new record of an experiment replaces the archive's: its rows may have other settings now.
+    recorded = {record.experiment for record in records}
+    older = [record for record in archive.experiments if record.experiment not in recorded]
+    for record in (*records, *older):
         for run_id in members(record):
             names.setdefault(run_id, {run_id}).add(record.experiment)
     candidates = []
