@@ -235,6 +235,25 @@ def test_a_planned_run_that_never_finished_gives_way_to_one_of_other_settings(ru
     assert planned == set(found.by_id)
 
 
+def test_runs_that_the_experiment_no_longer_plans_are_not_added(runs, tmp_path, monkeypatch):
+    """They may finish after the archive planned them, and before the row got other settings."""
+    unfinished = {}
+    for folder in runs.glob("*-scpo-s*"):
+        unfinished[folder] = (folder / "status.json").read_bytes()
+        write_json(folder / "status.json", {"state": "PENDING", "step": 0, "steps": 40, "commit": None})
+    assert command(tmp_path, runs) == 0
+
+    for folder, status in unfinished.items():
+        (folder / "status.json").write_bytes(status)
+    changed = {**OVERRIDES, "scpo": ("method=scpo", "trainer.optimizer.learning_rate=3.0e-3")}
+    monkeypatch.setattr("tests.support.study_runs.OVERRIDES", changed)
+    write_study(runs, EXPERIMENTS, CURVES)
+    assert command(tmp_path, runs) == 0
+    found = collect(tmp_path / "study").by_id.values()
+    rates = {run.config["trainer"]["optimizer"]["learning_rate"] for run in found if "-scpo-" in run.id}
+    assert rates == {3.0e-3}
+
+
 def test_another_run_of_the_same_row_and_seed_is_refused(runs, tmp_path, capsys, monkeypatch):
     command(tmp_path, runs)
     before = files_of(tmp_path / "study")
