@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from analysis.sources.code_versions import code_differences
+from analysis.sources.code_versions import mixed_code
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
@@ -198,13 +198,8 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
 
 
 def _differs(data: Collected, row: Row) -> str:
-    """What sets a row apart besides its method, with the code that changed between its seeds."""
-    notes = [row.differs] if row.differs else []
-    files = code_differences(data.by_id[run] for run in row.finished)
-    if files:
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        notes.append(f"its seeds ran under several versions of {files[0]}{more}")
-    return "; ".join(notes)
+    """Differences of a row besides its method, and the code that changed between its seeds."""
+    return "; ".join(note for note in (row.differs, mixed_code(row, data.by_id)) if note)
 
 
 def compare(
@@ -293,7 +288,7 @@ def _paired(
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Describe the differences between the two besides the method; empty if there are none."""
+    """Describe how the two differ besides the method; an empty text if they do not."""
     if set(first["setting"].dropna()) != set(second["setting"].dropna()):
         return "they were run under different settings (column 'setting')"
     notes = set(first["differs"])

@@ -140,7 +140,7 @@ def shape(model: ModelConfig) -> Shape | None:
     if model.kind != "huggingface" or not count:
         return None
 
-    # By ratio, so that 0.5B and 32B are told apart on the same footing.
+    # By ratio, so that a difference of 10 % counts the same at 0.5B and at 32B.
     nearest = min(KNOWN, key=lambda one: abs(one.parameters / count - 1))
     path = Path(model.path) / "config.json"
     if not path.is_file():

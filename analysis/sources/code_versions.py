@@ -31,6 +31,12 @@ def code_differences(runs: Iterable[Run]) -> list[str]:
         return []
 
 
+def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
+    """A note on a row whose seeds used several versions of a file; empty if they did not."""
+    files = code_differences(runs[run] for run in row.finished)
+    return f"its seeds ran under several versions of {shown_files(files)}" if files else ""
+
+
 def code_notes(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
     """Yield a note on each row whose seeds used several versions of a file.
 
@@ -42,10 +48,10 @@ def code_notes(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
     """
     mixed = False
     for row in rows:
-        files = code_differences(runs[run] for run in row.finished)
-        if files:
+        note = mixed_code(row, runs)
+        if note:
             mixed = True
-            yield f"{row.label}: its seeds ran under several versions of {shown_files(files)}"
+            yield f"{row.label}: {note}"
     files = code_differences(runs[run] for row in rows for run in row.finished)
     if files and not mixed:
         yield f"the rows ran under several versions of {shown_files(files)}"

@@ -102,7 +102,7 @@ def _demonstrating(config: RunConfig, environment: Environment) -> Demonstrating
     """The environment, checked to have demonstrations.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: The environment has no demonstrations.
     """
     if not isinstance(environment, DemonstratingEnvironment):
         raise ConfigError(

@@ -31,9 +31,8 @@ class _Run(RunPace):
     printed: str = ""
     success: float | None = None
     task: TaskID | None = None
-    finished: bool = (
-        False  # ended well: a run that failed or was stopped has ended, but is not done
-    )
+    # False for a run that failed or was stopped: it has ended, but is not done.
+    finished: bool = False
 
     @property
     def note(self) -> str:

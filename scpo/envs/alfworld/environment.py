@@ -172,7 +172,7 @@ class Plans:
     """Remaining plans in the games of an engine.
 
     Lengths are remembered by state, not by actions: siblings reach the same states on different
-    ways. They are kept as tuples of one, so that a length of None is told apart from no entry.
+    ways. They are kept as tuples of one, so that a length of None differs from a missing entry.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Fields of the environment's configuration that demonstrations depend on. Unlike a tiny model's
-# there is no history length: a prompt with a memory has none.
+# Fields of the environment's configuration that demonstrations depend on. Those of a tiny model
+# also depend on ``history_length``, which prompts with a memory do not use.
 SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
 
 # Raise it when the features, the code below, or that of the demonstrations, changes what comes out

@@ -70,7 +70,7 @@ class GoalOrder(Sequence[Goal]):
         human: Goals that people wrote instead of those made from attributes.
 
     Raises:
-        CatalogueError: Human goals are asked for and the catalogue has none.
+        CatalogueError: ``human`` is True, but the catalogue has no human goals.
     """
 
     def __init__(self, catalogue: Catalogue, seed: int, *, human: bool) -> None:

@@ -258,7 +258,7 @@ def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[
 
 
 def _colour_in(value: str) -> str:
-    """The first colour found in a value, which then stands for it; the value if there is none."""
+    """The first colour named in a value; the value itself if it names no colour."""
     return next((colour for colour in COLOURS if colour in value), value)
 
 
