@@ -18,7 +18,7 @@ class StepBatchError(ScpoError, ValueError):
 
 
 class ContractError(ScpoError, AssertionError):
-    """Violation of the data contract by an estimator or a trainer; names the law and the row."""
+    """Violation of a contract by an estimator, a matcher or a trainer; names law and place."""
 
 
 class ScorerError(ScpoError, RuntimeError):

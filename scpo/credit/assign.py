@@ -22,7 +22,7 @@ from scpo.credit.metrics import (
 )
 from scpo.credit.other_steps import on_shortest_ways, without_success
 from scpo.credit.states import identified, named_states, oracle_cosine, state_metrics
-from scpo.errors import ConfigError, ScorerUnavailable, StepBatchError
+from scpo.errors import ConfigError, ContractError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
@@ -86,6 +86,7 @@ def assign(
         ConfigError: The estimator is unknown or not a row-level one, or a scorer is missing.
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer gave something else than similarities in [0, 1].
+        ContractError: The matcher or a control of the shaper gave something else than credit.
     """
     _check_kinds(batch, scorer, config)
     estimator = resolve(config)
@@ -260,6 +261,7 @@ def _shape(
 
     Raises:
         ConfigError: The method has a shaper, and ``scorer`` is None.
+        ContractError: Credit of a step is not finite.
     """
     if config.shaper is None:
         return None
@@ -279,9 +281,28 @@ def _shape(
     # The controls change finished credit, so that the matching is the same with and without them.
     if config.shaper.credited_states != "all":
         shaped = without_success(batch, shaped, config.shaper.credited_states)
-    if config.shaper.allocation != "graph":
-        return shaped
-    return on_shortest_ways(batch, shaped)
+    if config.shaper.allocation == "graph":
+        shaped = on_shortest_ways(batch, shaped)
+    _check_credit(batch, shaped, config.shaper)
+    return shaped
+
+
+def _check_credit(batch: StepBatch, shaped: Shaped, shaper: ShaperConfig) -> None:
+    """Refuse NaN and infinite credit here, where the estimator cannot be blamed for it.
+
+    The matcher's own credit was checked when it was returned, so that what is left is its control.
+
+    Raises:
+        ContractError: Credit of a step is not finite; names the row and the settings.
+    """
+    bad = np.flatnonzero(~np.isfinite(shaped.credit_N))
+    if len(bad):
+        raise ContractError(
+            f"{place_of(batch, bad[0])}: the shaper's credit is {shaped.credit_N[bad[0]]}; allowed "
+            f"is a finite number. The credit of matcher {shaper.matcher!r} was one, so one of "
+            f"method.shaper.amount={shaper.amount}, allocation={shaper.allocation} and "
+            f"credited_states={shaper.credited_states} made it that"
+        )
 
 
 def assign_tokens(

@@ -6,13 +6,14 @@ is only asked for what the walk reads.
 """
 
 from collections.abc import Callable, Generator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, ContractError
 from scpo.steps import FloatArray
 
 T = TypeVar("T")
@@ -130,9 +131,110 @@ class MatchRule:
 
 
 def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
-    """Match one failed trajectory, processed in ``order``, with a reference of length ``m``."""
-    # An empty reference has no position to ask for: the walk ends at once, without credit.
-    return MATCHERS[rule.matcher](rule, m, order if m else ())
+    """Match one failed trajectory, processed in ``order``, with a reference of length ``m``.
+
+    Checks what the matcher asks for and what it returns, because NumPy would read a wrong position
+    from the other end, and a driver would fail far from the matcher.
+
+    Raises:
+        ContractError: The matcher is no generator, asks for a cell that is not there, or its trace
+            has a step, position or credit that is not allowed; names the matcher and the value.
+    """
+    if not m:
+        # An empty reference has no position to ask for: the walk ends at once, without credit.
+        return MatchTrace((), ())
+    walk: object = MATCHERS[rule.matcher](rule, m, order)
+    if not isinstance(walk, Generator):
+        raise ContractError(
+            f"matcher {rule.matcher!r} is no generator: its call returned a {type(walk).__name__}. "
+            'Ask for a similarity at least once, `score = yield Cell("failed", u, v)`, then '
+            "return MatchTrace(walk, credited)"
+        )
+
+    failed = frozenset(order)
+    score = None
+    while True:
+        try:
+            cell = walk.send(score)
+        except StopIteration as stop:
+            return _checked_trace(rule.matcher, stop.value, m, failed)
+        _check_cell(rule.matcher, cell, m, failed)
+        score = yield cell
+
+
+def _check_cell(matcher: str, cell: object, m: int, failed: AbstractSet[int]) -> None:
+    """Check that a matcher asks for a similarity that exists.
+
+    Raises:
+        ContractError: It yielded something else than a cell of M or of M* above its diagonal.
+    """
+    if isinstance(cell, Cell) and _is_position(cell.u, m):
+        if cell.matrix == "failed" and _is_step(cell.v, failed):
+            return
+        if cell.matrix == "self" and _is_position(cell.v, m) and cell.u < cell.v:
+            return
+    raise ContractError(
+        f"matcher {matcher!r} asked for {cell!r}; allowed, with a reference of {m} steps: "
+        f'Cell("failed", u, v) with 0 <= u < {m} and v of order, and Cell("self", u, v) with '
+        f"0 <= u < v < {m}, in integers"
+    )
+
+
+def _checked_trace(matcher: str, trace: object, m: int, failed: AbstractSet[int]) -> MatchTrace:
+    """A matcher's result, after making sure that it is what credit and diagnostics rest on.
+
+    Raises:
+        ContractError: It is no trace, or has a step, position or credit that is not allowed.
+    """
+    if not isinstance(trace, MatchTrace):
+        raise ContractError(
+            f"matcher {matcher!r} returned {trace!r}; expected MatchTrace(walk, credited)"
+        )
+
+    for place in trace.walk:
+        pair = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
+        if not (_is_step(pair[0], failed) and (pair[1] == -1 or _is_position(pair[1], m))):
+            raise ContractError(
+                f"matcher {matcher!r} returned {place!r} in the walk; allowed: (v, j) with v of "
+                f"order and -1 <= j < {m}, in integers"
+            )
+
+    earned: set[int] = set()
+    for cell in trace.credited:
+        if not (
+            isinstance(cell, Credited)
+            and _is_position(cell.u, m)
+            and _is_step(cell.v, failed)
+            and _is_share(cell.similarity)
+            and _is_share(cell.credit)
+        ):
+            raise ContractError(
+                f"matcher {matcher!r} credited {cell!r}; allowed: Credited(u, v, similarity, "
+                f"credit) with 0 <= u < {m} and v of order, in integers, and numbers in [0, 1], "
+                "which method.shaper.alpha scales"
+            )
+        if cell.v in earned:
+            raise ContractError(
+                f"matcher {matcher!r} credited failed step {cell.v} twice, now with {cell!r}; "
+                "allowed: once, because the credit of a step is not summed"
+            )
+        earned.add(cell.v)
+    return trace
+
+
+def _is_position(value: Any, m: int) -> bool:
+    return isinstance(value, int | np.integer) and bool(0 <= value < m)
+
+
+def _is_step(value: object, failed: AbstractSet[int]) -> bool:
+    # The type too: a set finds 1.0, which is no index.
+    return isinstance(value, int | np.integer) and value in failed
+
+
+def _is_share(value: Any) -> bool:
+    # NaN is none, for every comparison with it is false. A little above 1 is allowed: cosines that
+    # a caller of ``match_dense`` brings exceed it in their last digits.
+    return isinstance(value, int | float | np.number) and bool(0 <= value <= 1 + 1e-5)
 
 
 def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:

@@ -10,8 +10,9 @@ from scpo.advantages.anchors import anchor_groups
 from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.credit.assign import assign, assign_tokens, resolve
 from scpo.credit.metrics import STAGES
-from scpo.errors import ConfigError, StepBatchError
+from scpo.errors import ConfigError, ContractError, StepBatchError
 from scpo.schema.method import IndependentSampling
+from scpo.shaping.matcher import MATCHERS, Cell, Credited, MatchTrace
 from tests.support.step_batches import (
     EqualityScorer,
     make_batch,
@@ -266,6 +267,24 @@ def test_nan_of_an_estimator_is_told_with_its_row_and_name(monkeypatch):
     monkeypatch.setitem(ESTIMATORS, "gigpo", replace(ESTIMATORS["gigpo"], function=divides_by_0))
     with pytest.raises(StepBatchError, match=r"row 3 .*is nan\. Either estimator 'gigpo' divides by 0"):
         assign(BATCH, EqualityScorer(), GIGPO)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_matcher_whose_credit_is_no_number_is_named_and_not_the_estimator(monkeypatch, wrong):
+    def mine(rule, m, order):
+        yield Cell("failed", 0, 0)
+        return MatchTrace((), (Credited(0, 0, 1.0, wrong),))
+
+    monkeypatch.setitem(MATCHERS, "kmp", mine)
+    with pytest.raises(ContractError, match=r"^matcher 'kmp' credited Credited\(.*credit=(nan|inf)\)"):
+        assign(BATCH, EqualityScorer(), SCPO)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_control_whose_credit_is_no_number_is_named_and_not_the_estimator(monkeypatch, wrong):
+    monkeypatch.setattr("scpo.shaping.shaper.allocate", lambda matched_l, *rest: np.full_like(matched_l, wrong))
+    with pytest.raises(ContractError, match=r"row \d+ .*the shaper's credit is (nan|inf).*allocation=matched"):
+        assign(BATCH, EqualityScorer(), SCPO)
 
 
 class ConsumingScorer(EqualityScorer):

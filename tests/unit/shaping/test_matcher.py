@@ -3,8 +3,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scpo.errors import ConfigError
-from scpo.shaping.matcher import MATCHERS, MatchRule, answer, kmp_table, match, match_dense
+from scpo.errors import ConfigError, ContractError
+from scpo.shaping.matcher import (
+    MATCHERS,
+    Cell,
+    Credited,
+    MatchRule,
+    MatchTrace,
+    answer,
+    kmp_table,
+    match,
+    match_dense,
+)
 
 APART = np.eye(8, dtype=np.float32)  # a reference whose steps do not resemble each other
 
@@ -211,3 +221,70 @@ def test_monotonic_credit_uses_each_position_once_and_moves_forward(problem, mat
     assert credit_l.sum() <= len(similarity)
     assert ((credit_l >= 0) & (credit_l <= 1)).all()
     assert [v for v, _ in walked.walk] == order[: len(walked.walk)]
+
+
+# A matcher of one's own
+
+
+def walking(monkeypatch, cell=None, walk=(), credited=(), result=None):
+    """Match two steps with a reference of three by a matcher that asks and returns what is given."""
+
+    def mine(rule, m, order):
+        if cell is not None:
+            yield cell
+        return MatchTrace(walk, credited) if result is None else result
+
+    monkeypatch.setitem(MATCHERS, "mine", mine)
+    return trace(np.ones((3, 2), np.float32), range(2), matcher="mine")
+
+
+@pytest.mark.parametrize("cell", [Cell("failed", 2, 1), Cell("self", 0, 2), Cell("failed", np.int64(0), np.int32(1))])
+def test_a_matcher_of_ones_own_may_ask_for_any_cell(cell, monkeypatch):
+    assert walking(monkeypatch, cell, walk=((0, -1), (1, 2))).walk == ((0, -1), (1, 2))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell("failed", 3, 0),
+        Cell("failed", -1, 0),
+        Cell("failed", 0, 2),
+        Cell("failed", 0, 1.0),
+        Cell("failed", "a", 0),
+        Cell("self", 1, 1),
+        Cell("self", 1, 3),
+        Cell("other", 0, 0),
+        ("failed", 0, 0),
+        0.5,
+    ],
+)
+def test_a_cell_that_is_not_there_is_named_with_the_matcher(cell, monkeypatch):
+    with pytest.raises(ContractError, match=r"matcher 'mine' asked for .*; allowed, .* 3 steps") as caught:
+        walking(monkeypatch, cell)
+    assert repr(cell) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"result": np.zeros(2)}, r"returned array\(\[0., 0.\]\); expected MatchTrace"),
+        ({"walk": ((0, 3),)}, r"returned \(0, 3\) in the walk; .* -1 <= j < 3"),
+        ({"walk": (0,)}, "returned 0 in the walk"),
+        ({"credited": (Credited(0, 1, 1.0, float("nan")),)}, r"credited Credited\(.*credit=nan\); allowed"),
+        ({"credited": (Credited(0, 1, 1.0, float("inf")),)}, r"numbers in \[0, 1\]"),
+        ({"credited": (Credited(0, 1, 1.0, None),)}, "credit=None"),
+        ({"credited": (Credited(0, 2, 1.0, 1.0),)}, "v=2"),
+        ({"credited": (Credited(-1, 1, 1.0, 1.0),)}, "u=-1"),
+        ({"credited": ((0, 1, 1.0, 1.0),)}, r"credited \(0, 1, 1.0, 1.0\)"),
+        ({"credited": (Credited(0, 1, 1.0, 1.0), Credited(1, 1, 1.0, 0.5))}, "credited failed step 1 twice"),
+    ],
+)
+def test_a_result_that_is_no_credit_is_named_with_the_matcher(changes, told, monkeypatch):
+    with pytest.raises(ContractError, match=f"matcher 'mine' .*{told}"):
+        walking(monkeypatch, **changes)
+
+
+def test_a_matcher_that_never_asks_is_told_how_to(monkeypatch):
+    monkeypatch.setitem(MATCHERS, "mine", lambda rule, m, order: MatchTrace((), ()))
+    with pytest.raises(ContractError, match=r"matcher 'mine' is no generator: .* MatchTrace. Ask for .*yield Cell"):
+        trace(np.ones((3, 2), np.float32), range(2), matcher="mine")
