@@ -97,6 +97,7 @@ KINDS = {
             "scpo/advantages/{name}.py": texts.ESTIMATOR,
             "conf/estimator/{name}.yaml": texts.ESTIMATOR_YAML,
             "conf/method/{name}.yaml": texts.METHOD_YAML,
+            "conf/scale/method/study_{name}.yaml": texts.RATE_YAML,
             "tests/unit/advantages/test_{name}.py": texts.ESTIMATOR_TEST,
         },
         (
@@ -107,6 +108,9 @@ KINDS = {
             "tests/contract/test_estimators.py -k {name}   (the laws)",
             "python train.py method={name}    or beside others: python sweep.py +experiment=one "
             "method=gigpo,{name}",
+            "conf/scale/method/study_{name}.yaml: its learning rate at scale=study, not tuned as "
+            "written: python sweep.py +experiment=one method={name} scale=study "
+            "seeds=[100,101,102] trainer.optimizer.learning_rate=5e-4,1e-3,2e-3,4e-3",
         ),
         {
             "scpo/advantages/registry.py": (
@@ -171,22 +175,18 @@ KINDS = {
     ),
     "matcher": Kind(
         "a matcher",
-        {"tests/unit/shaping/test_{name}_match.py": texts.MATCHER_TEST},
+        {
+            "scpo/shaping/{name}_match.py": texts.MATCHER,
+            "tests/unit/shaping/test_{name}_match.py": texts.MATCHER_TEST,
+        },
         (
-            "scpo/shaping/matcher.py, {name}_match: the rule and its source",
+            "scpo/shaping/{name}_match.py: the rule and its source",
             "tests/unit/shaping/test_{name}_match.py: credit worked by hand",
             "python -m pytest tests/unit/shaping   (the laws: test_matcher.py, test_drive.py)",
             "python train.py method=scpo method.shaper.matcher={name}    or beside others: "
             "python sweep.py +experiment=one method=scpo method.shaper.matcher=kmp,{name}",
         ),
-        {
-            "scpo/shaping/matcher.py": (
-                _insert_before("MATCHERS: dict[", texts.MATCHER),
-                _append_to("\nMATCHERS: dict[", ',\n    "{name}": {name}_match,\n', "}"),
-                _append_to("\nMatcher = Literal[", ', "{name}"', "]"),
-            )
-        },
-        MATCHERS,
+        taken=MATCHERS,
     ),
     "figure": Kind(
         "a figure",

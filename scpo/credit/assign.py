@@ -365,7 +365,8 @@ def resolve(config: TrainedMethod) -> Estimator:
     if name not in ESTIMATORS:
         raise ConfigError(
             f"method {config.name!r}: estimator {name!r} is unknown; allowed: "
-            f"{', '.join(ESTIMATORS)}"
+            f"{', '.join(ESTIMATORS)}, or one of your own in OURS of scpo.advantages.registry: "
+            "`python -m scpo.new estimator NAME` writes and registers it"
         )
     if config.shaper and config.shaper.soft_base > config.shaper.theta:
         warnings.warn(

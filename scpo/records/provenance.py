@@ -34,6 +34,7 @@ from scpo.records.files import (
 from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
+from scpo.shaping.matcher import MATCHERS
 
 # File of a snapshot of the code with its commit and uncommitted changes, as there is no .git.
 SNAPSHOT_RECORD = "snapshot.json"
@@ -304,9 +305,9 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
     """Paths, relative to ``root``, of the files whose change could change a run's numbers.
 
     These are the files that the trainer imports, at the top of a file or inside a function, and all
-    files of the run's environment. Other estimators and identities of states in the registries are
-    left out, so that a new baseline does not prevent runs from being resumed. So are sweeps, the
-    doctor and the commands of this project.
+    files of the run's environment. Other estimators and identities of states in the registries, and
+    other matchers in files of their own, are left out, so that a new baseline does not prevent runs
+    from being resumed. So are sweeps, the doctor and the commands of this project.
     """
     waiting = ["scpo/trainers/__init__.py", *_parts(config)]
     for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
@@ -329,11 +330,13 @@ def _trainer(config: RunConfig) -> str:
 
 
 def _parts(config: RunConfig) -> Iterator[str]:
-    """Files of the estimator and of the identities that the method names."""
+    """Files of the estimator, of the identities and of the matcher that the method names."""
     if config.method.kind != "trained":
         return
     functions = [ESTIMATORS[config.method.estimator.name].function]
     functions += [identity.function for identity in config.method.identities.values()]
+    if config.method.shaper is not None:
+        functions.append(MATCHERS[config.method.shaper.matcher])
     for function in functions:
         yield function.__module__.replace(".", "/") + ".py"
 

@@ -17,7 +17,6 @@ from scpo.errors import ConfigError, ContractError
 from scpo.steps import FloatArray
 
 T = TypeVar("T")
-Matcher = Literal["kmp", "forward"]
 AfterFullMatch = Literal["stop", "restart"]
 
 
@@ -103,7 +102,7 @@ class MatchRule:
     theta: float
     soft_base: float
     monotonic: bool = True
-    matcher: Matcher = "kmp"
+    matcher: str = "kmp"
     after_full_match: AfterFullMatch = "stop"
 
     def __post_init__(self) -> None:
@@ -112,10 +111,7 @@ class MatchRule:
                 f"theta = {self.theta}, soft_base = {self.soft_base}: allowed are 0 < theta <= 1 "
                 "and 0 <= soft_base < 1"
             )
-        if self.matcher not in MATCHERS:
-            raise ConfigError(
-                f"matcher {self.matcher!r} is unknown; allowed: {', '.join(MATCHERS)}"
-            )
+        known_matcher(self.matcher)
         object.__setattr__(self, "theta", np.float32(self.theta))
         object.__setattr__(self, "soft_base", np.float32(self.soft_base))
 
@@ -128,6 +124,22 @@ class MatchRule:
         """Soft credit max(0, M - λ) / (1 - λ)."""
         soft_base = np.float32(self.soft_base)
         return np.float32(max(np.float32(0), similarity - soft_base) / (np.float32(1) - soft_base))
+
+
+def known_matcher(name: T) -> T:
+    """The name of a matcher, after making sure that it is one.
+
+    Raises:
+        ConfigError: It is none; says how to add one.
+    """
+    # A tuple: a value that cannot be hashed is refused as well.
+    if name not in tuple(MATCHERS):
+        raise ConfigError(
+            f"matcher {name!r} is unknown; allowed: {', '.join(MATCHERS)}, or one of your own in "
+            "MATCHERS of scpo.shaping.matcher: `python -m scpo.new matcher NAME` writes and "
+            "registers it"
+        )
+    return name
 
 
 def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
@@ -381,7 +393,7 @@ def match_dense(  # noqa: PLR0917 - the public signature, as in algorithm 2
     order: Sequence[int],
     monotonic: bool = True,
     *,
-    matcher: Matcher = "kmp",
+    matcher: str = "kmp",
     after_full_match: AfterFullMatch = "stop",
 ) -> FloatArray:
     """Credit of every failed step from full matrices (paper, algorithm 2).

@@ -60,9 +60,11 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
     """
     if name not in IDENTITIES:
         near = difflib.get_close_matches(name, IDENTITIES, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
+        meant = f"; did you mean {near[0]}? Allowed" if near else "; allowed"
         raise ConfigError(
-            f"states={name!r} is no identity of states{meant} Allowed: {', '.join(IDENTITIES)}"
+            f"states={name!r} is no identity of states{meant}: {', '.join(IDENTITIES)}, or one of "
+            "your own in OURS of scpo.states.registry: `python -m scpo.new identity NAME` writes "
+            "and registers it"
         )
 
     entry = IDENTITIES[name]

@@ -8,6 +8,8 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.new import CHECKOUT, KINDS, main, write_part
+from scpo.records import provenance
+from sweeps.compose.configuration import compose_run
 
 COPIED = ("scpo", "sweeps", "analysis", "conf", "slurm", "tests/support", "tests/contract", "tests/unit/advantages")
 COPIED_TOO = (
@@ -86,6 +88,26 @@ def test_a_new_method_scorer_and_matcher_are_chosen_by_name(checkout):
     assert "matcher: mine" in printed
     assert "kind: mine" in printed
     assert Path(python(checkout, "-c", "import scpo; print(scpo.__file__)").strip()).is_relative_to(checkout)
+
+
+@pytest.mark.parametrize("kind", ["estimator", "identity", "matcher"])
+def test_a_new_part_leaves_finished_runs_of_other_parts_under_the_same_code(kind, checkout, monkeypatch):
+    monkeypatch.setattr(provenance, "REPOSITORY", checkout)
+    before = provenance.code_files()
+    write_part(kind, "mine", checkout)
+    after = provenance.code_files()
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed
+    for words in (["method=scpo"], ["method=crbc", "method.estimator.states=closure"]):
+        assert not changed & provenance.used_files(compose_run(words), checkout)
+
+
+def test_a_new_method_has_a_learning_rate_of_its_own_at_the_scale_of_the_study(checkout):
+    write_part("estimator", "mine", checkout)
+    printed = python(checkout, "train.py", "method=mine", "scale=study", "--cfg", "job")
+    shared = python(checkout, "train.py", "method=gigpo", "scale=study", "--cfg", "job")
+    assert "learning_rate: 0.002" in printed
+    assert "learning_rate: 0.002" in shared
 
 
 def test_a_new_experiment_is_a_matrix_of_runs_as_written(checkout):

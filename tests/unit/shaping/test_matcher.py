@@ -226,6 +226,13 @@ def test_monotonic_credit_uses_each_position_once_and_moves_forward(problem, mat
 # A matcher of one's own
 
 
+def test_an_unknown_matcher_is_told_how_to_add_one():
+    with pytest.raises(
+        ConfigError, match=r"matcher 'mine' is unknown; allowed: kmp, forward, .*scpo\.new matcher NAME"
+    ):
+        MatchRule(0.6, 0.4, matcher="mine")
+
+
 def walking(monkeypatch, cell=None, walk=(), credited=(), result=None):
     """Match two steps with a reference of three by a matcher that asks and returns what is given."""
 

@@ -75,7 +75,11 @@ def test_a_missing_scorer_is_named():
 @pytest.mark.parametrize(
     ("name", "threshold", "message"),
     [
-        ("entitys", None, "states='entitys' is no identity of states; did you mean entities"),
+        (
+            "entitys",
+            None,
+            r"states='entitys' is no identity of states; did you mean entities\? Allowed: exact, .*scpo.new identity",
+        ),
         ("exact", 0.5, "states_threshold=0.5 is not read by states=exact"),
     ],
 )
