@@ -40,6 +40,9 @@ from scpo.shaping.matcher import MATCHERS
 SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
 
+# File of an attempt's folder with the changes of its code that were in no commit.
+UNCOMMITTED = "uncommitted.diff"
+
 # File of a run folder with the hashes of the code that wrote its steps.
 CODE_RECORD = "code.json"
 CODE_PARTS = ("scpo", "sweeps", "train.py")
@@ -106,10 +109,8 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
     code = code_state(key_variables([config]))
     diff = code["uncommitted"].encode()
     if diff:
-        write_bytes(folder.attempt(attempt) / "uncommitted.diff", diff)
-    attempts: dict[str, dict[str, Any]] = {}
-    if folder.provenance.exists():
-        attempts = read_record(folder.provenance, Provenance, "record of attempts").attempts
+        write_bytes(folder.attempt(attempt) / UNCOMMITTED, diff)
+    attempts = _attempts(folder)
     attempts[str(attempt)] = {
         "started_at": now(),
         "commit": code["commit"],
@@ -126,6 +127,13 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "packages": _packages(),
     }
     write_json(folder.provenance, {"attempts": attempts})
+
+
+def _attempts(folder: RunFolder) -> dict[str, dict[str, Any]]:
+    """Provenance of a run's attempts, by their numbers; empty before the first."""
+    if not folder.provenance.exists():
+        return {}
+    return read_record(folder.provenance, Provenance, "record of attempts").attempts
 
 
 def _packages() -> dict[str, str]:
@@ -232,11 +240,27 @@ def check_resume(
             raise ConfigError(
                 f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "
                 f"since: {shown_files(changed)}. Restore "
-                f"{'it' if len(changed) == 1 else 'them'} (the "
-                f"run began under commit {commits[0]}), or add "
-                f"machine.resume_across_versions=true, or delete {folder.path} to start again"
+                f"{'it' if len(changed) == 1 else 'them'} ({_earlier_and_present(folder, commits)})"
+                ", or add machine.resume_across_versions=true, or delete "
+                f"{folder.path} to start again"
             )
     write_json(folder.path / CODE_RECORD, CodeRecord(files=present).model_dump())
+
+
+def _earlier_and_present(folder: RunFolder, commits: tuple[str | None, str | None]) -> str:
+    """The code under which a run stopped and the present code, for a message.
+
+    The commits alone would mislead: the changes are often in neither.
+    """
+    earlier = f"the run stopped under commit {commits[0]}"
+    attempts = _attempts(folder)
+    if attempts:
+        diff = folder.attempt(max(map(int, attempts))) / UNCOMMITTED
+        earlier += f" with uncommitted changes, {diff}" if diff.exists() else ""
+    present = f"now it is commit {commits[1]}"
+    return (
+        f"{earlier}; {present}{' with uncommitted changes' if code_state()['uncommitted'] else ''}"
+    )
 
 
 def changed_files(

@@ -239,6 +239,24 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ("", "", "(the run stopped under commit abc; now it is commit abc), or"),
+        ("", "edit", "(the run stopped under commit abc; now it is commit abc with uncommitted changes), or"),
+        ("edit", "", "commit abc with uncommitted changes, {diff}; now it is commit abc), or"),
+    ],
+)
+def test_a_refused_resume_says_where_changes_are_in_no_commit(folder, code, monkeypatch, *, before, now, told):
+    monkeypatch.setattr(provenance, "git_commit", lambda: "abc")
+    monkeypatch.setattr(provenance, "code_state", lambda *_: {"commit": "abc", "uncommitted": before})
+    stopped_at_step_2(folder)
+    code("scpo/loss.py", "loss = 2")
+    monkeypatch.setattr(provenance, "code_state", lambda *_: {"commit": "abc", "uncommitted": now})
+    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+    assert told.format(diff=folder.attempt(1) / "uncommitted.diff") in folder.read_status().reason
+
+
 def test_a_refused_resume_keeps_the_reason_why_the_run_failed(folder, code):
     def broken(config, folder, should_stop):
         fake_train.train(config, folder, lambda: bool(folder.complete_checkpoints()))
