@@ -26,6 +26,7 @@ from scpo.errors import ConfigError, ContractError, ScorerUnavailable, StepBatch
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
 from scpo.shaping.order import Seed
+from scpo.shaping.reference import active_groups
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
 from scpo.states.identity import Memory
@@ -94,6 +95,7 @@ def assign(
     # Everything that a caller can get wrong is refused before the first score is paid for.
     _check_level(config, estimator, "row")
     _check_fields(batch, estimator)
+    _warn_of_contradictions(batch)
     started = time.perf_counter()
 
     # 1. States. Numbered here, once, because estimators and metrics share the states and have no
@@ -403,6 +405,27 @@ def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> Non
             f"method {config.name!r}: estimator {estimator.name!r} works on {estimator.level}s: "
             f"call scpo.credit.assign.{call}"
         )
+
+
+def _warn_of_contradictions(batch: StepBatch) -> None:
+    """Warn where ``success_N`` and the returns of siblings contradict each other.
+
+    No error, because rewards may be shaped on purpose. The text is the same for every batch, so
+    that Python shows it once in a training.
+    """
+    line = batch.timeline
+    return_K = batch.episode_return_N[line.row_KT[:, 0]]
+    for _, successful, failed in active_groups(line):
+        if return_K[successful].min() <= return_K[failed].max():
+            warnings.warn(
+                "a success has no larger return than a failure of its group, so that what reads "
+                "success_N (credit of SCPO, graphs of states) and what reads returns contradict "
+                "each other. Pass success_N = episode_return_N > threshold, as "
+                "scpo.contract.check_batch(batch) checks and names the rows, or ignore this if "
+                "your rewards are shaped that way on purpose",
+                stacklevel=3,
+            )
+            return
 
 
 def _check_fields(batch: StepBatch, estimator: Estimator) -> None:

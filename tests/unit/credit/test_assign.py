@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -199,6 +200,33 @@ def test_scpo_differs_from_its_host_only_in_anchor_groups_that_hold_credit(seed,
     outcome_N, _ = assign(batch, EqualityScorer(), without_step_part)
     alone_N, _ = assign(batch, None, method(without_step_part.estimator))
     assert np.array_equal(outcome_N, alone_N)
+
+
+@pytest.mark.parametrize("returns", [(0, 1), (0, 0)])
+def test_a_success_that_returns_no_more_than_a_failure_is_warned_of_once_for_all_batches(returns):
+    won, lost = returns
+    success_N = [True, True, False, False]
+    batch = make_batch((0, 0, "a b", won), (0, 1, "a x", lost), success_N=success_N)
+    told = []
+    for given, scorer, config in ((batch, EqualityScorer(), SCPO), (take(batch, [2, 3, 0, 1]), None, GIGPO)):
+        with pytest.warns(UserWarning, match="a success has no larger return than a failure of its group") as caught:
+            advantage_N, _ = assign(given, scorer, config)
+        assert np.isfinite(advantage_N).all()
+        told += [str(warning.message) for warning in caught]
+    assert told == [told[0]] * 2  # Python shows equal texts of one place once
+
+
+def test_shaped_rewards_whose_successes_return_more_are_not_warned_of():
+    batch = make_batch(
+        (0, 0, "a b", 0.2),
+        (0, 1, "a x", 0.1),
+        (1, 2, "a", 0.1),
+        (1, 3, "a", 0),
+        success_N=[True, True, False, False, True, False],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assign(batch, EqualityScorer(), SCPO)
 
 
 @given(seed=st.integers(0, 10_000))
