@@ -208,9 +208,9 @@ def test_a_success_that_returns_no_more_than_a_failure_is_warned_of_once_for_all
     success_N = [True, True, False, False]
     batch = make_batch((0, 0, "a b", won), (0, 1, "a x", lost), success_N=success_N)
     told = []
-    for given, scorer, config in ((batch, EqualityScorer(), SCPO), (take(batch, [2, 3, 0, 1]), None, GIGPO)):
+    for rows, scorer, config in ((batch, EqualityScorer(), SCPO), (take(batch, [2, 3, 0, 1]), None, GIGPO)):
         with pytest.warns(UserWarning, match="a success has no larger return than a failure of its group") as caught:
-            advantage_N, _ = assign(given, scorer, config)
+            advantage_N, _ = assign(rows, scorer, config)
         assert np.isfinite(advantage_N).all()
         told += [str(warning.message) for warning in caught]
     assert told == [told[0]] * 2  # Python shows equal texts of one place once
