@@ -33,6 +33,7 @@ from scpo.diagnostics.step_credit import (
     tally,
     with_states,
 )
+from scpo.intervals import decimal
 from scpo.library import load_environment, load_method, load_scorer
 from scpo.records.files import write_bytes
 from scpo.schema.method import TrainedMethod, method_label
@@ -350,8 +351,7 @@ def _rule_row(label: str, result: StepCredit) -> tuple[str, ...]:
 def _interval(rate: Rate, *, sign: bool = False) -> str:
     if math.isnan(rate.value):
         return "–"
-    plus = "+" if sign else ""
-    value = f"{100 * rate.value:{plus}.1f}"
-    low = f"{100 * rate.low:{plus}.1f}"
-    high = f"{100 * rate.high:{plus}.1f}"
-    return f"{value} [{low}, {high}]".replace("-", "−")
+    value, low, high = (
+        decimal(100 * number, 1, sign=sign) for number in (rate.value, rate.low, rate.high)
+    )
+    return f"{value} [{low}, {high}]"

@@ -33,7 +33,7 @@ from analysis.sources.series import Series, make_series
 from analysis.sources.settings import setting_differences
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
-from scpo.intervals import Summary, paired_text, summarise
+from scpo.intervals import Summary, decimal, paired_text, summarise
 from scpo.progress import counted
 from scpo.records.manifest import PlannedRow
 from scpo.records.status import State
@@ -343,7 +343,7 @@ def _credit(row: Row, metric: str, metrics: Metrics) -> str:
 def _number(summary: Summary, factor: float, digits: int, *, std: bool = True) -> str:
     if summary.n == 0:
         return "–"
-    mean = f"{factor * summary.mean:.{digits}f}"
+    mean = decimal(factor * summary.mean, digits)
     if not std or summary.n == 1:
         return mean
     return f"{mean} ± {factor * summary.std:.{digits}f}"

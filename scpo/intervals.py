@@ -46,6 +46,20 @@ def summarise(values: Iterable[float | None]) -> Summary:
     return Summary(mean, std, n)
 
 
+def decimal(value: float, digits: int, *, sign: bool = False) -> str:
+    """Format a number for print: with the minus sign, and never as a negative zero.
+
+    Args:
+        value: The number.
+        digits: Decimals.
+        sign: Print a plus, too.
+    """
+    # Option z: -0.0004 rounds to 0.000, as 0.0004 does, and not to -0.000.
+    text = f"{value:+z.{digits}f}" if sign else f"{value:z.{digits}f}"
+    # The minus sign: a hyphen is hard to see before a digit.
+    return text.replace("-", "−")
+
+
 def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> str:
     """Format a paired difference for a terminal: ``+2.1 [−0.4, 4.6]`` in points; – without a pair.
 
@@ -58,9 +72,8 @@ def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> st
     """
     if difference.n == 0:
         return "–"
-    text = f"{factor * difference.mean:+.{digits}f}"
+    text = decimal(factor * difference.mean, digits, sign=True)
     if difference.n > 1:
         low, high = difference.interval()
-        text += f" [{factor * low:.{digits}f}, {factor * high:.{digits}f}]"
-    # The minus sign: a hyphen is hard to see before a digit.
-    return text.replace("-", "−")
+        text += f" [{decimal(factor * low, digits)}, {decimal(factor * high, digits)}]"
+    return text

@@ -38,7 +38,7 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats.measures import LEVELS, reaches, steps_to
 from scpo.benchmarks import with_families
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary, decimal, summarise
 from scpo.schema.env import FAMILIES
 
 # Heights in inches.
@@ -355,7 +355,7 @@ def _cells(line: Line, notes: Footnotes) -> Cells:
     interval = "–"
     if line.iqm.n > 1:
         low, high = line.interval
-        interval = f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
+        interval = f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"
     return (
         _label(line.row, notes),
         line.row.count,

@@ -36,7 +36,7 @@ from analysis.stats.comparisons import (
 )
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, study_rows
-from scpo.intervals import Summary
+from scpo.intervals import Summary, decimal
 
 SCALE = "study"
 
@@ -291,7 +291,7 @@ def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float
         side = "right"
     axis.plot(edge, place, marker=arrow, color=color, fillstyle=fill, clip_on=False)
     axis.annotate(
-        f"{mean:+.0f}".replace("-", "−"),
+        decimal(mean, 0, sign=True),
         (edge, place),
         shift,
         textcoords="offset points",

@@ -312,15 +312,15 @@ def scoring_share(data: Collected, part: Section, run: str) -> float | None:
 def printed_gap(size: str, env: str, column: str, other: str = "GiGPO") -> float:
     """SCPO minus another method in the paper's main table."""
     table = main_table()
-    ours = float(table[size, "SCPO", env, column].number.mean)
-    theirs = float(table[size, other, env, column].number.mean)
+    ours = table[size, "SCPO", env, column].number.value
+    theirs = table[size, other, env, column].number.value
     return round(ours - theirs, 2)
 
 
 def printed_level(size: str, env: str, column: str) -> tuple[float, str]:
     """SCPO in the main table: its mean, and the printed text with its deviation."""
     number = main_table()[size, "SCPO", env, column].number
-    return float(number.mean), f"{number.text} %"
+    return number.value, f"{number.text} %"
 
 
 def printed_ablation(row: str, column: str = ALL) -> float:
@@ -328,7 +328,7 @@ def printed_ablation(row: str, column: str = ALL) -> float:
     numbers = ablation()
     default = numbers[DEFAULT, column]
     other = numbers[row, column]
-    return round(float(default.mean) - float(other.mean), 2)
+    return round(default.value - other.value, 2)
 
 
 def printed_cost(quantity: str, statistic: str, method: str = "SCPO") -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
-from scpo.intervals import Summary
+from scpo.intervals import Summary, decimal
 
 # Number of columns of texts that are legible next to the repeated ones, in LaTeX.
 TEXT_COLUMNS = 3
@@ -33,7 +33,7 @@ class Number:
     """A number in print; empty parts are not printed.
 
     Attributes:
-        mean: Mean.
+        mean: Mean, from ``decimal`` or as another paper prints it.
         std: Standard deviation.
         bold: True for the best number of its column.
         interval: Bounds of an interval, printed instead of a standard deviation.
@@ -50,11 +50,17 @@ class Number:
     def text(self) -> str:
         """Plain text, e.g. ``93.7 ± 4.1``, ``93.7ᶜ`` or ``+2.1 [−0.4, +4.6]``."""
         mark = MARKS.get(self.source, "")
+        mean = self.mean.replace("-", "−")
         if self.interval:
-            return f"{self.mean} [{', '.join(self.interval)}]{mark}"
+            return f"{mean} [{', '.join(self.interval)}]{mark}"
         if self.std:
-            return f"{self.mean} ± {self.std}{mark}"
-        return f"{self.mean}{mark}"
+            return f"{mean} ± {self.std}{mark}"
+        return f"{mean}{mark}"
+
+    @property
+    def value(self) -> float:
+        """The mean as it is printed."""
+        return float(self.mean.replace("−", "-"))
 
 
 NONE = Number("–")
@@ -73,7 +79,7 @@ def number(
     if summary.n == 0:
         return NONE
     value = factor * summary.mean
-    mean = _signed(value, digits) if sign else f"{value:.{digits}f}"
+    mean = decimal(value, digits, sign=sign)
     std = f"{factor * summary.std:.{digits}f}" if summary.n > 1 else ""
     return Number(mean, std)
 
@@ -93,15 +99,11 @@ def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number
     """
     if summary.n == 0:
         return NONE
-    mean = _signed(factor * summary.mean, digits)
+    mean = decimal(factor * summary.mean, digits, sign=True)
     if summary.n == 1:
         return Number(mean)
-    low, high = summary.interval()
-    return Number(mean, interval=(_signed(factor * low, digits), _signed(factor * high, digits)))
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    low, high = (decimal(factor * bound, digits, sign=True) for bound in summary.interval())
+    return Number(mean, interval=(low, high))
 
 
 def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:
@@ -114,13 +116,13 @@ def with_best_in_bold(rows: Sequence[Cells]) -> tuple[Cells, ...]:
     best: list[float | None] = []
     for column in zip(*rows, strict=True):
         # Compared as printed, so that numbers that look equal are both bold.
-        values = [float(cell.mean) for cell in column if _is_number(cell)]
+        values = [cell.value for cell in column if _is_number(cell)]
         best.append(max(values, default=None))
     shown = []
     for row in rows:
         cells: list[Cell] = []
         for cell, top in zip(row, best, strict=True):
-            if _is_number(cell) and float(cell.mean) == top:
+            if _is_number(cell) and cell.value == top:
                 cells.append(replace(cell, bold=True))
             else:
                 cells.append(cell)
@@ -181,6 +183,23 @@ class Table:
         """Names of all columns."""
         return (*self.words, *self.numbers)
 
+    def without_empty_columns(self) -> "Table":
+        """The table without the columns of numbers in which no row has a number."""
+        places = self._filled(self.blocks)
+        first = len(self.words)
+        return replace(
+            self,
+            numbers=tuple(self.columns[k] for k in places[first:]),
+            blocks=with_columns(self.blocks, places),
+        )
+
+    def _filled(self, blocks: Iterable[Block]) -> list[int]:
+        """Indices of the columns of words, and of those in which a row of the blocks is filled."""
+        rows = [row for block in blocks for row in block.rows]
+        first = len(self.words)
+        places = range(first, len(self.columns))
+        return [*range(first), *(k for k in places if any(row[k] != NONE for row in rows))]
+
     def files(self) -> dict[str, bytes]:
         """Content of its files by file ending."""
         return {
@@ -221,14 +240,15 @@ class Table:
         return Grid(layout, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
-        """One Markdown table per block, then the caption."""
+        """One Markdown table per block, without the columns that are empty in it; the caption."""
         lines = []
         for block in self.blocks:
+            places = self._filled([block])
             lines.append(f"**{_md_title(block.title)}**")
             lines.append("")
-            lines.append(_md_row(self.columns))
-            lines.append(_md_row(["---"] * len(self.columns)))
-            lines += [_md_row(row) for row in block.rows]
+            lines.append(_md_row([self.columns[k] for k in places]))
+            lines.append(_md_row(["---"] * len(places)))
+            lines += [_md_row([row[k] for k in places]) for row in block.rows]
             lines.append("")
         lines.append(f"{self.caption}\n")
         return "\n".join(lines)
@@ -326,7 +346,8 @@ def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
             "high": high,
             "source": cell.source,
         }
-        cells += [values[part] for part in parts]
+        # With a hyphen, because programs do not read the minus sign as part of a number.
+        cells += [values[part].replace("−", "-") for part in parts]
     return cells
 
 

@@ -440,9 +440,11 @@ def _joined(values: Mapping[str, str], column: str) -> str:
     text = values[column]
     name = column.removesuffix(" mean")
     if values.get(f"{name} low"):
-        return f"{text} [{values[f'{name} low']}, {values[f'{name} high']}]"
-    std = values.get(f"{name} std")
-    return f"{text} ± {std}" if std else text
+        text = f"{text} [{values[f'{name} low']}, {values[f'{name} high']}]"
+    elif std := values.get(f"{name} std"):
+        text = f"{text} ± {std}"
+    # The file has hyphens, for programs. Columns of words may have them, too.
+    return text if name == column else text.replace("-", "−")
 
 
 # Configurations

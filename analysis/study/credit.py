@@ -8,6 +8,7 @@ from analysis.sources.collected import Collected
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import StudyRow, comparable, study_rows
+from scpo.intervals import decimal
 
 # Least number of rows for a rank correlation.
 FEWEST_ROWS = 5
@@ -88,7 +89,7 @@ def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
     _, factor, digits = columns[metric]
     if not found.n:
         return "–"
-    return f"{factor * found.mean:.{digits}f}"
+    return decimal(factor * found.mean, digits)
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
@@ -117,6 +118,6 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
         yield (
             f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
             "precision (credited minus uncredited) with the gain over GiGPO is "
-            f"{found.statistic:+.2f} (p = {found.pvalue:.2f}; rows share seeds and GiGPO's runs, "
-            "so this is a description, not a test)."
+            f"{decimal(found.statistic, 2, sign=True)} (p = {found.pvalue:.2f}; rows share "
+            "seeds and GiGPO's runs, so this is a description, not a test)."
         )

@@ -15,6 +15,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
 )
 from analysis.stats.study_rows import MAIN, reported
+from scpo.intervals import decimal
 
 QUESTIONS = {
     MAIN: "Does SCPO help over GiGPO, which it wraps, and GiGPO over GRPO?",
@@ -100,7 +101,7 @@ def effect_text(effect: Effect) -> str:
     difference = effect.difference
     if difference.n == 0:
         return "–"
-    text = f"{_number(effect, difference.mean, '+')} {measure.difference_unit}"
+    text = f"{_number(effect, difference.mean, sign=True)} {measure.difference_unit}"
     if difference.n > 1:
         low, high = difference.interval()
         text += f" [{_number(effect, low)}, {_number(effect, high)}]"
@@ -145,9 +146,8 @@ def _better(effect: Effect) -> str:
     return f"{words[effect.favours]}, {numbers}"
 
 
-def _number(effect: Effect, value: float, sign: str = "") -> str:
-    shown = f"{effect.measure.factor * value:{sign}.{effect.measure.digits}f}"
-    return shown.replace("-", "−")
+def _number(effect: Effect, value: float, *, sign: bool = False) -> str:
+    return decimal(effect.measure.factor * value, effect.measure.digits, sign=sign)
 
 
 def headlined(found: Sequence[Comparison]) -> list[Comparison]:

@@ -5,19 +5,11 @@ One block for each benchmark, model, setting and validation panel; one line for 
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from analysis import names
 from analysis.names import Footnotes, in_order, is_method, method_of
-from analysis.rendering.table import (
-    NONE,
-    Block,
-    Cells,
-    Table,
-    difference,
-    number,
-    percent,
-    with_columns,
-)
+from analysis.rendering.table import Block, Cells, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.tables.comparison import episode_counts, minus, state_key, value
@@ -54,28 +46,17 @@ def build(data: Collected) -> Table:
         blocks += _blocks(data, part, notes)
     if not blocks:
         raise missing_runs("finished runs of methods", data.sections, "main_table")
-    shown = _shown_columns(blocks)
-    numbers = [COLUMNS[place - len(WORDS)] for place in shown if place >= len(WORDS)]
     scale = data.scales[0]
-    margin = MARGIN if COLUMNS[-1] in numbers else ""
-    return Table(
+    table = Table(
         words=WORDS,
-        numbers=tuple(numbers),
-        blocks=with_columns(blocks, shown),
-        caption=names.with_note(f"{CAPTION}{margin}{notes.text}", scale),
+        numbers=COLUMNS,
+        blocks=tuple(blocks),
+        caption="",
         label=f"tab:beyond-{scale}",
-    )
-
-
-def _shown_columns(blocks: list[Block]) -> list[int]:
-    """Indices of the columns of words, and of the columns with any numbers."""
-    rows = [row for block in blocks for row in block.rows]
-    shown = list(range(len(WORDS)))
-    for place in range(len(WORDS), len(WORDS) + len(COLUMNS)):
-        # Columns of dashes only are left out.
-        if any(row[place] != NONE for row in rows):
-            shown.append(place)
-    return shown
+    ).without_empty_columns()
+    margin = MARGIN if COLUMNS[-1] in table.numbers else ""
+    caption = names.with_note(f"{CAPTION}{margin}{notes.text}", scale)
+    return replace(table, caption=caption)
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary, decimal, summarise
 from scpo.records.memory import GPU
 from scpo.records.memory import HOST as HOST_MEMORY
 
@@ -139,8 +139,8 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
     if host.finished and shaped.finished:
         # Not paired by seed, because the runs of a pair were timed at different hours.
         added = shaped_step.mean - host_step.mean
-        seconds = _with_minus(f"{added:.2f}")
-        share = _with_minus(f"{100 * added / host_step.mean:.1f}")
+        seconds = Number(decimal(added, 2))
+        share = Number(decimal(100 * added / host_step.mean, 1))
         yield (ADDED, "s", counts, seconds, share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
@@ -149,10 +149,6 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
             peaks = summarise(values)
             if peaks.n:
                 yield (f"{label}, {row.label}", "GiB", row.count, number(peaks, 1, 1), NONE)
-
-
-def _with_minus(text: str) -> Number:
-    return Number(text.replace("-", "−"))
 
 
 def _seconds(summary: Summary) -> Number:

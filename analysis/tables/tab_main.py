@@ -5,8 +5,8 @@ they are in one row. Runs under another setting get a block of their own, whose 
 difference.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from analysis import names
@@ -39,7 +39,7 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
-from scpo.intervals import Summary
+from scpo.intervals import Summary, decimal
 from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
@@ -72,15 +72,23 @@ PANELS = (
 )
 Panels: TypeAlias = tuple[str, str | None]
 CAPTION = (
-    "Main results: success rate (%) by task family and overall on ALFWorld, average score and "
-    "success rate (%) on WebShop; mean ± standard deviation over the finished seeds (seeds: "
-    "finished/planned, of ALFWorld; of WebShop where they differ). Columns without a word are of "
-    "the last checkpoint, which every comparison uses; those named “best” of the checkpoint with "
-    "the highest overall success of the same run, which is optimistic: {bias} “SCPO − method” is "
-    "the mean difference at the last checkpoint over the seeds that both have, with its 95 % "
-    "Student-t interval where there are several; of task families, six chances of a false alarm, "
-    "the mean alone."
+    "Main results: {shown}; mean ± standard deviation over the finished seeds (seeds: "
+    "finished/planned{both}). {checkpoints} “SCPO − method” is the mean difference at the last "
+    "checkpoint over the seeds that both have, with its 95 % Student-t interval where there are "
+    "several{families}."
 )
+SHOWN = {
+    ALFWORLD: "success rate (%) by task family and overall on ALFWorld",
+    WEBSHOP: "average score and success rate (%) on WebShop",
+}
+BOTH = ", of ALFWorld; of WebShop where they differ"
+CHECKPOINTS = (
+    "Columns without a word are of the last checkpoint, which every comparison uses; those named "
+    "“best” of the checkpoint with the highest overall success of the same run, which is "
+    "optimistic: {bias}"
+)
+LAST_ALONE = "All columns are of the last checkpoint."
+OF_FAMILIES = "; of task families, six chances of a false alarm, the mean alone"
 PUBLISHED_NOTE = (
     " Numbers with ᶜ are copied from the paper as printed, those of rows marked * as it quotes "
     "them from their authors; numbers with ʳ were re-run here. The paper does not name its "
@@ -130,11 +138,9 @@ def build(data: Collected) -> Table:
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
-    caption = CAPTION.format(bias=_bias(data, measured))
     blocks: tuple[Block, ...]
     if scale == "paper":
         blocks = tuple(_paper_blocks(data, measured))
-        caption += PUBLISHED_NOTE
     else:
         own: list[Block] = []
         for part in measured:
@@ -147,13 +153,18 @@ def build(data: Collected) -> Table:
         kept = [place for place in range(len(WORDS) + len(COLUMNS)) if place != STATE_KEY]
         blocks = with_columns(blocks, kept)
         words = WORDS[:STATE_KEY]
-    return Table(
+    table = Table(
         words=words,
         numbers=COLUMNS,
         blocks=blocks,
-        caption=names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale),
+        caption="",
         label=f"tab:main-{scale}",
-    )
+    ).without_empty_columns()
+    caption = _caption(data, measured, table.numbers)
+    if scale == "paper":
+        caption += PUBLISHED_NOTE
+    caption = names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale)
+    return replace(table, caption=caption)
 
 
 # Sections
@@ -305,9 +316,7 @@ def _rerun_minus_copied(data: Collected, part: Measured, name: str, published: C
 def _minus(measured: Number, published: Number) -> Number:
     if NONE.mean in (measured.mean, published.mean):
         return NONE
-    change = float(measured.mean) - float(published.mean)
-    # With a minus sign instead of a hyphen, as in all tables.
-    return Number(f"{change:+.1f}".replace("-", "−"))
+    return Number(decimal(measured.value - published.value, 1, sign=True))
 
 
 def _panel_blocks(data: Collected, part: Measured, panels: Iterable[Panels]) -> Iterator[Block]:
@@ -420,6 +429,22 @@ def _differing(part: Measured) -> str:
         if section.differs:
             texts.append(f", {names.benchmark(section.env)} with {section.differs}")
     return "".join(texts)
+
+
+def _caption(data: Collected, measured: list[Measured], columns: Sequence[str]) -> str:
+    """Caption of a table with these columns of numbers."""
+    shown = set()
+    best = False
+    for (env, _, which), column in zip(PLACES, COLUMNS, strict=True):
+        if column in columns:
+            shown.add(env)
+            best = best or which == BEST
+    return CAPTION.format(
+        shown=", ".join(text for env, text in SHOWN.items() if env in shown),
+        both=BOTH if len(shown) > 1 else "",
+        checkpoints=CHECKPOINTS.format(bias=_bias(data, measured)) if best else LAST_ALONE,
+        families=OF_FAMILIES if ALFWORLD in shown else "",
+    )
 
 
 def _variants(measured: Iterable[Measured]) -> str:

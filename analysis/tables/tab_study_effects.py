@@ -7,6 +7,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
 from analysis.stats.study_rows import MAIN, selected
+from scpo.intervals import decimal
 
 SCALE = "study"
 YES, NO, OPEN = "yes", "no, the second", "open"
@@ -90,7 +91,7 @@ def _smallest(effect: Effect) -> Number:
     # The smallest detectable difference matters only for unresolved comparisons.
     if effect.resolved or not math.isfinite(effect.smallest):
         return NONE
-    return Number(f"{effect.measure.factor * effect.smallest:.{effect.measure.digits}f}")
+    return Number(decimal(effect.measure.factor * effect.smallest, effect.measure.digits))
 
 
 def _p(value: float) -> Number:

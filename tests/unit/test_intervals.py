@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scpo.intervals import summarise
+from scpo.intervals import decimal, paired_text, summarise
 
 
 def test_mean_and_std_of_three_seeds_by_hand():
@@ -38,3 +38,9 @@ def test_one_seed_has_no_spread():
 
 def test_no_seed_has_no_mean():
     assert math.isnan(summarise([]).mean)
+
+
+def test_a_number_that_rounds_to_zero_has_no_minus_and_a_negative_one_has_the_minus_sign():
+    assert [decimal(value, 3) for value in (-0.0004, 0.0004, -0.0, -0.0006)] == ["0.000", "0.000", "0.000", "−0.001"]
+    assert [decimal(value, 1, sign=True) for value in (-0.04, 0.0, -3.3, 3.3)] == ["+0.0", "+0.0", "−3.3", "+3.3"]
+    assert paired_text(summarise([-0.0001])) == "+0.0"

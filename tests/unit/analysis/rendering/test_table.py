@@ -1,4 +1,4 @@
-from analysis.rendering.table import NONE, Block, Number, Table, number, percent, with_best_in_bold
+from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent, with_best_in_bold
 from scpo.intervals import Summary, summarise
 
 
@@ -44,3 +44,32 @@ def test_a_title_with_markup_is_one_line_of_text_in_markdown():
     text = Table(("row",), ("value",), (block,), "caption", "tab:x").md()
     assert text.startswith("**a # &lt;script>alert(1)&lt;/script> \\*\\*bold\\*\\* [link]\\(http://x) \\`code\\`**\n")
     assert "| &lt;b>cell&lt;/b> |" in text
+
+
+def test_a_negative_number_has_the_minus_sign_in_print_and_a_hyphen_for_programs():
+    cells = (Number("-3.3"), difference(summarise([-0.021, -0.019])), number(summarise([-0.0004]), 1, 3))
+    assert [cell.text for cell in cells] == ["−3.3", "−2.0 [−3.3, −0.7]", "0.000"]
+    made = Table((), ("printed", "ours", "zero"), (Block("b", (cells,)),), "c", "tab:x")
+    assert "| −3.3 | −2.0 [−3.3, −0.7] | 0.000 |" in made.md()
+    assert made.csv().splitlines()[1] == "b,-3.3,,,,-2.0,,-3.3,-0.7,0.000,,,"
+    assert r"\ensuremath{-}3.3 & \ensuremath{-}2.0 {" in made.tex()
+    assert cells[0].value == -3.3
+
+
+def test_the_best_of_negative_numbers_is_bold():
+    (worse,), (better,) = with_best_in_bold([(number(summarise([-2.0])),), (number(summarise([-1.0])),)])
+    assert (worse.bold, better.bold) == (False, True)
+
+
+def test_a_column_that_is_empty_everywhere_is_left_out_and_in_markdown_one_that_is_empty_in_its_block():
+    one = Number("1.0")
+    blocks = (Block("first", (("a", one, NONE, NONE),)), Block("second", (("b", NONE, NONE, one),)))
+    made = Table(("row",), ("x", "y", "z"), blocks, "c", "tab:x").without_empty_columns()
+    assert made.columns == ("row", "x", "z")
+    assert [line for line in made.md().splitlines() if line.startswith(("| r", "| a", "| b"))] == [
+        "| row | x |",
+        "| a | 1.0 |",
+        "| row | z |",
+        "| b | 1.0 |",
+    ]
+    assert made.csv().splitlines()[0] == "block,row,x mean,x std,z mean,z std"

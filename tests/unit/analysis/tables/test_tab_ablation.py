@@ -113,10 +113,18 @@ def test_latex_is_escaped_and_balanced(tmp_path):
     assert {line.count("&") for line in rows_of_text} == {11}
 
 
-def test_markdown_rows_are_as_wide_as_their_heading(tmp_path):
+def test_markdown_rows_are_as_wide_as_their_heading_and_the_published_have_no_empty_column(tmp_path):
     write_ablation(tmp_path)
-    lines = [line for line in table(tmp_path).md().splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {13}
+    printed, *measured = table(tmp_path).md().split("**Measured")
+    for text, cells in ((printed, 11), *((text, 12) for text in measured)):
+        assert {line.count("|") - 1 for line in text.splitlines() if line.startswith("|")} == {cells}
+
+
+def test_printed_differences_have_the_minus_sign_as_the_measured_ones(tmp_path):
+    write_ablation(tmp_path)
+    made = table(tmp_path)
+    assert "| −3.6 |" in made.md()
+    assert r"& \ensuremath{-}3.6 " in made.tex()
 
 
 def test_the_difference_to_the_default_is_paired_by_seed(tmp_path):
@@ -127,7 +135,7 @@ def test_the_difference_to_the_default_is_paired_by_seed(tmp_path):
     ]
     write_experiment(tmp_path, {"scpo": default, "no_monotonicity": changed})
     last = rows(table(tmp_path))[-1]
-    assert (last["Δ All mean"], last["Δ All low"], last["Δ All high"]) == ("−20.0", "−147.1", "+107.1")
+    assert (last["Δ All mean"], last["Δ All low"], last["Δ All high"]) == ("-20.0", "-147.1", "+107.1")
 
 
 def test_controls_are_in_the_ablation_table(tmp_path):

@@ -46,7 +46,7 @@ def test_avg_and_pass_at_k_of_a_panel_with_repeats(table):
 def test_what_scpo_adds_is_paired_and_has_its_interval(table):
     gigpo, scpo = csv.DictReader(io.StringIO(table.csv()))
     shown = [gigpo[f"SCPO − method {part}"] for part in ("mean", "low", "high")]
-    assert shown == ["+15.0", "−48.5", "+78.5"]  # 20 and 10 points: 15 ± 12.706 · 7.07 / √2
+    assert shown == ["+15.0", "-48.5", "+78.5"]  # 20 and 10 points: 15 ± 12.706 · 7.07 / √2
     assert scpo["SCPO − method mean"] == ""
 
 

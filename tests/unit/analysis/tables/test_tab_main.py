@@ -50,7 +50,7 @@ def test_published_measured_and_difference_are_below_each_other(paper_runs):
     assert [tuple(row[name] for name in names) for row in table[at : at + 3]] == [
         ("quoted", "3", "", "", "", "86.7", "copied"),
         ("re-run here", "2/2; n/a", "85.0", "7.1", "re-run here", "92.5", "re-run here"),
-        ("re-run − copied", "", "−1.7", "", "", "+5.8", ""),
+        ("re-run − copied", "", "-1.7", "", "", "+5.8", ""),
     ]
 
 
@@ -123,3 +123,17 @@ def test_last_and_best_checkpoint_have_columns_of_their_own(tmp_path):
     write_experiment(tmp_path, {"scpo": [run]}, name="main_table")
     (row,) = rows(tmp_path, "mini")
     assert (row["Pick mean"], row["All mean"], row["All, best mean"]) == ("100.0", "50.0", "90.0")
+
+
+def test_columns_and_caption_leave_out_a_benchmark_that_no_row_has(tmp_path):
+    logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO, panels=("valid_seen",))
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert made.numbers == ("All", "All, best")
+    assert "WebShop" not in made.caption
+    assert "(seeds: finished/planned). Columns without a word" in made.caption
+
+    logged(tmp_path, "gigpo", 0, {40: 0.7}, "val/test/score", overrides=("method=gigpo", *SHOP), scale="mini")
+    both = build(collect(tmp_path).at_scale("mini"))
+    assert {"All", "Score", "Succ"} <= set(both.numbers)
+    assert "average score and success rate (%) on WebShop" in both.caption
+    assert "of WebShop where they differ" in both.caption

@@ -60,9 +60,19 @@ def test_a_seed_that_never_reaches_a_level_counts_with_its_last_step(tmp_path):
     assert made["GRPO"]["steps to 50 % mean"] == "35.6"  # 40, 33.33, 33.33
 
 
+def test_a_column_of_success_at_a_step_is_for_benchmarks_that_are_validated_at_other_steps_too(tmp_path):
+    write_study(tmp_path, EXPERIMENTS, CURVES, seeds=(0, 1))
+    every_five = {row: lambda seed: {step: 0.02 * step for step in range(0, 41, 5)} for row in ("scpo", "gigpo")}
+    write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, every_five, seeds=(0, 1), env="webshop")
+    made = tab_study.build(collect(tmp_path).at_scale("study"))
+    assert [name for name in made.numbers if "at step" in name] == [f"held out at step {step}" for step in (10, 20, 30)]
+    shop = next(line for line in lines(made) if line["block"].startswith("Webshop_study"))
+    assert shop["held out at step 30 mean"] == "60.0"
+
+
 def test_differences_are_next_to_each_row_with_their_interval(tmp_path):
     made = {line["Row"]: line for line in lines(tab_study.build(study(tmp_path)))}
-    assert made["GRPO"]["minus GiGPO mean"] == "−15.0"
+    assert made["GRPO"]["minus GiGPO mean"] == "-15.0"
     assert made["GiGPO"]["minus GiGPO mean"] == ""
 
 
@@ -80,7 +90,7 @@ def test_named_comparisons_with_their_corrected_tests_and_both_other_questions(t
     assert (host["Verdict"], host["Difference (points) mean"]) == ("higher", "+15.0")
     # all pairs differ by the same 30 points at the last step, which three seeds of coarse rates may: no test
     assert (host["Faster"], host["Better"], host["p (Holm), better mean"]) == ("yes", "open", "")
-    assert host["Steps to 50 % mean"].startswith("−")
+    assert host["Steps to 50 % mean"].startswith("-")
     assert host["Smallest found mean"] == ""
     order = made[2]
     assert (order["Verdict"], order["Faster"], order["Better"]) == ("open", "open", "open")
