@@ -289,7 +289,7 @@ def read_grammar(text: str) -> Grammar:
     shared = _parse(_TASK.sub("UNKNOWN GOAL.", text))
     try:
         sentence = "Your task is to: " + json.loads(f'"{tasks[0]}"')
-        task = Rule(None, _symbols(sentence))
+        task = Rule(None, _task_symbols(sentence))
     except Exception as error:
         # The parser's errors have no common class.
         raise GameError(f"the game's task cannot be parsed: {tasks[0]!r}: {error}") from error
@@ -336,6 +336,12 @@ def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
         made = [Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives]
         rules[name] = tuple(made)
     return rules
+
+
+# Many games have the same task; each is parsed once.
+@functools.lru_cache(maxsize=4096)
+def _task_symbols(sentence: str) -> tuple[Symbol, ...]:
+    return _symbols(sentence)
 
 
 def _symbols(text: str) -> tuple[Symbol, ...]:

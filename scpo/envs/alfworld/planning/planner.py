@@ -69,9 +69,12 @@ class LandmarkBound:
     def __init__(self, steps: Sequence[Step], options: Sequence[Facts]) -> None:
         self._steps = steps
         self._options = options
+        # Unpacked once: each state's landmarks go through the facts of many steps.
+        self._needs = [tuple(facts(step.needs)) for step in steps]
+        self._adds = [tuple(facts(step.adds)) for step in steps]
         self._users: defaultdict[int, list[int]] = defaultdict(list)
-        for number, step in enumerate(steps):
-            for fact in facts(step.needs):
+        for number, needs in enumerate(self._needs):
+            for fact in needs:
                 self._users[fact].append(number)
         self._known: dict[Facts, int | None] = {}
 
@@ -103,9 +106,13 @@ class LandmarkBound:
         while queue:
             number = next(iter(queue))
             del queue[number]
-            step = self._steps[number]
-            before = _union(landmarks, step.needs & ~state)
-            for fact in facts(step.adds & ~state):
+            before = 0
+            for fact in self._needs[number]:
+                # Facts of the state have no landmarks.
+                before |= landmarks.get(fact, 0)
+            for fact in self._adds[number]:
+                if state >> fact & 1:
+                    continue
                 old = landmarks.get(fact)
                 # Intersection with the landmarks found so far; -1 is the set of all facts.
                 new = (before | 1 << fact) & (-1 if old is None else old)

@@ -100,7 +100,10 @@ class NameTable:
         return tuple([self.words[code] for code in codes if code])
 
     def __iter__(self) -> Iterator[Atom]:
-        return (self[row] for row in range(len(self)))
+        words = self.words
+        # Chunks of `width` codes: the same iterator is asked for each place of a row.
+        rows = zip(*[iter(self.codes)] * self.width, strict=True)
+        return (tuple([words[code] for code in row if code]) for row in rows)
 
 
 @dataclass(frozen=True)
