@@ -30,7 +30,7 @@ import analysis.figures
 import analysis.tables
 from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
-from analysis.sources.code_versions import code_notes
+from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row
 from analysis.sources.run_records import Problem
@@ -201,20 +201,10 @@ def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failu
         outputs=tuple(outputs),
         failures=tuple(failures),
         problems=(*data.problems, *data.sample_problems),
-        notes=_notes(data),
+        notes=section_notes(data.sections, data.by_id),
         unfinished=unfinished,
         commands=commands,
     )
-
-
-def _notes(data: Collected) -> tuple[str, ...]:
-    """Notes on the code of the rows, each once: a row may be in several sections."""
-    notes: dict[str, None] = {}
-    for part in data.sections:
-        finished = [row for row in part.rows if row.finished]
-        for note in code_notes(finished, data.by_id):
-            notes.setdefault(note)
-    return tuple(notes)
 
 
 def _results(

@@ -167,7 +167,7 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
     for problem in _problems(data, built, groups, episodes):
         problems.append({"path": problem.path, "reason": problem.reason})
     return {
-        "notes": [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]],
+        "notes": _notes(data, built),
         "runs": _runs(data),
         "columns": _columns(data),
         "curves": curves,
@@ -183,6 +183,12 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
         "configurations": configurations(data),
         "health": list(health_of(data)),
     }
+
+
+def _notes(data: Collected, built: Report) -> list[str]:
+    """What every number of the page is to be read with: scales, and versions of the code."""
+    scales = [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]]
+    return [*scales, *(f"Note: {note}." for note in built.notes)]
 
 
 def _problems(

@@ -2,49 +2,69 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from analysis.sources.rows import Row
-from analysis.sources.run_records import Run
+from analysis.sources.rows import Row, Section
+from analysis.sources.run_records import UNKNOWN, Run, is_implied
+from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.records.provenance import differing_files, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
 
+SHOWN_EXPERIMENTS = 3
 
-def code_differences(runs: Iterable[Run]) -> list[str]:
-    """Files that these runs used in several versions."""
-    chosen = list(runs)
+
+def several_versions(runs: Iterable[Run]) -> str:
+    """What these runs used in several versions: files, or the code with its commits; else empty.
+
+    An archive holds one checksum of a run's code, so of archived runs the commits are named.
+    """
+    chosen = [run for run in runs if run.code != UNKNOWN]
     # Checksums of all the code: where they agree, no file has to be read.
     if len({run.code for run in chosen}) < 2:
-        return []
+        return ""
     known: list[tuple[RunFolder, RunConfig]] = []
+    compared: set[str] = set()
     for run in chosen:
         folder = RunFolder(run.folder)
         try:
             known.append((folder, read_config(folder)))
         except RecordError:
-            # Another schema's run, an archive or a W&B project: it has no files to compare.
+            # Another schema's run or an archive: it has no files to compare.
             continue
+        compared.add(run.code)
     try:
-        return differing_files(known)
+        files = differing_files(known)
     except RecordError:
-        return []
+        files = []
+    if files:
+        return shown_files(files)
+    # Versions whose files cannot be compared with those of the others.
+    if {run.code for run in chosen} <= compared:
+        return ""
+    commits = sorted({str(run.commit)[:7] for run in chosen})
+    if len(commits) == 1:
+        return f"the code (commit {commits[0]}, with other uncommitted changes)"
+    return f"the code (commits {', '.join(commits)})"
 
 
 def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
-    """A note on a row whose seeds used several versions of a file; empty if they did not."""
-    files = code_differences(runs[run] for run in row.finished)
-    return f"its seeds ran under several versions of {shown_files(files)}" if files else ""
+    """A note on a row whose seeds used several versions of the code; empty if they did not."""
+    versions = several_versions(runs[run] for run in row.finished)
+    return f"its seeds ran under several versions of {versions}" if versions else ""
 
 
-def code_notes(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
-    """Yield a note on each row whose seeds used several versions of a file.
+def code_notes(
+    rows: Sequence[Row], runs: Mapping[str, Run], together: str = "the rows"
+) -> Iterator[str]:
+    """Yield a note on each row whose seeds used several versions of the code.
 
     Where each row has one version, but not the same, a note on the rows together.
 
     Args:
         rows: Rows that are compared with each other.
         runs: All runs by id.
+        together: What the rows together are called.
     """
     mixed = False
     for row in rows:
@@ -52,6 +72,25 @@ def code_notes(rows: Sequence[Row], runs: Mapping[str, Run]) -> Iterator[str]:
         if note:
             mixed = True
             yield f"{row.label}: {note}"
-    files = code_differences(runs[run] for row in rows for run in row.finished)
-    if files and not mixed:
-        yield f"the rows ran under several versions of {shown_files(files)}"
+    versions = several_versions(runs[run] for row in rows for run in row.finished)
+    if versions and not mixed:
+        yield f"{together} ran under several versions of {versions}"
+
+
+def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple[str, ...]:
+    """The notes on all these sections, each once: a row may be in several sections."""
+    notes: dict[str, None] = {}
+    for part in sections:
+        finished = [row for row in part.rows if row.finished]
+        for note in code_notes(finished, runs, f"the rows of {_experiments(part)}"):
+            notes.setdefault(note)
+    return tuple(notes)
+
+
+def _experiments(part: Section) -> str:
+    """The first few experiments of a section, and its benchmark."""
+    names = [name for name in part.experiments if not is_implied(name)]
+    more = len(names) - SHOWN_EXPERIMENTS
+    shown = ", ".join(names[:SHOWN_EXPERIMENTS]) + (f" and {more} more" if more > 0 else "")
+    place = BENCHMARKS[part.env].label if part.env in BENCHMARKS else part.env
+    return f"{shown} on {place}" if shown else place

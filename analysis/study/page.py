@@ -10,6 +10,7 @@ import matplotlib as mpl
 from analysis.build import builders
 from analysis.figures import fig_study_rates
 from analysis.names import TRAINED_ON
+from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import Comparison, named_comparisons
@@ -192,8 +193,8 @@ def _setting(data: Collected) -> str:
         "(ALFWorld's engine) by hashed features, after a short imitation start; not a language "
         f"model. {trainer['steps']} training steps of {trainer['groups']} games × "
         f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
-        f"every {trainer['validation']['every']} steps. Rows share code, games, starts and random "
-        f"numbers."
+        f"every {trainer['validation']['every']} steps. Rows share games, starts and random "
+        "numbers; the commits of their runs are under “Runs”."
     )
     if any(record.experiment in TUNING for record in data.experiments):
         text += (
@@ -347,6 +348,12 @@ def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
     dirty = sum(run.dirty for run in runs)
     changed = f"; {dirty} runs with uncommitted changes" if dirty else ""
     yield f"- Code: {_counted(str(run.commit)[:7] for run in runs)}{changed}."
+    parts = []
+    for part in data.sections:
+        if any(is_of_meaning(name) == meaning for name in part.experiments):
+            parts.append(part)
+    for note in section_notes(parts, data.by_id):
+        yield f"- Note: {note}."
     yield f"- Processors: {_counted(_processor(run) for run in runs)}."
     for record in records:
         yield from _incomplete(data, record)

@@ -98,10 +98,10 @@ def _measures(data: Collected, rows: Sequence[StudyRow]) -> list[Measure]:
     """The columns: both areas, some validations and the last one, steps to the levels."""
     validated = [held_out(data, row.row.finished[0]).steps for row in rows]
     # Without the first step, before training, and the last, which has a column of its own.
-    inner = [steps[1:-1] for steps in validated]
+    inner = [list(steps[1:-1]) for steps in validated]
     # Benchmarks may be validated at different steps; a column is for all rows, if any step is.
     shared = set(inner[0]).intersection(*inner[1:])
-    steps = sorted(shared) or list(max(inner, key=len))
+    steps = sorted(shared) or max(inner, key=len)
     every = max(1, math.ceil(len(steps) / MOST_STEPS))
     # Counted from the end, so that the latest of these steps is among them.
     chosen = sorted(steps[::-1][::every])

@@ -6,12 +6,13 @@ import re
 import pytest
 
 from analysis.__main__ import main
-from analysis.build import Report
+from analysis.build import Report, nothing_built
 from analysis.report.page import CURVE_BYTES, SCRIPTS, STATIC, configurations, contents, embedded, health_of, page
 from analysis.sources.collect import collect
 from scpo.records.files import write_json
+from scpo.records.provenance import code_files
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
-from tests.support.run_records import log_only, write_ablation, write_experiment, write_run
+from tests.support.run_records import LABELS, log_only, write_ablation, write_experiment, write_run
 from tests.support.sketches import sketch
 from tests.support.study_runs import rising, write_study
 
@@ -62,6 +63,18 @@ def made(tmp_path_factory):
     write_groups(folder / "runs" / ids["scpo"][0], 1, 5, batch=BATCH_WITH_MARKUP)
     assert main(["report", "--runs-dir", str(folder / "runs"), "--out", str(folder / "out")]) == 0
     return (folder / "out" / "report.html").read_text(), ids
+
+
+def test_rows_whose_seeds_ran_under_several_versions_of_the_code_are_named(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1))
+    for number, run in enumerate(ids["scpo"]):
+        changed = {"scpo/advantages/gigpo.py": "another"} if number else {}
+        write_json(tmp_path / "runs" / run / "code.json", {"files": code_files() | changed})
+    data = collect(tmp_path / "runs")
+    notes = contents(data, nothing_built(data), group_bytes=0)["notes"]
+    assert [note for note in notes if "versions" in note] == [
+        f"Note: {LABELS['scpo']}: its seeds ran under several versions of scpo/advantages/gigpo.py."
+    ]
 
 
 def test_every_run_has_its_row_its_numbers_and_its_curves(made):

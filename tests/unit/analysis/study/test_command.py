@@ -13,6 +13,7 @@ from analysis.study.page import page
 from analysis.study.questions import QUESTIONS
 from scpo.records.archive_index import INDEX, METRICS, is_archive
 from scpo.records.files import write_json
+from scpo.records.provenance import code_files
 from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
 from tests.support.sketches import sketch
@@ -76,6 +77,15 @@ def test_the_page_says_where_its_numbers_come_from_and_what_is_missing(runs, tmp
     assert "3/4 pairs" in text
     assert "Not run yet: `python sweep.py +experiment=ablation scale=study`" in text
     assert "| SCPO | 4/4 | 1.50 |" in text
+
+
+def test_the_page_names_rows_whose_seeds_ran_under_several_versions_of_the_code(runs, tmp_path):
+    ids = write_study(runs, EXPERIMENTS, CURVES, credit=CREDIT)
+    for number, run in enumerate(ids["grpo"]):
+        changed = {"scpo/advantages/grpo.py": "another"} if number else {}
+        write_json(runs / run / "code.json", {"files": code_files() | changed})
+    command(tmp_path, runs)
+    assert "- Note: GRPO: its seeds ran under several versions of the code (" in (tmp_path / "study.md").read_text()
 
 
 def test_webshop_s_comparisons_stand_in_their_own_section(runs, tmp_path):

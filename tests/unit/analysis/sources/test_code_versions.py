@@ -1,0 +1,70 @@
+"""Notes on rows whose runs used several versions of the code."""
+
+from dataclasses import replace
+
+from analysis.sources.archive_writing import write_archive
+from analysis.sources.code_versions import mixed_code, section_notes
+from analysis.sources.collect import collect
+from scpo.records.files import write_json
+from scpo.records.provenance import code_files
+from tests.support.run_records import write_ablation
+
+
+def with_code(runs_dir, run, **changed):
+    write_json(runs_dir / run / "code.json", {"files": code_files() | changed})
+
+
+def archived(runs_dir, folder):
+    data = collect(runs_dir)
+    write_archive(data.by_id.values(), data.metrics, data.experiments, folder)
+    return collect(folder)
+
+
+def row_of(data, name):
+    return next(row for part in data.sections for row in part.rows if row.name == name)
+
+
+def test_a_folder_names_the_files_and_an_archive_the_commits(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0, 1))
+    for run in ids["scpo"]:
+        with_code(tmp_path / "runs", run)
+    same = archived(tmp_path / "runs", tmp_path / "same")
+    assert section_notes(same.sections, same.by_id) == ()
+
+    with_code(tmp_path / "runs", ids["scpo"][1], **{"scpo/advantages/gigpo.py": "another"})
+    data = collect(tmp_path / "runs")
+    assert mixed_code(row_of(data, "scpo"), data.by_id).endswith("versions of scpo/advantages/gigpo.py")
+    kept = archived(tmp_path / "runs", tmp_path / "mixed")
+    note = mixed_code(row_of(kept, "scpo"), kept.by_id)
+    commit = kept.by_id[ids["scpo"][1]].commit[:7]
+    assert note == f"its seeds ran under several versions of the code (commit {commit}, with other uncommitted changes)"
+    other = replace(kept.by_id[ids["scpo"][1]], commit="fedcba9876")
+    note = mixed_code(row_of(kept, "scpo"), {**kept.by_id, other.id: other})
+    assert note == f"its seeds ran under several versions of the code (commits {commit}, fedcba9)"
+
+
+def test_an_archived_run_is_not_told_apart_from_a_folder_s_of_the_same_code(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1))
+    for run in ids["scpo"]:
+        with_code(tmp_path, run)
+    # A file that the row does not use: other code, but no other version of what it used.
+    with_code(tmp_path, ids["scpo"][1], **{"scpo/advantages/unused.py": "another"})
+    data = collect(tmp_path)
+    assert mixed_code(row_of(data, "scpo"), data.by_id) == ""
+    first, second = ids["scpo"]
+    from_an_archive = replace(data.by_id[first], folder=tmp_path / "archive")
+    known = {first: from_an_archive, second: data.by_id[second]}
+    assert "the code (commit" in mixed_code(row_of(data, "scpo"), known)
+    twin = replace(from_an_archive, code=data.by_id[second].code)
+    assert mixed_code(row_of(data, "scpo"), {first: twin, second: data.by_id[second]}) == ""
+
+
+def test_rows_of_one_version_each_are_named_together_with_their_experiment(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1))
+    for name, runs in ids.items():
+        for run in runs:
+            with_code(tmp_path, run, **({"scpo/advantages/gigpo.py": "another"} if name == "scpo" else {}))
+    data = collect(tmp_path)
+    (note,) = section_notes(data.sections, data.by_id)
+    assert note.startswith("the rows of ablation")
+    assert note.endswith(" on ALFWorld ran under several versions of scpo/advantages/gigpo.py")
