@@ -81,15 +81,6 @@ def _append_to(opening: str, entry: str, closing: str) -> Edit:
     return edit
 
 
-def _insert_before(anchor: str, part: str) -> Edit:
-    """Add a definition before a line that occurs in the file."""
-
-    def edit(text: str, words: dict[str, str]) -> str:
-        return text.replace(anchor, part.format(**words) + anchor, 1)
-
-    return edit
-
-
 KINDS = {
     "estimator": Kind(
         "an estimator",
@@ -146,32 +137,19 @@ KINDS = {
         "a scorer",
         {
             "scpo/scoring/{name}.py": texts.SCORER,
+            "scpo/schema/scorer/{name}.py": texts.SCORER_SETTINGS,
             "conf/scorer/{name}.yaml": texts.SCORER_YAML,
             "tests/unit/scoring/test_{name}.py": texts.SCORER_TEST,
         },
         (
-            "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer.py: its settings, and "
-            "conf/scorer/{name}.yaml",
+            "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer/{name}.py: its "
+            "settings, and conf/scorer/{name}.yaml",
             "tests/unit/scoring/test_{name}.py: pairs worked by hand",
             "python -m pytest tests/unit/scoring/test_{name}.py",
             "python train.py method=scpo scorer={name}    or beside others: "
             "python sweep.py +experiment=one method=scpo scorer=exact,{name}",
         ),
-        {
-            "scpo/schema/scorer.py": (
-                _insert_before("ScorerConfig = Annotated[", texts.SCORER_SETTINGS),
-                _append_to("ScorerConfig = Annotated[", " | {title}Scorer", ", Field("),
-            ),
-            "scpo/scoring/__init__.py": (
-                _insert_import("from scpo.scoring.{name} import {title}"),
-                _append_to(
-                    "\nSCORERS:",
-                    ',\n    "{name}": lambda config, device, cache_dir: {title}(config),\n',
-                    "}",
-                ),
-            ),
-        },
-        (*SCORERS, "minilm", "bge_reranker_v2_m3"),
+        taken=(*SCORERS, "minilm", "bge_reranker_v2_m3"),
     ),
     "matcher": Kind(
         "a matcher",

@@ -104,7 +104,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.schema.scorer import {title}Scorer
+from scpo.schema.scorer.{name} import {title}Scorer
+from scpo.scoring import SCORERS
 
 
 class {title}:
@@ -125,13 +126,25 @@ class {title}:
 def _similarity(first: str, second: str) -> float:
     words, others = set(first.lower().split()), set(second.lower().split())
     return len(words & others) / len(words | others) if words | others else 1.0
+
+
+SCORERS["{name}"] = lambda config, device, cache_dir: {title}(config)
 '''
-SCORER_SETTINGS = '''class {title}Scorer(ScorerSettings):
+SCORER_SETTINGS = '''"""Settings of the scorer {label}."""
+
+from typing import Literal
+
+from scpo.schema.scorer import ScorerSettings
+
+
+class {title}Scorer(ScorerSettings):
     """TODO the formula; every setting that changes a score goes into ``identity``."""
 
     kind: Literal["{name}"]
 
 
+# This file is found by its name (scpo/schema/scorer/__init__.py).
+SETTINGS = {title}Scorer
 '''
 SCORER_YAML = """# {label}: TODO what it is and its source. Every value with where it comes from.
 kind: {name}

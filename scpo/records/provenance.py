@@ -330,8 +330,8 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
 
     These are the files that the trainer imports, at the top of a file or inside a function, and all
     files of the run's environment. Other estimators and identities of states in the registries, and
-    other matchers in files of their own, are left out, so that a new baseline does not prevent runs
-    from being resumed. So are sweeps, the doctor and the commands of this project.
+    other matchers and scorers in files of their own, are left out, so that a new baseline does not
+    prevent runs from being resumed. So are sweeps, the doctor and the commands of this project.
     """
     waiting = ["scpo/trainers/__init__.py", *_parts(config)]
     for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
@@ -354,9 +354,12 @@ def _trainer(config: RunConfig) -> str:
 
 
 def _parts(config: RunConfig) -> Iterator[str]:
-    """Files of the estimator, of the identities and of the matcher that the method names."""
+    """Files of the estimator, the identities, the matcher and the scorer that a run names."""
     if config.method.kind != "trained":
         return
+    # Of a scorer in files of its own; the others are imported by name.
+    yield f"scpo/schema/scorer/{config.scorer.kind}.py"
+    yield f"scpo/scoring/{config.scorer.kind}.py"
     functions = [ESTIMATORS[config.method.estimator.name].function]
     functions += [identity.function for identity in config.method.identities.values()]
     if config.method.shaper is not None:

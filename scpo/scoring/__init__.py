@@ -1,11 +1,18 @@
 """Scorers: similarity of two step texts in [0, 1], selected by the configuration."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scpo.schema.scorer import BiEncoderScorer, CrossEncoderScorer, ScorerConfig, ScorerRuntime
+from scpo.schema.scorer import (
+    OWN,
+    BiEncoderScorer,
+    CrossEncoderScorer,
+    ScorerConfig,
+    ScorerRuntime,
+)
 from scpo.scoring.bi_encoder import BiEncoder
 from scpo.scoring.cache import PairCache
 from scpo.scoring.cross_encoder import load_cross_encoder
@@ -24,6 +31,10 @@ SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
     "bi_encoder": BiEncoder,
     "cross_encoder": lambda config, device, cache_dir: load_cross_encoder(config, device),
 }
+
+# Scorers of one's own, in files of their own, enter ``SCORERS`` when they are imported.
+for _kind in OWN:
+    importlib.import_module(f"{__name__}.{_kind}")
 
 
 def make_scorer(

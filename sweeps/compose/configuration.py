@@ -191,18 +191,18 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
 
 
 def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
-    """One line for each configuration file with an unknown ``name:``."""
+    """One line for each configuration file with an unknown ``name:`` or ``kind:``."""
     for detail in error.errors(include_url=False):
         if detail["type"] != "union_tag_invalid" or not detail["loc"]:
             continue
         group, tag = detail["loc"][-1], detail["ctx"]["tag"]
-        line = re.compile(rf"^name: *{re.escape(tag)} *(#|$)", re.MULTILINE)
+        line = re.compile(rf"^(name|kind): *{re.escape(tag)} *(#|$)", re.MULTILINE)
         for folder in FOLDERS:
             for path in sorted((folder / str(group)).glob("*.yaml")):
-                if line.search(path.read_text()):
+                if found := line.search(path.read_text()):
                     yield (
-                        f"{path.relative_to(folder.parent)} has name: {tag}. A part of your own is "
-                        'registered in the code, too: CONTRIBUTING.md, "How to add a part"'
+                        f"{path.relative_to(folder.parent)} has {found[1]}: {tag}. A part of your "
+                        'own is registered in the code, too: CONTRIBUTING.md, "How to add a part"'
                     )
 
 

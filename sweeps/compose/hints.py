@@ -423,9 +423,11 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if expected:
         allowed = [name.strip(" '") for name in expected.replace(" or ", ",").split(",")]
         if detail["type"] == "union_tag_invalid":
+            # In quotes: `name`, or `kind` of models and scorers.
+            field = context["discriminator"].strip("'")
             tag = context["tag"]
             near = did_you_mean(tag, allowed)
-            return f"{key}.name: got {tag!r}; allowed: {', '.join(allowed)}{near}"
+            return f"{key}.{field}: got {tag!r}; allowed: {', '.join(allowed)}{near}"
         hint = did_you_mean(str(got), allowed)
     return f"{key}: got {_shorten(got)}; {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
 

@@ -90,7 +90,7 @@ def test_a_new_method_scorer_and_matcher_are_chosen_by_name(checkout):
     assert Path(python(checkout, "-c", "import scpo; print(scpo.__file__)").strip()).is_relative_to(checkout)
 
 
-@pytest.mark.parametrize("kind", ["estimator", "identity", "matcher"])
+@pytest.mark.parametrize("kind", ["estimator", "identity", "scorer", "matcher"])
 def test_a_new_part_leaves_finished_runs_of_other_parts_under_the_same_code(kind, checkout, monkeypatch):
     monkeypatch.setattr(provenance, "REPOSITORY", checkout)
     before = provenance.code_files()

@@ -36,19 +36,29 @@ def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, m
     configuration.compose_files.cache_clear()
 
 
-def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("file", "field", "got", "words", "told"),
+    [
+        ("estimator/rloo", "name", "rlooo", "method=rloo", "method.estimator.name: got 'rlooo'; allowed: gae, rloo, "),
+        ("scorer/exact", "kind", "exakt", "scorer=exact", "scorer.kind: got 'exakt'; allowed: exact, lexical, "),
+    ],
+)
+def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(
+    tmp_path, monkeypatch, *, file, field, got, words, told
+):
     shutil.copytree(CONF, tmp_path / "conf")
     monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
     monkeypatch.setattr(configuration, "FOLDERS", (tmp_path / "conf",))
-    path = tmp_path / "conf/estimator/rloo.yaml"
-    path.write_text(path.read_text().replace("name: rloo\n", "name: rlooo # mine\n"))
+    path = tmp_path / f"conf/{file}.yaml"
+    right = file.partition("/")[2]
+    path.write_text(path.read_text().replace(f"{field}: {right}\n", f"{field}: {got} # mine\n"))
     configuration.compose_files.cache_clear()
     with pytest.raises(ConfigError) as caught:
-        compose_run(["method=rloo"])
+        compose_run([words])
     configuration.compose_files.cache_clear()
-    assert str(caught.value).startswith("method.estimator.name: got 'rlooo'; allowed: gae, rloo, grpo")
+    assert str(caught.value).startswith(told)
     assert str(caught.value).endswith(
-        "; did you mean rloo?\nconf/estimator/rloo.yaml has name: rlooo. A part of your own is registered in the code, "
+        f"; did you mean {right}?\nconf/{file}.yaml has {field}: {got}. A part of your own is registered in the code, "
         'too: CONTRIBUTING.md, "How to add a part"'
     )
 

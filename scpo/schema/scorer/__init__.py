@@ -1,6 +1,8 @@
 """Configuration of the scorer: similarity of two step texts in [0, 1]."""
 
-from typing import Annotated, Literal
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
@@ -78,9 +80,22 @@ class CrossEncoderScorer(ScorerSettings):
         return f"{self.name}(path={self.path}, {settings})"
 
 
-ScorerConfig = Annotated[
-    ExactScorer | LexicalScorer | BiEncoderScorer | CrossEncoderScorer, Field(discriminator="kind")
-]
+# Scorers of one's own: kind -> ``SETTINGS`` of the file <kind>.py in this folder. They are found by
+# their file names, because a line for each, in a file that all runs use, would make every finished
+# run one of other code (scpo/records/provenance.py).
+OWN: dict[str, type[ScorerSettings]] = {
+    module.name: importlib.import_module(f"{__name__}.{module.name}").SETTINGS
+    for module in pkgutil.iter_modules(__path__)
+}
+
+if TYPE_CHECKING:
+    ScorerConfig = ScorerSettings
+else:
+    ScorerConfig = Annotated[
+        # Made of a list, so it cannot be written with |.
+        Union[(ExactScorer, LexicalScorer, BiEncoderScorer, CrossEncoderScorer, *OWN.values())],
+        Field(discriminator="kind"),
+    ]
 
 
 class ScorerRuntime(Strict):
