@@ -6,6 +6,10 @@ Each run is a process of its own, as a sweep starts it; seconds are CPU seconds 
 of Python included: on a busy machine the clock would measure its other users. A training step is
 the difference of two runs, one of which ends after its first step. All runs of one length must log
 the same bytes, so no saving can come from another result.
+
+A sweep forks its runs from one process that has its imports done and its games open. With --full,
+the last table is what one more run costs such a sweep: the difference of sweeps of three runs and
+of one, halved.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SMALL = ("env.validation_panels.valid_seen.games=12", "env.validation_panels.valid_unseen.games=12")
 NEW_GOAL_S, KNOWN_GOAL_S, RUN_GOAL_S, MEMORY_GOAL_MB = 0.8, 0.4, 25.0, 1000
+WARM_NEW_GOAL_S, WARM_KNOWN_GOAL_S = 32.0, 20.0
 CHECKSUMS_GOAL = 1.0  # percent of a step
 FULL_STEPS = 40
 
@@ -49,6 +55,8 @@ def main() -> None:
     if arguments.full:
         with tempfile.TemporaryDirectory() as folder:
             _full(Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            _warm(Path(folder))
 
 
 def _steps(folder: Path, steps: int) -> None:
@@ -105,27 +113,58 @@ def _full(folder: Path) -> None:
     print(f"{'goals, known':28}{RUN_GOAL_S:8.1f}{KNOWN_GOAL_S:9.2f}{MEMORY_GOAL_MB:7.0f}   (a new step: {NEW_GOAL_S})")
 
 
+def _warm(folder: Path) -> None:
+    """CPU seconds of one more run of a sweep, its games translated before."""
+    cache = folder / "cache"
+    seconds = {}
+    for state in ("translated", "new", "known"):
+        if state == "new":
+            shutil.rmtree(cache / "transitions")
+        # The first sweep of a state learns what its later ones know, so the shorter one is last.
+        long = _sweep(folder, cache, seeds=3)
+        if state == "new":
+            shutil.rmtree(cache / "transitions")
+        seconds[state] = (long - _sweep(folder, cache, seeds=1)) / 2
+    print(f"\none more run of a sweep\n\n{'':28}{'run':>8}{'goal':>9}")
+    print(f"{'games translated':28}{seconds['new']:8.1f}{WARM_NEW_GOAL_S:9.1f}")
+    print(f"{'transitions known':28}{seconds['known']:8.1f}{WARM_KNOWN_GOAL_S:9.1f}")
+
+
+def _sweep(folder: Path, cache: Path, *, seeds: int) -> float:
+    """CPU seconds of a sweep of GiGPO and of all that it started."""
+    words = ["+experiment=one", "scale=study", "method=gigpo", f"seeds={list(range(seeds))}"]
+    usage = _usage(folder, cache, ("sweep.py",), words)
+    return usage.ru_utime + usage.ru_stime
+
+
 def _run(
     folder: Path, cache: Path, steps: int, *more: str, small: bool = True, command: Sequence[str] = ("train.py",)
 ) -> Cost:
     """One run of GiGPO from its beginning, in a process of its own."""
     runs = folder / "runs"
-    shutil.rmtree(runs, ignore_errors=True)
-    words = ["scale=study", "method=gigpo", f"trainer.steps={steps}", "wandb.mode=disabled", *more]
+    words = ["scale=study", "method=gigpo", f"trainer.steps={steps}", *more]
     words += SMALL if small else ()
-    words += [f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, *command, *words], cwd=ROOT, env=environment, stdout=log, stderr=log
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        raise SystemExit(f"the run failed:\n{(folder / 'log').read_text()[-2000:]}")
+    usage = _usage(folder, cache, command, words)
     (metrics,) = runs.glob("*/metrics.jsonl")
     timing = [json.loads(line) for line in metrics.with_name("timing.jsonl").read_text().splitlines()]
     step_s = sum(line.get("timing_s/step", 0.0) for line in timing) / steps
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, step_s, metrics.read_bytes())
+
+
+def _usage(folder: Path, cache: Path, command: Sequence[str], words: Sequence[str]) -> resource.struct_rusage:
+    """What a command used, with all processes that it started; the runs of an earlier one are deleted."""
+    runs = folder / "runs"
+    shutil.rmtree(runs, ignore_errors=True)
+    machine = ["wandb.mode=disabled", f"machine.runs_dir={runs}", f"machine.cache_dir={cache}", "machine.device=cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, *command, *words, *machine], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit(f"{command[0]} failed:\n{(folder / 'log').read_text()[-2000:]}")
+    return usage
 
 
 if __name__ == "__main__":

@@ -188,7 +188,9 @@ def rollout(
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
     """
     # The slot's index is part of the seed: an episode's draws do not change with the others'.
-    running = [_start(environment, slot, (*seed, index)) for index, slot in enumerate(slots)]
+    running = [
+        _start(environment, slot, (*seed, index), retries) for index, slot in enumerate(slots)
+    ]
     while active := [run for run in running if not run.episode.done]:
         prompts = [run.episode.prompt() for run in active]
         # Numbers for a whole response are drawn even if it ends early, so that the next turn starts
@@ -200,12 +202,51 @@ def rollout(
     return [run.trajectory for run in running]
 
 
-def _start(environment: Environment, slot: Slot, seed: Sequence[int]) -> _Running:
+def _start(environment: Environment, slot: Slot, seed: Sequence[int], retries: int) -> _Running:
     """Begin the episode of a slot, with a generator seeded by ``seed``."""
-    episode = environment.start(slot.task, slot.sibling)
-    return _Running(
-        episode, Trajectory(slot), np.random.default_rng(np.random.SeedSequence(list(seed)))
-    )
+    episode, failures = _episode(environment, slot, 0, retries)
+    generator = np.random.default_rng(np.random.SeedSequence(list(seed)))
+    return _Running(episode, Trajectory(slot, restarts=failures), generator, failures)
+
+
+def _episode(
+    environment: Environment, slot: Slot, failures: int, retries: int
+) -> tuple[Episode, int]:
+    """Start an episode, again where the environment fails.
+
+    Args:
+        environment: Starts the episode.
+        slot: Its task and its place in the group.
+        failures: How often the slot's episodes failed before.
+        retries: How many failures are allowed.
+
+    Returns:
+        The episode and the slot's failures so far.
+
+    Raises:
+        EnvironmentFailure: There are more failures than ``retries``.
+    """
+    while True:
+        try:
+            return environment.start(slot.task, slot.sibling), failures
+        except EnvironmentFailure as failure:
+            failures += 1
+            _check_retries(slot, failure, failures, retries)
+
+
+def _check_retries(slot: Slot, failure: EnvironmentFailure, failures: int, retries: int) -> None:
+    """Log a failure after which the episode starts again.
+
+    Raises:
+        EnvironmentFailure: There are more failures than ``retries``.
+    """
+    if failures > retries:
+        raise EnvironmentFailure(
+            f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "
+            f"failed {failures} times, {retries} retries are allowed "
+            f"(env.failure_retries): {failure}"
+        ) from failure
+    logger.warning("%s; the episode starts again (%d of %d retries)", failure, failures, retries)
 
 
 def _step(
@@ -227,18 +268,9 @@ def _step(
     except EnvironmentFailure as failure:
         # The whole episode again, in its slot: a group that lost a sibling would change its
         # statistics, and half a trajectory has no return.
-        run.failures += 1
         slot = run.trajectory.slot
-        if run.failures > retries:
-            raise EnvironmentFailure(
-                f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "
-                f"failed {run.failures} times, {retries} retries are allowed "
-                f"(env.failure_retries): {failure}"
-            ) from failure
-        logger.warning(
-            "%s; the episode starts again (%d of %d retries)", failure, run.failures, retries
-        )
-        run.episode = environment.start(slot.task, slot.sibling)
+        _check_retries(slot, failure, run.failures + 1, retries)
+        run.episode, run.failures = _episode(environment, slot, run.failures + 1, retries)
         # The generator of uniform numbers is kept: the new episode must not repeat the draws of the
         # broken one.
         run.trajectory = Trajectory(slot, restarts=run.failures)

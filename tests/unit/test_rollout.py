@@ -10,6 +10,8 @@ from scpo.rollout import group_slots, rollout, step_batch
 
 TASKS = [Task("train/a", "Pick", "0"), Task("train/b", "Look", "1")]
 
+AT_START = 5
+
 
 @dataclass
 class Countdown:
@@ -41,7 +43,10 @@ class Countdowns:
 
     def start(self, task, slot):
         self.started += 1
-        return Countdown(task, self.broken.pop(0) if self.broken else None)
+        broken_at = self.broken.pop(0) if self.broken else None
+        if broken_at == AT_START:
+            raise EnvironmentFailure("engine did not start")
+        return Countdown(task, broken_at)
 
 
 class Guess:
@@ -139,6 +144,14 @@ def test_a_broken_episode_starts_again_and_leaves_no_rows_behind():
     assert environment.started == 2
     assert trajectories[0].anchors[0] == "4 left"
     assert len(trajectories[0]) <= 4
+
+
+def test_an_episode_that_cannot_be_started_is_tried_again_from_the_same_count():
+    environment = Countdowns(broken=[AT_START, 4, AT_START, None])
+    (trajectory,) = play(environment, slots=group_slots(TASKS[:1], 1), retries=3)
+    assert (environment.started, trajectory.restarts) == (4, 3)
+    with pytest.raises(EnvironmentFailure, match=r"failed 3 times, 2 retries .*did not start"):
+        play(Countdowns(broken=[AT_START] * 3), slots=group_slots(TASKS[:1], 1), retries=2)
 
 
 def test_an_episode_that_keeps_failing_stops_the_rollout_and_names_the_task():
