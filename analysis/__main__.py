@@ -25,6 +25,7 @@ from analysis.report.page import MEGABYTE, contents, page
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.near_misses import folder_meant
 from analysis.sources.run_records import SINGLE
 from analysis.sources.wandb_project import Settings
 from analysis.study import command as study
@@ -375,16 +376,19 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     if missing:
         files = [name for name in missing if Path(name).exists()]
         wrong = f"{files[0]} is a file" if files else f"there is no folder {', '.join(missing)}"
-        raise RecordError(f"no runs: {wrong}; {FIX}")
+        hint = folder_meant(map(Path, missing))
+        raise RecordError(f"no runs: {wrong}{hint or f'; {FIX}'}")
     settings = Settings(cache=options.cache, refresh=options.refresh)
     data = collect(folders, options.wandb, settings)
     if data.runs.empty:
         places = ", ".join([*map(str, folders), *options.wandb])
         if not data.problems:
-            raise RecordError(f"no runs were found in {places}; {FIX}")
+            hint = folder_meant(folders)
+            raise RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
         problems = counted(len(data.problems), "problem")
         first = data.problems[0].reason
-        raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}")
+        hint = folder_meant(folders)
+        raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}{hint}")
     return data
 
 

@@ -29,6 +29,9 @@ from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
 
+# Folder of tables and figures. The tracked docs/demo.svg is written only where --out names it.
+FOLDER = Path("paper_figures")
+
 # Seconds of the animation for training and for the table.
 TRAINING_S, TABLE_S = 12, 8
 TOTAL_S = TRAINING_S + TABLE_S
@@ -77,7 +80,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--runs-dir", type=Path, default=Path("runs"), help="folder of run folders (default: runs)"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("docs/demo.svg"), help="file (default: docs/demo.svg)"
+        "--out",
+        type=Path,
+        help="file (default: paper_figures/<experiment>.svg)",
     )
 
 
@@ -89,10 +94,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
         command = "make demo"
     else:
         command = record.command(_seeds(record)) or options.experiment
-    write_bytes(
-        options.out, animation(command, progress, success_lines(table)).encode(), readable=True
-    )
-    console.print(f"[green]wrote[/] {options.out}, {options.out.stat().st_size / 1000:.0f} kB")
+    out = options.out or FOLDER / f"{options.experiment}.svg"
+    write_bytes(out, animation(command, progress, success_lines(table)).encode(), readable=True)
+    console.print(f"[green]wrote[/] {out}, {out.stat().st_size / 1000:.0f} kB")
     return 0
 
 

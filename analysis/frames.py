@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.sources.code_versions import mixed_code
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.near_misses import folder_meant
 from analysis.sources.rows import Row
 from analysis.sources.run_records import SINGLE
 from analysis.sources.series import Series, make_series
@@ -154,10 +155,13 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
             raise RecordError(f'{source} names no W&B project; write "wandb:<entity>/<project>"')
         folder = Path(source)
         if folder.is_file():
-            raise RecordError(f"{source} is a file; name a folder of run folders or an archive")
+            raise RecordError(
+                f"{source} is a file; name a folder of run folders or an archive"
+                f"{folder_meant([folder])}"
+            )
         if not folder.is_dir():
-            hint = ""
-            if re.fullmatch(r"[^/]+/[^/]+", str(source)):
+            hint = folder_meant([folder])
+            if not hint and re.fullmatch(r"[^/]+/[^/]+", str(source)):
                 hint = f'; a W&B project is "wandb:{source}"'
             raise RecordError(f"there is no folder {source}{hint}")
         folders.append(folder)
@@ -165,7 +169,8 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
     data = collect(folders, projects, Settings(refresh=refresh))
     if data.runs.empty:
         reason = f": {data.problems[0].reason}" if data.problems else ""
-        raise RecordError(f"no runs were found in {', '.join(map(str, sources))}{reason}")
+        places = ", ".join(map(str, sources))
+        raise RecordError(f"no runs were found in {places}{folder_meant(folders) or reason}")
     return data
 
 

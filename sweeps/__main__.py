@@ -162,6 +162,11 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         sys.stdout.write(text)
         return EXIT_DONE
+    if arguments.output.suffix != ".yaml":
+        raise ConfigError(
+            f"-o {arguments.output}: sweep.py reads experiments from files that end in .yaml; name "
+            f"{arguments.output.stem or 'mine'}.yaml"
+        )
     # The file may be an experiment that was edited since, so it is never overwritten.
     if arguments.output.exists():
         raise ConfigError(f"-o {arguments.output}: the file exists already; name another file")

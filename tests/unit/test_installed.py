@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -53,7 +54,10 @@ def test_nothing_is_said_to_be_on_a_package_index():
     assert advised == [ROOT / "scpo" / "installed.py"]
 
 
-@pytest.mark.parametrize("command", [["sweep.py"], ["train.py", "method=scpo"], ["-m", "sweeps", "status"]])
+@pytest.mark.parametrize(
+    "command",
+    [["sweep.py"], ["train.py", "method=scpo"], ["-m", "sweeps", "status"], ["-m", "analysis", "figures"]],
+)
 def test_a_python_without_the_packages_is_told_where_they_are_in_one_line(command):
     """Without site-packages this interpreter is the shell's own Python of somebody who forgot to activate."""
     done = subprocess.run([sys.executable, "-S", *command], check=False, cwd=ROOT, capture_output=True, text=True)
@@ -62,6 +66,20 @@ def test_a_python_without_the_packages_is_told_where_they_are_in_one_line(comman
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {sys.executable} has no numpy, pydantic, hydra, rich; ")
     assert "source .venv/bin/activate" in line
+
+
+def test_tables_and_figures_without_their_extra_name_its_installation_in_one_line(tmp_path):
+    """``None`` in ``sys.modules`` is how Python marks a module as not to be found."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pandas'] = sys.modules['scipy'] = None")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    said = f"tables and figures need pandas, scipy: {install_command('analysis')}"
+    for command in (["-m", "analysis", "figures"], ["-c", "import scpo; scpo.load_runs('runs')"]):
+        done = subprocess.run(
+            [sys.executable, *command], check=False, cwd=ROOT, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].endswith(said)
+        assert (done.stderr == f"error: {said}\n") == (command[0] == "-m")
 
 
 def test_the_core_modules_are_those_of_the_core_dependencies():

@@ -64,6 +64,13 @@ def test_bars_move_when_the_steps_were_recorded_and_stand_at_their_end_without_a
     assert picture.count("scaleX(1.000);animation:") == 2
 
 
+def test_the_animation_is_written_beside_the_figures_unless_another_file_is_named(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["animate", "ablation_monotonicity"]) == 0
+    assert [path.name for path in (tmp_path / "paper_figures").iterdir()] == ["ablation_monotonicity.svg"]
+    assert not (tmp_path / "docs").exists()
+
+
 def test_the_same_records_give_the_same_bytes(runs, tmp_path):
     assert drawn(runs[0], tmp_path / "a.svg") == drawn(runs[0], tmp_path / "b.svg")
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import scpo
+from analysis.__main__ import main
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
@@ -169,6 +170,27 @@ def test_a_source_that_is_none_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match="no runs were found in"):
         scpo.load_runs(tmp_path / "empty")
+
+
+def test_a_folder_near_the_runs_is_answered_with_theirs(folder, tmp_path, monkeypatch, capsys):
+    data = collect(folder)
+    write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "docs" / "study")
+    (tmp_path / "docs" / "study" / "first-edition").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = f"runs/{data.runs['id'][0]}"
+    for source, meant in {
+        "docs": "docs/study",
+        "docs/study/runs.parquet": "docs/study",
+        "docs/stduy": "docs/study",
+        "runz": "runs",
+        run: "runs",
+        f"{run}/metrics.jsonl": "runs",
+        ".": "runs",
+    }.items():
+        with pytest.raises(RecordError, match=rf"; did you mean {meant}\?$"):
+            scpo.load_runs(source)
+        assert main(["figures", "--runs-dir", source]) == 1
+        assert capsys.readouterr().out.replace("\n", "").endswith(f"; did you mean {meant}?")
 
 
 def test_a_file_and_half_an_address_of_a_project_are_told_apart_from_missing_folders(tmp_path):

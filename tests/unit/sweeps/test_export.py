@@ -24,10 +24,12 @@ RUNS = {
 
 
 @pytest.mark.parametrize("overrides", RUNS.values(), ids=RUNS)
-def test_the_experiment_of_a_run_is_that_run(overrides, tmp_path, monkeypatch):
+def test_the_experiment_of_a_run_is_that_run(overrides, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = run_config.ensure(compose_run(overrides))
     assert command_line.main(["export", folder.run_id, "-o", "mine.yaml"]) == 0
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("mine.yaml: python sweep.py +experiment=mine.yaml scale=")
     written = yaml.safe_load((tmp_path / "mine.yaml").read_text())
     assert len(written["experiment"]["rows"]) == 1
     scale = run_config.read_config(folder).scale
@@ -43,6 +45,10 @@ def test_one_run_at_a_time_and_no_file_is_overwritten(tmp_path, monkeypatch, cap
     assert "export takes one run" in capsys.readouterr().err
     (tmp_path / "there.yaml").write_text("mine")
     assert command_line.main(["export", first.run_id, "-o", "there.yaml"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == "error: -o there.yaml: the file exists already; name another file"
     assert (tmp_path / "there.yaml").read_text() == "mine"
+    assert command_line.main(["export", first.run_id, "-o", "mine.txt"]) == 2
+    assert "end in .yaml; name mine.yaml" in capsys.readouterr().err
     assert command_line.main(["export", first.run_id]) == 0
     assert "experiment:" in capsys.readouterr().out
