@@ -15,6 +15,7 @@ from analysis.figures.curves import Styles, curve, draw, is_trained, over_traini
 from analysis.names import Footnotes, compared, left_out
 from analysis.rendering.style import (
     NARROW,
+    PAGE_HEIGHT,
     PAGE_WIDTH,
     SMALL,
     Drawing,
@@ -24,6 +25,8 @@ from analysis.rendering.style import (
     key_lines,
     new_figure,
     remark,
+    remark_lines,
+    text_scale,
 )
 from analysis.rendering.table import Block, Cells, Table, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -36,6 +39,7 @@ TRAINING = "train/success_rate"
 ROW_HEIGHT = 1.5  # a line of panels
 NARROW_HEIGHT = 1.2  # a panel in a single column
 MARGIN = 0.5  # the remark
+REMARK_LINE = 0.115  # a line of a remark that has more lines than the margin holds
 KEY_HEIGHT = 0.16  # a line of keys
 
 # Largest number of strips (benchmark and model), and of keys, on a page.
@@ -123,15 +127,16 @@ def build(data: Collected) -> Drawing:
     )
     if not strips:
         raise missing_runs("finished training runs", data.sections)
-    drawn, others = _drawn(data, strips)
     notes = Footnotes()
-    labels = _labels(drawn, notes)
-    settings = [strip.label(notes, drawn) for strip in drawn]
     with house_style():
-        figure = _draw(data, drawn, settings, labels)
+        drawn, others = _drawn(data, strips)
+        labels = _labels(drawn, notes)
+        settings = [strip.label(notes, drawn) for strip in drawn]
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
         if others:
             text += f" In the table alone: {counted(len(others), 'other setting')}."
+        margin = REMARK_LINE * remark_lines(text, canvas_width(PAGE_WIDTH))
+        figure = _draw(data, drawn, settings, labels, max(MARGIN, margin))
         remark(figure, text)
     return Drawing(figure, _numbers(data, strips, drawn, notes))
 
@@ -166,8 +171,10 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
     """Split strips into those to draw and those for the table only.
 
     A strip whose setting is not the usual one of its benchmark is drawn if the page has room for
-    its panels and keys, or if the user chose rows.
+    its panels and keys, or if the user chose rows. In a single column, where panels lie below each
+    other, the strips after the first are drawn as far as the page is high.
     """
+    most_panels = _most_panels()
     drawn: list[Strip] = []
     others: list[Strip] = []
     keys: set[str] = set()
@@ -175,12 +182,23 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
         all_keys = keys | {row.name for row in strip.rows}
         # The usual setting is drawn however many rows it has.
         fits = len(all_keys) <= MOST_KEYS or data.chosen or not strip.part.differs
+        panels = sum(len(other.panels) for other in (*drawn, strip))
+        fits = fits and (panels <= most_panels or not drawn)
         if len(drawn) < MOST and fits:
             drawn.append(strip)
             keys = all_keys
         else:
             others.append(strip)
     return drawn, others
+
+
+def _most_panels() -> float:
+    """Number of panels that fit below each other on a page; no limit for a wide figure."""
+    width = canvas_width(PAGE_WIDTH)
+    if width >= NARROW:
+        return math.inf
+    room = PAGE_HEIGHT / text_scale() - 2 * MARGIN - KEY_HEIGHT * math.ceil(MOST_KEYS / 3)
+    return room // NARROW_HEIGHT
 
 
 def _has_curves(data: Collected, row: Row) -> bool:
@@ -256,8 +274,13 @@ def _apart(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
 
 
 def _draw(
-    data: Collected, strips: Sequence[Strip], settings: Sequence[str], labels: dict[str, str]
+    data: Collected,
+    strips: Sequence[Strip],
+    settings: Sequence[str],
+    labels: dict[str, str],
+    margin: float,
 ) -> Figure:
+    """Draw the strips; ``margin``: height above the panels, in inches."""
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
     columns = 1 if narrow else max(len(strip.panels) for strip in strips)
@@ -265,7 +288,7 @@ def _draw(
     # Number of lines of panels that each strip takes.
     lines = [math.ceil(len(strip.panels) / columns) for strip in strips]
     key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
-    height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + MARGIN + key_height
+    height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + margin + key_height
     figure = new_figure(width, height)
     styles = row_styles(row for strip in strips for row in strip.rows)
     # Step axes are not shared, because benchmarks may train for different numbers of steps.
@@ -296,6 +319,9 @@ def _draw_strip(
                 draw(axis, points, style, factor=100, crowd=len(strip.rows))
         axis.set_title(panel.title.replace("\n", " ") if one_column else panel.title)
         over_training(axis)
+        if one_column and panel is not strip.panels[-1]:
+            # The panels of a strip have the same steps.
+            axis.set_xlabel("")
 
     label = fill(setting, LABEL_CHARACTERS)
     columns = axes.shape[1]

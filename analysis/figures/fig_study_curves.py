@@ -17,7 +17,9 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
+    legible,
     new_figure,
+    points,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -111,15 +113,15 @@ def build(data: Collected) -> Drawing:
         for group, part in zip(groups, parts, strict=True):
             styles = row_styles(row.row for row in group.rows)
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
-            part.suptitle(group.record.title, fontsize=7)
+            part.suptitle(group.record.title, fontsize=points(7))
             _draw_curves(data, group, left, styles)
             _draw_differences(data, group, right, styles)
-        figure.suptitle(fill(STUDY_TITLE, 45), fontsize=TINY, color=REMARK)
+        figure.suptitle(fill(STUDY_TITLE, 45), fontsize=points(TINY), color=REMARK)
         figure.legend(
             handles=[_key("full", "area"), _key("none", "last step")],
             loc="outside lower right",
             ncols=2,
-            fontsize=TINY,
+            fontsize=points(TINY),
         )
     return Drawing(figure, _numbers(data, groups, others))
 
@@ -203,9 +205,9 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
             )
 
     over_training(axis)
-    axis.set_ylabel("held-out success (%)", fontsize=TINY + 0.5)
-    axis.tick_params(labelsize=TINY)
-    axis.xaxis.label.set_fontsize(TINY + 0.5)
+    axis.set_ylabel("held-out success (%)", fontsize=points(TINY + 0.5))
+    axis.tick_params(labelsize=points(TINY))
+    axis.xaxis.label.set_fontsize(points(TINY + 0.5))
 
 
 def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles) -> None:
@@ -221,14 +223,14 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
             if effect.difference.n:
                 _draw_effect(axis, effect, place + lane, style, fill_style)
 
-    axis.set_xlabel(f"minus {group.reference.title} (points)", fontsize=TINY + 0.5)
+    axis.set_xlabel(f"minus {group.reference.title} (points)", fontsize=points(TINY + 0.5))
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()
     labels = [fill(row.title, LABEL) for row in group.rows]
-    axis.set_yticks(range(len(group.rows)), labels, fontsize=TINY)
+    axis.set_yticks(range(len(group.rows)), labels, fontsize=points(TINY))
     for text, row in zip(axis.get_yticklabels(), group.rows, strict=True):
-        text.set_color(str(styles[row.row.name]["color"]))
-    axis.tick_params(axis="x", labelsize=TINY)
+        text.set_color(legible(str(styles[row.row.name]["color"])))
+    axis.tick_params(axis="x", labelsize=points(TINY))
     axis.tick_params(axis="y", length=0)
 
 

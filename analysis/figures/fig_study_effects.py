@@ -21,6 +21,8 @@ from analysis.rendering.style import (
     canvas_width,
     house_style,
     new_figure,
+    points,
+    text_scale,
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -118,7 +120,8 @@ def build(data: Collected) -> Drawing:
     comparisons = named_comparisons(data)
     lines = _choose(data, comparisons)
     with house_style():
-        figure = new_figure(canvas_width(PAGE_WIDTH, LEAST_WIDTH), HEIGHT + LINE * len(lines))
+        width = canvas_width(PAGE_WIDTH, LEAST_WIDTH * text_scale())
+        figure = new_figure(width, HEIGHT + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
         _draw_differences(first, lines, "gigpo")
@@ -127,17 +130,17 @@ def build(data: Collected) -> Drawing:
         _draw_precision(precision, lines)
         # Folded, because one long name would leave the panels too narrow for their labels.
         labels = [fill(f"{line.row.title}, {line.row.row.count}", NAME_WIDTH) for line in lines]
-        first.set_yticks(range(len(lines)), labels, fontsize=KEY)
+        first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
             handles=[_key(*style) for style in STYLES.values()],
             loc="outside lower center",
             ncols=4,
-            fontsize=KEY,
+            fontsize=points(KEY),
             handletextpad=0.1,
             columnspacing=1.2,
         )
-        figure.suptitle(names.STUDY_TITLE, fontsize=7, color=REMARK)
+        figure.suptitle(names.STUDY_TITLE, fontsize=points(7), color=REMARK)
 
     tests = comparisons[0].effect.tests if comparisons else 0
     return Drawing(figure, _numbers(lines, tests))
@@ -296,7 +299,7 @@ def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float
         shift,
         textcoords="offset points",
         ha=side,
-        fontsize=6,
+        fontsize=points(6),
         color=color,
     )
 
@@ -360,7 +363,7 @@ def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:
     axis.legend(
         loc="lower center",
         bbox_to_anchor=(0.4, 1),
-        fontsize=6,
+        fontsize=points(6),
         handletextpad=0.1,
         borderpad=0,
     )
@@ -375,7 +378,7 @@ def _not_measured(axis: Axes) -> None:
         transform=axis.transAxes,
         ha="center",
         color=REMARK,
-        fontsize=KEY,
+        fontsize=points(KEY),
     )
 
 

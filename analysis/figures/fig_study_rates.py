@@ -15,6 +15,7 @@ from analysis.rendering.style import (
     canvas_width,
     house_style,
     new_figure,
+    points,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -93,11 +94,9 @@ def build(data: Collected) -> Drawing:
                 axis.set_xlabel("learning rate")
         for left in axes[:, 0]:
             left.set_ylabel("area (%)")
-        figure.suptitle(
-            f"{STUDY_TITLE}; filled: the rate that the study uses, dots: seeds",
-            fontsize=7,
-            color=REMARK,
-        )
+        # Two lines, which fit with a larger font, too.
+        text = f"{STUDY_TITLE};\nfilled: the rate that the study uses, dots: seeds"
+        figure.suptitle(text, fontsize=points(7), color=REMARK)
     return Drawing(figure, _table(methods))
 
 

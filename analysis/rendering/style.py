@@ -23,15 +23,17 @@ import numpy as np
 from matplotlib import style as mpl_style
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.transforms import Affine2D
 
 from analysis.rendering.table import Table
 from scpo.errors import ConfigError, first_line
 
-# Widths in inches.
+# Widths and a height in inches.
 COLUMN_WIDTH = 3.25  # one column of the paper
 PAGE_WIDTH = 6.75  # both columns
+PAGE_HEIGHT = 9.0
 NARROW = 4.5  # narrower figures have their panels one below the other
 PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
@@ -58,6 +60,9 @@ REMARK = "#444444"
 
 # A colour map of one hue, monotone in lightness: the accent is visible on every shade.
 SEQUENTIAL = "Blues"
+
+# Least contrast of coloured text with white paper.
+CONTRAST = 4.5
 
 # Size of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it.
 SMALL = "small"
@@ -92,6 +97,9 @@ STYLE: dict[str, Any] = {
     "path.simplify": True,
 }
 
+# Ends of the keys for sizes of text, which are relative to the font size in the house style.
+TEXT_SIZES = ("titlesize", "labelsize", "fontsize")
+
 # Keys of a style file that configure matplotlib itself, not the look of a figure.
 IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
 METADATA: dict[str, dict[str, None]] = {
@@ -124,6 +132,10 @@ class Look:
         """Matplotlib's settings: the house style, then the style file, then the font size."""
         chosen = STYLE | dict(self.style)
         if self.font_size is not None:
+            # A style may give titles, labels or keys sizes of their own, in points or relative.
+            for key in chosen:
+                if key.endswith(TEXT_SIZES):
+                    chosen[key] = STYLE.get(key, mpl.rcParamsDefault[key])
             chosen["font.size"] = self.font_size
         return chosen
 
@@ -214,12 +226,12 @@ def canvas_width(usual: float, least: float = 0.0) -> float:
     """Width of the next figure in inches: the user's choice, else ``usual``.
 
     Raises:
-        FigureSizeError: The user chose less than ``least``, at which labels cover each other.
+        FigureSizeError: The width is less than ``least``, at which labels cover each other.
     """
     width = _look.get().width or usual
     if width < least:
         raise FigureSizeError(
-            f"it is {width:g} inches wide, and below {least:g} its labels cover each other"
+            f"it is {width:g} inches wide, and below {least:.3g} its labels cover each other"
         )
     return width
 
@@ -231,8 +243,32 @@ def new_figure(width: float, height: float) -> Figure:
     chose a height.
     """
     look = _look.get()
-    scaled = height * mpl.rcParams["font.size"] / STYLE["font.size"]
-    return Figure(figsize=(look.width or width, look.height or scaled))
+    return Figure(figsize=(look.width or width, look.height or height * text_scale()))
+
+
+def text_scale() -> float:
+    """The present font size divided by that of the house style."""
+    return float(mpl.rcParams["font.size"] / STYLE["font.size"])
+
+
+def points(size: float) -> float:
+    """Size of text that has ``size`` points in the house style, at the present font size."""
+    return size * text_scale()
+
+
+def legible(color: str) -> tuple[float, float, float]:
+    """The colour, darkened as far as text on white needs: a contrast of 4.5 (WCAG 2.2, AA)."""
+    rgb = np.array(to_rgb(color))
+    while 1.05 / (_luminance(rgb) + 0.05) < CONTRAST:
+        rgb *= 0.97
+    red, green, blue = rgb
+    return float(red), float(green), float(blue)
+
+
+def _luminance(rgb: np.ndarray) -> float:
+    """Relative luminance of an sRGB colour (WCAG 2.2)."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def characters(width: float, share: float = 1.0) -> int:

@@ -5,7 +5,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.figures.curves import curve
 from analysis.figures.fig_learning import build
-from analysis.rendering.style import COLUMN_WIDTH, PAGE_WIDTH, Look, drawn_as
+from analysis.rendering.style import COLUMN_WIDTH, PAGE_HEIGHT, PAGE_WIDTH, Look, drawn_as
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
@@ -102,6 +102,19 @@ def test_what_does_not_fit_on_a_page_is_named_and_stays_in_the_table(tmp_path):
     assert len(drawing.numbers.blocks) == 6
     assert "In the table alone: 1 other setting." in drawing.figure.get_suptitle().replace("\n", " ")
     assert drawing.numbers.caption.count("Not drawn, in the table: ALFWorld, tiny language model; trainer.steps=") == 1
+
+
+def test_a_column_is_no_higher_than_a_page_and_labels_steps_once_for_each_line_of_panels(tmp_path):
+    for steps in range(40, 90, 10):
+        write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=steps)]}, name=f"steps_{steps}")
+    with drawn_as(Look(width=COLUMN_WIDTH)):
+        drawing = build(collect(tmp_path).at_scale("mini"))
+    assert drawing.figure.get_size_inches()[1] <= PAGE_HEIGHT
+    drawn = len(drawing.figure.axes) // 4
+    assert 0 < drawn < 5
+    assert f"In the table alone: {5 - drawn} other setting" in drawing.figure.get_suptitle().replace("\n", " ")
+    assert [bool(axis.get_xlabel()) for axis in drawing.figure.axes] == [False, False, False, True] * drawn
+    assert len(drawing.numbers.blocks) == 5
 
 
 def test_variants_that_are_not_drawn_are_named(tmp_path):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from matplotlib.text import Text
 
-from analysis.figures import fig_study_curves, fig_study_effects, fig_study_rates
+from analysis.figures import fig_learning, fig_study_curves, fig_study_effects, fig_study_rates
 from analysis.figures.fig_study_effects import STYLES, UNNAMED
-from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
+from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as, house_style, legible
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
@@ -59,7 +59,29 @@ def test_each_row_is_named_beside_its_difference_in_the_colour_of_its_curve(data
     left, right = fig_study_curves.build(data).figure.axes[:2]
     labels = right.get_yticklabels()
     assert [label.get_text() for label in labels] == ["SCPO", "GiGPO", "GRPO"]
-    assert [label.get_color() for label in labels] == [line.get_color() for line in left.get_lines()]
+    assert [label.get_color() for label in labels] == [legible(line.get_color()) for line in left.get_lines()]
+
+
+def test_every_text_of_a_figure_has_the_font_size_that_was_chosen_whatever_the_style(data):
+    style = (("font.size", 10.0), ("axes.titlesize", 20.0), ("xtick.labelsize", 3.0), ("axes.labelsize", "xx-large"))
+    for build in (fig_study_curves.build, fig_study_effects.build, fig_learning.build):
+        sizes = []
+        for look in (
+            Look(width=12),
+            Look(width=12, font_size=8, style=style),
+            Look(width=12, font_size=12, style=style),
+        ):
+            with drawn_as(look), house_style():
+                texts = [text for text in build(data).figure.findobj(Text) if text.get_text().strip()]
+                sizes.append(sorted({round(text.get_fontsize(), 3) for text in texts}))
+        usual, same, larger = sizes
+        assert usual == same
+        assert larger == pytest.approx([1.5 * size for size in usual], abs=0.002)
+
+
+def test_a_font_that_is_too_large_for_the_width_is_refused(data):
+    with drawn_as(Look(width=6.75, font_size=10)), pytest.raises(ConfigError, match=r"below 8\.12 its labels cover"):
+        fig_study_effects.build(data)
 
 
 def test_curves_are_the_mean_over_the_seeds(data):

@@ -13,6 +13,7 @@ from analysis.rendering.style import (
     drawn_as,
     figure_files,
     house_style,
+    legible,
     new_figure,
     palette,
     read_size,
@@ -45,6 +46,15 @@ def test_size_font_and_formats_are_those_that_were_chosen():
     assert axis.title.get_fontsize() == 11
     assert set(files) == {"svg"}
     assert b"<dc:date>" not in files["svg"]
+
+
+def test_coloured_text_is_dark_enough_on_white():
+    assert legible("#000000") == (0, 0, 0)
+    pale = legible("#F0CA9E")
+    assert pale[0] < 0.75
+    assert pale[0] / pale[2] == pytest.approx(0xF0 / 0x9E)
+    assert legible("#767676") == pytest.approx((0x76 / 255,) * 3)  # the lightest grey with a contrast of 4.5
+    assert legible("#777777")[0] < 0x77 / 255
 
 
 def test_a_larger_font_makes_a_figure_higher_and_not_wider():
