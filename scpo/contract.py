@@ -11,6 +11,7 @@ first steps of every run.
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -22,7 +23,7 @@ from scpo.advantages.estimator import Estimator, EstimatorSettings
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ContractError
-from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, refuse
+from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, read_only, refuse
 
 
 def check_batch(batch: StepBatch) -> None:
@@ -116,7 +117,9 @@ def check_estimator(
     bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
 
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
-        return np.asarray(entry.function(of, step_returns(of, settings.gamma), bonus, settings))
+        # Read-only, as `scpo.assign` passes them: they are shared with metrics and diagnostics.
+        return_N = read_only(step_returns(of, settings.gamma))
+        return np.asarray(entry.function(of, return_N, read_only(bonus), settings))
 
     def place(row: int) -> str:
         return f"estimator {entry.name!r}: {place_of(batch, row)}"
@@ -254,16 +257,17 @@ def _checked_answer(
         ContractError: The estimator modified an input, or its result has another type or shape or
             is not finite.
     """
-    # Copies, to compare with afterwards: an estimator must not change its inputs.
-    before = [np.array(column) for column in _columns(batch).values()] + [bonus_N.copy()]
-    answer_N = estimate(batch, bonus_N)
-    for name, old, new in zip(
-        [*_columns(batch), "bonus_N"], before, [*_columns(batch).values(), bonus_N], strict=True
-    ):
-        if not np.array_equal(old, new, equal_nan=old.dtype.kind == "f"):
-            raise ContractError(
-                f"estimator {entry.name!r} wrote into {name}: copy it before you change it"
-            )
+    try:
+        answer_N = estimate(batch, bonus_N)
+    except ValueError as error:
+        # NumPy has no class of its own for this error; its texts all say so.
+        if "read-only" not in str(error):
+            raise
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        raise ContractError(
+            f"estimator {entry.name!r} writes into one of its inputs, line {line.lineno}: "
+            f"`{line.line}` ({error}): copy it before you change it"
+        ) from error
 
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
         raise ContractError(

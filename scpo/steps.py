@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from numbers import Real
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
 BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.object_]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 # Texts are object arrays: NumPy's own strings would pad every row to the longest observation.
 _DTYPES: dict[str, Any] = {
@@ -45,6 +46,9 @@ _DTYPES: dict[str, Any] = {
 @dataclass(frozen=True)
 class StepBatch:
     """Rows of environment steps, in any order; all fields are arrays of shape ``(N,)``.
+
+    The arrays are the batch's own copies and read-only: who writes into one gets NumPy's
+    ``ValueError`` on that line. A changed batch is ``dataclasses.replace(batch, reward_N=...)``.
 
     Attributes:
         group_N: Rows of the same task share a group (the paper's rollout group; verl's ``uid``).
@@ -128,7 +132,7 @@ class StepBatch:
         for name, dtype in _DTYPES.items():
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _as_array(name, value, dtype))
+                object.__setattr__(self, name, read_only(_as_array(name, value, dtype)))
 
         for field in fields(self):
             value = getattr(self, field.name)
@@ -199,6 +203,11 @@ class Timeline:
     step_N: IntArray
     position_N: IntArray
 
+    def __post_init__(self) -> None:
+        # Kept on the batch and shared by all that read it, as its columns are.
+        for field in fields(self):
+            object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
+
     def rows_of(self, k: int) -> IntArray:
         """Rows of trajectory k in time order."""
         return self.row_KT[k, : self.length_K[k]]
@@ -222,6 +231,13 @@ class Timeline:
     def column(self, value_KT: NDArray[Any]) -> NDArray[Any]:
         """Every row's cell of such a table; a copy has its original's."""
         return value_KT[self.slot_N, self.step_N]
+
+
+def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """A view that refuses to be written into, on the line that does; nothing is copied."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from scpo.shaping.reference import active_groups
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
 from scpo.states.identity import Memory
-from scpo.steps import BoolArray, FloatArray, StepBatch, place_of
+from scpo.steps import BoolArray, FloatArray, StepBatch, place_of, read_only
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class _Terms:
     """Terms of an advantage, one value for each row, in the unit of the rewards.
+
+    Read-only: the estimator, the metrics and the second call without credit share them, and one
+    that wrote into them would falsify the others.
 
     Attributes:
         return_N: Discounted step returns R, unshaped.
@@ -51,6 +54,10 @@ class _Terms:
     bonus_N: FloatArray
     penalty_N: FloatArray
     after_N: FloatArray
+
+    def __post_init__(self) -> None:
+        for name, term_N in vars(self).items():
+            object.__setattr__(self, name, read_only(term_N))
 
 
 def assign(
@@ -108,10 +115,11 @@ def assign(
     penalty_N = np.float32(host.invalid_penalty) * ~batch.valid_N
     shaped = _shape(batch, scorer, config, seed, speculate=speculate, buffer=buffer, memory=memory)
     before_N, after_N = _placed(config.shaper, shaped, batch)
-    terms = _Terms(return_N, before_N - penalty_N, penalty_N, after_N)
+    bonus_N = before_N - penalty_N
+    terms = _Terms(return_N, bonus_N, penalty_N, after_N)
 
     # 3. Advantages of the host.
-    given = estimator.function(batch, return_N, terms.bonus_N, host)
+    given = estimator.function(batch, terms.return_N, terms.bonus_N, host)
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
 
@@ -127,7 +135,7 @@ def assign(
     # For the samples of a step, which show with which rows the host compared each one.
     anchor_N = host_anchor_groups(batch, host)
     return advantage_N, CreditDiagnostics(
-        metrics, timings, return_N, terms.bonus_N, shaped, advantage_N, unshaped_N, anchor_N
+        metrics, timings, return_N, bonus_N, shaped, advantage_N, unshaped_N, anchor_N
     )
 
 
@@ -343,7 +351,8 @@ def assign_tokens(
         )
 
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
-    advantage_NL, return_NL = estimator.function(token_reward_NL, value_NL, mask_NL, settings)
+    inputs = (read_only(np.asarray(array)) for array in (token_reward_NL, value_NL, mask_NL))
+    advantage_NL, return_NL = estimator.function(*inputs, settings)
     # For the diagnostics only: `row_scores` holds the penalty already.
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
     metrics = credit_metrics(batch, config, None, seed)

@@ -74,12 +74,31 @@ def test_a_wrong_type_is_named():
         check(broken(lambda batch, r, b, s: np.zeros(len(batch))))
 
 
-def test_writing_into_the_bonus_is_named():
-    def function(batch, return_N, bonus_N, settings):
-        bonus_N += 1
-        return return_N
+def add_to_bonus(batch, return_N, bonus_N, settings):
+    bonus_N += 1
+    return return_N
 
-    with pytest.raises(ContractError, match="wrote into bonus_N"):
+
+def scale_returns(batch, return_N, bonus_N, settings):
+    return_N *= 3
+    return return_N
+
+
+def subtract_from_rewards(batch, return_N, bonus_N, settings):
+    batch.reward_N[:] -= 1
+    return return_N
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (add_to_bonus, r"bonus_N \+= 1"),
+        (scale_returns, r"return_N \*= 3"),
+        (subtract_from_rewards, r"batch.reward_N\[:\] -= 1"),
+    ],
+)
+def test_writing_into_an_input_is_named_with_its_line(function, line):
+    with pytest.raises(ContractError, match=rf"writes into one of its inputs, line \d+: `{line}` .*copy it before"):
         check(broken(function))
 
 

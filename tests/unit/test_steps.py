@@ -17,6 +17,17 @@ def test_columns_become_arrays_of_the_contract():
     assert len(BATCH) == 5
 
 
+def test_a_batch_cannot_be_changed_nor_changes_what_it_was_made_of():
+    reward_N = np.zeros(2, np.float32)
+    batch = make_batch((0, 0, "a b", 0), reward_N=reward_N)
+    for array in (*vars(batch.timeline).values(), *(getattr(batch, name) for name in FIELDS)):
+        if array is not None:
+            with pytest.raises(ValueError, match="read-only"):
+                array[:] = array[::-1]
+    reward_N += 1  # still the caller's own
+    assert batch.reward_N.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("field", [name for name in FIELDS if getattr(BATCH, name) is not None])
 def test_a_column_of_another_length_is_named(field):
     values = {name: getattr(BATCH, name) for name in FIELDS}

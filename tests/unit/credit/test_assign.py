@@ -47,6 +47,34 @@ def test_bonus_is_alpha_times_credit_less_the_penalty_for_invalid_steps():
     assert diagnostics.bonus_N.dtype == np.float32
 
 
+@pytest.mark.parametrize("written", ["step_return_N", "bonus_N", "reward_N"])
+def test_an_estimator_that_writes_into_an_input_ends_there(written, monkeypatch):
+    gigpo = ESTIMATORS["gigpo"]
+
+    def careless(batch, step_return_N, bonus_N, settings):
+        {"step_return_N": step_return_N, "bonus_N": bonus_N, "reward_N": batch.reward_N}[written][:] *= 3
+        return gigpo.function(batch, step_return_N, bonus_N, settings)
+
+    monkeypatch.setitem(ESTIMATORS, "gigpo", replace(gigpo, function=careless))
+    with pytest.raises(ValueError, match="read-only"):
+        assign(BATCH, EqualityScorer(), SCPO)
+
+
+def test_a_token_estimator_cannot_write_into_the_critics_values(monkeypatch):
+    def careless(token_reward_NL, value_NL, mask_NL, settings):
+        value_NL *= 2
+
+    monkeypatch.setitem(ESTIMATORS, "gae", replace(ESTIMATORS["gae"], function=careless))
+    with pytest.raises(ValueError, match="read-only"):
+        assign_tokens(BATCH, np.ones((8, 2), np.float32), np.ones((8, 2), bool), PPO)
+
+
+def test_the_caller_may_write_into_what_it_gets():
+    advantage_N, diagnostics = assign(BATCH, EqualityScorer(), SCPO)
+    for array in (advantage_N, diagnostics.step_return_N, diagnostics.bonus_N, diagnostics.unshaped_advantage_N):
+        array[:] = 2
+
+
 def test_hand_worked_advantages():
     batch = make_batch((0, 0, "a b", 1), (0, 1, "a x", 0))
     config = method(settings_of("gigpo", normalisation="mean_norm", omega=2.0), shaper_config())
