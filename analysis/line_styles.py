@@ -4,7 +4,7 @@ Every method has a colour, a marker and dashes of its own. The colours maximise 
 distance in CIELAB under normal vision, protanopia, deuteranopia and tritanopia (13.7 between any
 two; a test measures it). Methods with a similar grey in print differ in marker and dashes. Only
 SCPO is vermilion with a solid line; its ablations are shades of brown and orange. Methods that are
-not listed get one of the reserve styles, in the registry's order.
+not listed get the reserve styles, in the registry's order.
 """
 
 import zlib
@@ -99,6 +99,12 @@ RESERVE = (
     LineStyle("#312372", (7, 0, 0), (6, 1, 2, 1, 2, 1)),
     LineStyle("#C5B5D2", (3, 0, 180), (3, 2, 1, 2)),
     LineStyle("#F11743", (5, 0, 180), (5, 2, 5, 1)),
+    LineStyle("#7812FC", (5, 1, 180), (10, 1, 2, 1)),
+    LineStyle("#30003C", (3, 1, 60), (5, 1)),
+    LineStyle("#001EC6", (7, 1, 0), (3, 1, 3, 3)),
+    LineStyle("#BA8ACC", (6, 1, 30), (2, 1, 2, 3)),
+    LineStyle("#544884", (4, 0, 20), (7, 2, 2, 2)),
+    LineStyle("#961EC6", (9, 1, 0), (1, 1, 1, 3)),
 )
 VARIANTS = (*ABLATION[1:], *(name for name in CONTROLS if name not in METHODS))
 
@@ -127,25 +133,27 @@ def line_style(name: str, method: str = "") -> LineStyle:
         return STYLES[name]
     new_methods = [known for known in METHODS if known not in STYLES]
     if name in new_methods:
-        return RESERVE[new_methods.index(name) % len(RESERVE)]
+        return _reserve(new_methods.index(name))
     # A run whose method is not registered in this installation.
     if name == method:
-        return RESERVE[_hash(name) % len(RESERVE)]
+        return _reserve(_hash(name))
     return _variant(_host_style(method), _variant_number(name))
 
 
 def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
     """Styles of all rows of a figure, no two alike.
 
-    A method keeps its style in every figure. A variant that would share a shade with an earlier
-    row takes the next free shade, so that lines differ only in their dashes when the shades
-    have run out.
+    A registered method keeps its style in every figure. A variant that would share a shade with
+    another row takes the next free shade, so that lines differ only in their dashes when the
+    shades have run out.
     """
-    chosen: dict[str, LineStyle] = {}
-    for row in rows:
-        if row.name not in chosen:
-            chosen[row.name] = _free_style(row, list(chosen.values()))
-    return chosen
+    by_name = {row.name: row for row in rows}
+    # First, so that no other row takes the style of a method that comes later.
+    chosen = {name: line_style(name) for name in by_name if name in STYLES or name in METHODS}
+    for name, row in by_name.items():
+        if name not in chosen:
+            chosen[name] = _free_style(row, list(chosen.values()))
+    return {name: chosen[name] for name in by_name}
 
 
 def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
@@ -171,8 +179,8 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
 
 def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     own = line_style(row.name, row.method)
-    # A method has the same style in every figure.
-    if row.name in STYLES or (own in RESERVE and own not in used):
+    # A method that is not registered here keeps its style too unless another one has it.
+    if row.name == row.method and own not in used:
         return own
     host = _host_style(row.method)
     number = _variant_number(row.name)
@@ -192,6 +200,19 @@ def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
 
 def _host_style(method: str) -> LineStyle:
     return line_style(method, method) if method else SCPO
+
+
+def _reserve(number: int) -> LineStyle:
+    """Style of a new method; when the reserve has run out, its colours with other dashes."""
+    turn, place = divmod(number, len(RESERVE))
+    if not turn:
+        return RESERVE[place]
+    # The reserve has none of these markers and dashes, so that no two of the first 840 are alike.
+    return replace(
+        RESERVE[place],
+        marker=VARIANT_MARKERS[turn % len(VARIANT_MARKERS)],
+        dashes=VARIANT_DASHES[turn % len(VARIANT_DASHES)],
+    )
 
 
 def _variant_number(name: str) -> int:

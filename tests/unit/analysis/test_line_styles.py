@@ -46,6 +46,20 @@ def test_every_method_that_there_is_looks_different():
     assert styles == {name: line_style(name) for name in METHODS}
 
 
+@pytest.mark.parametrize("names", [["mine"], ["a"], [f"new_{at}" for at in range(40)]], ids=len)
+def test_new_methods_look_different_and_the_same_in_every_figure(names, monkeypatch):
+    monkeypatch.setattr("analysis.line_styles.METHODS", {**METHODS, **dict.fromkeys(names)})
+    every = [*METHODS, *names]
+    styles = line_styles(rows(*every))
+    assert len(set(styles.values())) == len(every)
+    for name in names:
+        # Alone, after others, and before a variant of its own and a method of another installation.
+        others = [*rows("unregistered", method="unregistered"), *rows(f"{name}_4", method=name)]
+        among = line_styles([*others, *rows("scpo", name)])
+        assert among[name] == styles[name] == line_style(name) == line_style(name, name)
+        assert len(set(among.values())) == 4
+
+
 def test_a_method_looks_the_same_in_every_figure():
     alone, among = line_styles(rows("hgpo"))["hgpo"], line_styles(rows("ppo", "scpo", "hgpo", "gigpo"))["hgpo"]
     assert alone == among == STYLES["hgpo"]
@@ -77,7 +91,8 @@ def test_unknown_methods_get_different_looks_that_stay():
     names = [f"newcomer_{at}" for at in range(3)]
     styles = line_styles([Row(name, name, (), name) for name in ("scpo", *names)])
     assert len(set(styles.values())) == 4
-    assert styles[names[0]] == line_style(names[0], names[0]) in RESERVE
+    assert styles[names[0]] == line_style(names[0], names[0])
+    assert styles[names[0]].color in {style.color for style in RESERVE}
 
 
 def test_a_variant_of_another_method_keeps_its_colour():
