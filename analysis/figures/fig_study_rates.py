@@ -21,7 +21,7 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import TUNING, rows_of, selected, started, study_rows
+from analysis.stats.study_rows import TUNING, rate_text, rows_of, selected, started, study_rows
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
@@ -192,12 +192,6 @@ def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
     axis.set_title(sweep.label)
     axis.set_xticks(range(len(rates)), [rate_text(rate) for rate in rates])
     axis.set_xlim(-0.5, len(rates) - 0.5)
-
-
-def rate_text(rate: float) -> str:
-    """A rate in the form ``5e-4``."""
-    mantissa, _, exponent = f"{rate:e}".partition("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 # Numbers

@@ -15,7 +15,14 @@ from analysis.sources.run_records import Run, one_processor_type
 from analysis.sources.settings import same_games
 from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
-from analysis.stats.study_rows import StudyRow, find, reported, rows_of, study_rows
+from analysis.stats.study_rows import (
+    StudyRow,
+    find,
+    rate_text,
+    reported,
+    rows_of,
+    study_rows,
+)
 from scpo.intervals import Summary, summarise
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
@@ -144,6 +151,17 @@ class Comparison:
     def name(self) -> str:
         """The comparison in words: titles of the first and the second row."""
         return f"{self.first.title} − {self.second.title}"
+
+    @property
+    def rates(self) -> str:
+        """`` (rates 4e-3, 2e-3)``, of the first and the second row, if these differ; else empty.
+
+        Each method trains at the rate chosen for it. Part of such a difference may be the rate's.
+        """
+        rates = self.first.learning_rate, self.second.learning_rate
+        if rates[0] is None or rates[1] is None or rates[0] == rates[1]:
+            return ""
+        return f" (rates {rate_text(rates[0])}, {rate_text(rates[1])})"
 
     @property
     def finished(self) -> bool:

@@ -24,6 +24,9 @@ MAIN = "main_table"
 # Experiments that choose settings on tuning seeds and are not reported.
 TUNING = ("learning_rates",)
 
+# The experiment in which rows that are compared with each other train at one learning rate.
+SAME_RATE = "same_rate"
+
 # Prefix of experiments on reworded observations, which are a study of their own.
 MEANING = "meaning"
 
@@ -56,6 +59,14 @@ class StudyRow:
     def title(self) -> str:
         """Label of the row in print."""
         return self.row.label
+
+    @property
+    def learning_rate(self) -> float | None:
+        """Learning rate of its runs; None while no run has started, or if nothing is trained."""
+        configuration = json.loads(self.configuration or "{}")
+        optimizer = (configuration.get("trainer") or {}).get("optimizer") or {}
+        rate: float | None = optimizer.get("learning_rate")
+        return rate
 
     def called(self, name: str) -> bool:
         """True if an experiment has it under this row name."""
@@ -177,6 +188,12 @@ def _title(data: Collected, row: StudyRow) -> str:
     if label.startswith(("with ", "without ")):
         return f"{method} {label}"
     return f"{method}, {label}"
+
+
+def rate_text(rate: float) -> str:
+    """A learning rate in the form ``5e-4``."""
+    mantissa, _, exponent = f"{rate:e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:

@@ -17,6 +17,7 @@ from analysis.stats.comparisons import Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, by_seed
 from analysis.stats.study_rows import (
     MAIN,
+    SAME_RATE,
     TUNING,
     StudyRow,
     is_of_meaning,
@@ -65,7 +66,8 @@ MEASURED = (
     "the measure that was named before the runs. *Faster*: training steps to 50 % held-out "
     "success. *Better*: held-out success after the last step. A difference is paired by seed and "
     "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
-    "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05."
+    "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05. "
+    "*Rates*: the learning rates of both rows, where they differ."
 )
 NOT_LANGUAGE_MODELS = (
     "**Not to be concluded: anything about the size of effects in language models.** This policy "
@@ -157,7 +159,7 @@ def summary(data: Collected) -> str:
     """The headlined comparisons in one line, for the terminal."""
     parts = []
     for comparison in headlined(named_comparisons(data)):
-        parts.append(f"{comparison.name} {effect_text(comparison.effect)}")
+        parts.append(f"{comparison.name}{comparison.rates} {effect_text(comparison.effect)}")
     return "; ".join(parts) or f"no pair of +experiment={MAIN} is finished"
 
 
@@ -216,7 +218,8 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     # The first headlined comparison answers the page's question; it is not repeated below.
     first = headlined(finished)[:1]
     for comparison in first:
-        yield f"**Does SCPO help?** {sentence(comparison)}"
+        at_one_rate = _at_one_rate(finished) if comparison.rates else ""
+        yield f"**Does SCPO help?** {sentence(comparison)}{at_one_rate}"
     main = []
     resolved = []
     for comparison in finished:
@@ -242,9 +245,19 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     )
 
 
+def _at_one_rate(finished: Sequence[Comparison]) -> str:
+    """Sentence on the comparisons whose rows train at one learning rate; empty without any."""
+    parts = []
+    for comparison in finished:
+        if SAME_RATE in comparison.experiments:
+            faster = comparison.faster
+            parts.append(f"{_brief(comparison)}, {effect_text(faster)} to 50 % ({p_text(faster)})")
+    return f" **At one learning rate for both**: {'; '.join(parts)}." if parts else ""
+
+
 def _brief(comparison: Comparison) -> str:
     effect = comparison.effect
-    return f"{comparison.name} {effect_text(effect)} of area ({p_text(effect)})"
+    return f"{comparison.name}{comparison.rates} {effect_text(effect)} of area ({p_text(effect)})"
 
 
 def _spread(data: Collected) -> str:

@@ -83,11 +83,14 @@ def sentence(comparison: Comparison) -> str:
     label = effect.measure.label
     numbers = f"{effect_text(effect)}, {p_text(effect)}, {comparison.pairs.count} pairs"
     if effect.verdict == HIGHER:
-        lead = f"**{first} has a larger {label} than {second}**: {numbers}"
+        lead = f"**{first} has a larger {label} than {second}**{comparison.rates}: {numbers}"
     elif effect.verdict == LOWER:
-        lead = f"**{first} has a smaller {label} than {second}**: {numbers}"
+        lead = f"**{first} has a smaller {label} than {second}**{comparison.rates}: {numbers}"
     else:
-        lead = f"{comparison.name}: no difference in {label} is shown, {numbers}{_limits(effect)}"
+        lead = (
+            f"{comparison.name}{comparison.rates}: no difference in {label} is shown, "
+            f"{numbers}{_limits(effect)}"
+        )
     parts = [f"{lead}.", f"Faster: {_faster(comparison.faster)}."]
     parts.append(f"Better at the end: {_better(comparison.better)}.")
     if comparison.pairs.remark:
@@ -191,4 +194,4 @@ def _short(comparison: Comparison) -> str:
     else:
         verdict = "resolved" if effect.resolved else "not resolved"
     where = "" if comparison.first.env == "alfworld" else f" on {benchmark(comparison.first.env)}"
-    return f"{comparison.name}{where} is {shown} ({verdict})"
+    return f"{comparison.name}{where}{comparison.rates} is {shown} ({verdict})"

@@ -62,7 +62,7 @@ def build(data: Collected) -> Table:
 def _line(comparison: Comparison) -> tuple[str | Number, ...]:
     effect = comparison.effect
     return (
-        comparison.name,
+        f"{comparison.name}{comparison.rates}",
         comparison.pairs.count,
         effect.verdict,
         _answer(comparison.faster),

@@ -53,7 +53,7 @@ def runs(tmp_path, monkeypatch):
 
 def test_the_page_from_the_archive_alone_is_the_page_from_the_runs(runs, tmp_path, monkeypatch, capsys):
     assert command(tmp_path, runs) == 0
-    assert "SCPO − GiGPO +" in capsys.readouterr().out
+    assert "SCPO − GiGPO (rates 4e-3, 2e-3) +" in capsys.readouterr().out
     first = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and runs not in path.parents}
     shutil.rmtree(runs)
     monkeypatch.chdir(tmp_path)  # no folder runs here
@@ -160,7 +160,9 @@ def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(r
         assert main([*words, "--readme", str(readme)]) == 0
     text = readme.read_text()
     assert "old" not in text
-    assert text.startswith(f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO is +2.")
+    assert text.startswith(
+        f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO (rates 4e-3, 2e-3) is +2."
+    )
     assert text.endswith(f"size of effects in language models.\n{HEADLINE_MARKERS[1]}\nbelow\n")
     assert "9 runs of a small policy that chooses among listed commands, 3/3 pairs of seeds" in text
 

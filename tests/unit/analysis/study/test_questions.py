@@ -33,7 +33,7 @@ def first(data):
 
 def test_a_resolved_difference_leads_in_bold_with_both_verdicts(tmp_path):
     text = sentence(first(study(tmp_path, scpo=0.9)))
-    assert text.startswith("**SCPO has a larger area under validation than GiGPO**: +5.0 points [")
+    assert text.startswith("**SCPO has a larger area under validation than GiGPO** (rates 4e-3, 2e-3): +5.0 points [")
     assert re.search(r", p = 0\.00\d, 4/4 pairs\. ", text) or ", p < 0.001, 4/4 pairs. " in text
     assert "Faster: **yes**, −" in text
     assert "steps [" in text
@@ -43,15 +43,15 @@ def test_a_resolved_difference_leads_in_bold_with_both_verdicts(tmp_path):
 def test_a_resolved_difference_of_the_other_sign_is_named_too(tmp_path):
     data = study(tmp_path, scpo=0.7)
     text = sentence(first(data))
-    assert text.startswith("**SCPO has a smaller area under validation than GiGPO**: −5.0 points [−")
+    assert text.startswith("**SCPO has a smaller area under validation than GiGPO** (rates 4e-3, 2e-3): −5.0 points [−")
     assert "Faster: **no, slower**, +" in text
     assert "Better at the end: **no, worse**, −10.0 points" in text
-    assert headline(named_comparisons(data)).startswith("SCPO − GiGPO is −5.0 points [")
+    assert headline(named_comparisons(data)).startswith("SCPO − GiGPO (rates 4e-3, 2e-3) is −5.0 points [")
 
 
 def test_an_open_comparison_names_the_smallest_difference_that_its_pairs_find(tmp_path):
     text = sentence(first(study(tmp_path, scpo=0.8, seeds=range(6))))
-    assert text.startswith("SCPO − GiGPO: no difference in area under validation is shown, ")
+    assert text.startswith("SCPO − GiGPO (rates 4e-3, 2e-3): no difference in area under validation is shown, ")
     assert re.search(r"6/6 pairs; one such test finds \d+\.\d points or more with 80 % power\.", text)
     assert "seeds would find" not in text
 
@@ -70,7 +70,7 @@ def test_where_interval_and_verdict_differ_the_sentence_names_the_correction(tmp
     comparison = first(collect(tmp_path).at_scale("study"))
     assert comparison.effect.only_alone
     assert p_text(comparison.effect).startswith("the interval alone excludes 0; corrected for 3 comparisons, p = 0.0")
-    assert sentence(comparison).startswith("SCPO − GiGPO: no difference")
+    assert sentence(comparison).startswith("SCPO − GiGPO (rates 4e-3, 2e-3): no difference")
     assert "(not resolved after correction for 3 comparisons)" in headline([comparison])
 
 
@@ -123,7 +123,7 @@ def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
     lines = opening(data, named_comparisons(data)).splitlines()
     numbered = [line for line in lines if re.match(r"\d+\. ", line)]
     assert 8 <= len(numbered) <= 10
-    assert lines[0].startswith("**SCPO − GiGPO is +5.0 points [")
+    assert lines[0].startswith("**SCPO − GiGPO (rates 4e-3, 2e-3) is +5.0 points [")
     text = "\n".join(numbered)
     assert "Question" in numbered[0]
     assert "40 training steps of 16 games × 8 rollouts" in text

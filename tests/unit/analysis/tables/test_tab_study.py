@@ -84,7 +84,7 @@ def test_seeds_that_are_not_finished_are_counted(tmp_path):
 
 def test_named_comparisons_with_their_corrected_tests_and_both_other_questions(tmp_path):
     made = lines(tab_study_effects.build(study(tmp_path)))
-    names = ["SCPO − GiGPO", "GiGPO − GRPO", "SCPO − SCPO, CHRONOLOGICAL"]
+    names = ["SCPO − GiGPO (rates 4e-3, 2e-3)", "GiGPO − GRPO", "SCPO − SCPO, CHRONOLOGICAL"]
     assert [line["Comparison"] for line in made] == names
     host = made[1]
     assert (host["Verdict"], host["Difference (points) mean"]) == ("higher", "+15.0")
