@@ -8,11 +8,15 @@ as one point a row, an experiment as SCPO and GiGPO.
 """
 
 import argparse
+import ast
+import builtins
 import importlib.util
+import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +33,9 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 
 # Run folders and lines of code hold the name, so that it is short, lower-case and an identifier.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
+
+# Words that YAML or the command line reads as a truth value, nothing or a number.
+YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
 
 Edit = Callable[[str, dict[str, str]], str]
 """(content of a file of the checkout, words of the new part) -> the new content."""
@@ -195,14 +202,19 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
     """Write the files of a new part and register it; returns the new files.
 
     Raises:
-        ConfigError: The name is malformed or taken, or ``root`` is not a checkout.
+        ConfigError: The name is malformed, a word of Python or YAML, or taken, or ``root`` is not a
+            checkout. Nothing was written.
     """
     part = KINDS[kind]
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
-            "a-z, 0-9 and _"
-        )
+    # Class names in the templates: `my_rule` becomes `MyRule`.
+    title = "".join(word.capitalize() for word in name.split("_"))
+    words = {
+        "name": name,
+        "title": title,
+        "constant": name.upper(),
+        "label": name.upper().replace("_", " "),
+    }
+    _check_name(part, words)
 
     files = {root / path.format(name=name): text for path, text in part.files.items()}
     # Checked before anything is written: a refused name leaves no files.
@@ -216,35 +228,91 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
         )
 
-    # Class names in the templates: `my_rule` becomes `MyRule`.
-    title = "".join(word.capitalize() for word in name.split("_"))
-    words = {
-        "name": name,
-        "title": title,
-        "constant": name.upper(),
-        "label": name.upper().replace("_", " "),
-    }
-
-    # All edits are made in memory first, so that a failing one writes nothing.
-    edited = {}
-    for path, edits in part.edits.items():
-        text = (root / path).read_text()
+    # Everything is made, checked and formatted in memory first, so that a failure writes nothing.
+    contents = {path: text.format(**words) for path, text in files.items()}
+    for edited, edits in part.edits.items():
+        text = (root / edited).read_text()
         for edit in edits:
             text = edit(text, words)
-        edited[root / path] = text
+        contents[root / edited] = text
+    for path, text in contents.items():
+        if path.suffix == ".py":
+            _check_bindings(path.relative_to(root), text, words)
+            contents[path] = _formatted(path, text, root)
 
-    written = {path: text.format(**words) for path, text in files.items()}
-    for target, content in {**written, **edited}.items():
-        replace_file(target, content.encode(), readable=True)
-    _format([path for path in (*written, *edited) if path.suffix == ".py"], root)
+    # The files that register it come last: what they import is there by then.
+    try:
+        for path, text in contents.items():
+            replace_file(path, text.encode(), readable=True)
+    except OSError:
+        for path in files:
+            path.unlink(missing_ok=True)
+        raise
     return list(files)
 
 
-def _format(paths: Sequence[Path], root: Path) -> None:
-    """Format files with ruff: line lengths depend on the name. Skipped if ruff is not installed."""
-    if paths and importlib.util.find_spec("ruff") is not None:
-        command = [sys.executable, "-m", "ruff", "format", "--quiet", *map(str, paths)]
-        subprocess.run(command, cwd=root, check=True)
+def _check_name(part: Kind, words: dict[str, str]) -> None:
+    """Refuse what is no name, and words that code, YAML or the command line reads otherwise."""
+    name = words["name"]
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
+            "a-z, 0-9 and _"
+        )
+    # The class of a scorer `none` would be `None`.
+    for word in (name, words["title"]):
+        if keyword.iskeyword(word) or hasattr(builtins, word):
+            raise ConfigError(
+                f"{name!r} is no name of {part.article}: {word} is a word of Python; choose "
+                f"another, such as {name}_1"
+            )
+    if name in YAML_WORDS:
+        raise ConfigError(
+            f"{name!r} is no name of {part.article}: YAML or the command line reads it as a value; "
+            f"choose another, such as {name}_1"
+        )
+
+
+def _check_bindings(path: Path, text: str, words: dict[str, str]) -> None:
+    """Refuse a name that the file binds to something else: an import, a variable (`np`, `batch`).
+
+    Raises:
+        ConfigError: It does; names the file.
+    """
+    count = Counter(_bound(ast.parse(text)))
+    name, title = words["name"], words["title"]
+    for word in (name, title, words["constant"], f"{name}_match", f"{title}Settings"):
+        if count[word] > 1:
+            raise ConfigError(f"the name {name!r} is taken by {word} in {path}; choose another")
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """Every name that a file binds, as often as it does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            yield node.asname or node.name
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def _formatted(path: Path, text: str, root: Path) -> str:
+    """The text as ruff formats it: line lengths depend on the name. As it is without ruff."""
+    if importlib.util.find_spec("ruff") is None:
+        return text
+    ruff = [sys.executable, "-m", "ruff", "format", "--quiet"]
+    done = subprocess.run(
+        [*ruff, "--stdin-filename", str(path), "-"],
+        cwd=root,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

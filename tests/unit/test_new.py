@@ -9,6 +9,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.new import CHECKOUT, KINDS, main, write_part
 from scpo.records import provenance
+from scpo.records.files import replace_file
 from sweeps.compose.configuration import compose_run
 
 COPIED = ("scpo", "sweeps", "analysis", "conf", "slurm", "tests/support", "tests/contract", "tests/unit/advantages")
@@ -51,6 +52,10 @@ def checkout(tmp_path):
     for path in (*FILES, "pyproject.toml", "train.py", "sweep.py"):
         shutil.copy(CHECKOUT / path, tmp_path / path)
     return tmp_path
+
+
+def contents_of(checkout):
+    return {path: path.read_bytes() for path in checkout.rglob("*") if path.is_file()}
 
 
 def python(checkout, *arguments):
@@ -150,6 +155,46 @@ def test_names_that_cannot_be_are_refused_before_anything_is_written(tmp_path, n
     with pytest.raises(ConfigError, match=message):
         write_part("estimator", name, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        *(("estimator", name, f"{name} is a word of Python") for name in ("lambda", "class", "return", "max")),
+        *(("estimator", name, "YAML or the command line reads it") for name in ("off", "no", "null", "nan")),
+        ("estimator", "true", "True is a word of Python; choose another, such as true_1"),
+        ("scorer", "none", "None is a word of Python"),
+        ("experiment", "on", "YAML or the command line reads it"),
+        ("estimator", "np", "is taken by np in tests/unit/advantages/test_np.py"),
+        ("estimator", "batch", "is taken by batch in scpo/advantages/batch.py"),
+        ("estimator", "group", "is taken by GroupSettings in scpo/advantages/group.py"),
+        ("estimator", "ours", "is taken by OURS in scpo/advantages/registry.py"),
+        ("scorer", "sequence", "is taken by Sequence in scpo/scoring/sequence.py"),
+    ],
+)
+def test_words_that_mean_something_else_are_refused_before_anything_is_written(checkout, kind, name, message):
+    before = contents_of(checkout)
+    with pytest.raises(ConfigError, match=message):
+        write_part(kind, name, checkout)
+    assert contents_of(checkout) == before
+
+
+def test_a_failure_on_the_way_leaves_nothing(checkout, monkeypatch):
+    before = contents_of(checkout)
+
+    def full(path, *content, **options):
+        if path.name == "registry.py":
+            raise OSError("disk full")
+        replace_file(path, *content, **options)
+
+    monkeypatch.setattr("scpo.new.replace_file", full)
+    with pytest.raises(OSError, match="disk full"):
+        write_part("estimator", "mine", checkout)
+    monkeypatch.setattr("scpo.new.replace_file", replace_file)
+    monkeypatch.setattr("scpo.new._formatted", lambda path, text, root: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_part("estimator", "mine", checkout)
+    assert contents_of(checkout) == before
 
 
 def test_another_folder_is_no_checkout(tmp_path):
