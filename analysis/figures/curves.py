@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.line_styles import plot_styles
 from analysis.rendering.style import palette
+from analysis.rendering.table import Number, difference
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series
@@ -36,6 +37,12 @@ class Curve:
 
 
 # Data
+
+
+def paired_difference(summary: Summary) -> Number:
+    """Cell of a difference in points, with its interval where the figure draws it."""
+    shown = difference(summary)
+    return shown if summary.n >= FEWEST else replace(shown, interval=None)
 
 
 def curve(data: Collected, row: Row, metric: str, *, window: int = 1, first: int = 0) -> Curve:

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.figures.curves import FEWEST, over_training, row_styles
+from analysis.figures.curves import FEWEST, over_training, paired_difference, row_styles
 from analysis.names import STUDY_TITLE, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
@@ -21,7 +21,7 @@ from analysis.rendering.style import (
     new_figure,
     points,
 )
-from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
@@ -223,7 +223,8 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
             if effect.difference.n:
                 _draw_effect(axis, effect, place + lane, style, fill_style)
 
-    axis.set_xlabel(f"minus {group.reference.title} (points)", fontsize=points(TINY + 0.5))
+    label = fill(f"minus {group.reference.title} (points)", 2 * LABEL)
+    axis.set_xlabel(label, fontsize=points(TINY + 0.5))
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()
     labels = [fill(row.title, LABEL) for row in group.rows]
@@ -297,4 +298,4 @@ def _minus_reference(data: Collected, group: Group, row: StudyRow, measure: Meas
     if row == group.reference:
         return NONE
     _, effect = compare(data, row, group.reference, measure)
-    return difference(effect.difference)
+    return paired_difference(effect.difference)

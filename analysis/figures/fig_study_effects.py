@@ -1,6 +1,5 @@
 """The study's effects: every row minus GiGPO and minus SCPO, paired by seed, with its credit."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -10,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import names
-from analysis.figures.curves import FEWEST, is_trained
+from analysis.figures.curves import FEWEST, is_trained, paired_difference
 from analysis.rendering.style import (
     CREDITED,
     FAILED,
@@ -24,7 +23,7 @@ from analysis.rendering.style import (
     points,
     text_scale,
 )
-from analysis.rendering.table import NONE, Block, Cells, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import (
     HIGHER,
@@ -37,7 +36,15 @@ from analysis.stats.comparisons import (
     named_comparisons,
 )
 from analysis.stats.measures import AREA
-from analysis.stats.study_rows import MAIN, StudyRow, comparable, selected, study_rows
+from analysis.stats.seed_statistics import fewer_seeds
+from analysis.stats.study_rows import (
+    MAIN,
+    StudyRow,
+    comparable,
+    rate_text,
+    selected,
+    study_rows,
+)
 from scpo.intervals import Summary, decimal
 
 SCALE = "study"
@@ -54,6 +61,9 @@ KEY = 6.5
 
 # Characters per line of a row's name.
 NAME_WIDTH = 34
+
+# Characters per line of an axis' label.
+AXIS_WIDTH = 26
 
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
@@ -118,18 +128,22 @@ def build(data: Collected) -> Drawing:
         MissingRunsError: Nothing can be paired with GiGPO or SCPO.
     """
     comparisons = named_comparisons(data)
-    lines = _choose(data, comparisons)
+    references, lines = _choose(data, comparisons)
+    notes = names.Footnotes()
     with house_style():
         width = canvas_width(PAGE_WIDTH, LEAST_WIDTH * text_scale())
         figure = new_figure(width, HEIGHT + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
-        _draw_differences(first, lines, "gigpo")
-        _draw_differences(second, lines, "scpo")
+        _draw_differences(first, lines, references, "gigpo")
+        _draw_differences(second, lines, references, "scpo")
         _draw_steps(steps, lines)
         _draw_precision(precision, lines)
         # Folded, because one long name would leave the panels too narrow for their labels.
-        labels = [fill(f"{line.row.title}, {line.row.row.count}", NAME_WIDTH) for line in lines]
+        labels = []
+        for line in lines:
+            name = f"{line.row.title}{_mark(line, notes)}, {line.row.row.count}"
+            labels.append(fill(name, NAME_WIDTH))
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
@@ -142,8 +156,22 @@ def build(data: Collected) -> Drawing:
         )
         figure.suptitle(names.STUDY_TITLE, fontsize=points(7), color=REMARK)
 
-    tests = comparisons[0].effect.tests if comparisons else 0
-    return Drawing(figure, _numbers(lines, tests))
+    caption = CAPTION.format(tests=comparisons[0].effect.tests if comparisons else 0)
+    for name, reference in references.items():
+        if reference.title != REFERENCES[name]:
+            caption += f" {REFERENCES[name]} is the row “{reference.title}”."
+    return Drawing(figure, _numbers(lines, caption, notes))
+
+
+def _mark(line: Line, notes: names.Footnotes) -> str:
+    """Mark of the footnote on numbers that some of the row's finished seeds lack."""
+    numbers = {}
+    for name, shown in line.differences.items():
+        numbers[f"minus {REFERENCES[name]}"] = shown.effect.difference
+    for metric, summary in line.credit.items():
+        label = "credited steps" if metric == STEPS else f"shorten the plan, {PRECISION[metric][0]}"
+        numbers[label] = summary
+    return notes.mark(fewer_seeds(numbers, len(line.row.row.finished)))
 
 
 def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
@@ -161,8 +189,10 @@ def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
 # Data
 
 
-def _choose(data: Collected, comparisons: Sequence[Comparison]) -> list[Line]:
-    """Lines of the benchmark with most of them.
+def _choose(
+    data: Collected, comparisons: Sequence[Comparison]
+) -> tuple[dict[str, StudyRow], list[Line]]:
+    """References and lines of the benchmark with most lines.
 
     Only trained rows: the large differences of untrained ones would squeeze the axis of the others.
     """
@@ -171,28 +201,35 @@ def _choose(data: Collected, comparisons: Sequence[Comparison]) -> list[Line]:
         if row.row.finished and is_trained(data, row.row):
             trained.append(row)
     best: list[Line] = []
+    of_best: dict[str, StudyRow] = {}
     for benchmark in dict.fromkeys((row.env, row.model) for row in trained):
         here = [row for row in trained if (row.env, row.model) == benchmark]
-        lines = _lines(data, here, comparisons)
+        references = _references(here)
+        lines = _lines(data, here, references, comparisons)
         if len(lines) > len(best):
-            best = lines
+            best, of_best = lines, references
     if not best:
         needed = "two finished seeds of a row and of GiGPO or SCPO"
         raise missing_runs(needed, data.sections, MAIN)
-    return best
+    return of_best, best
 
 
-def _lines(
-    data: Collected,
-    rows: Sequence[StudyRow],
-    comparisons: Sequence[Comparison],
-) -> list[Line]:
+def _references(rows: Sequence[StudyRow]) -> dict[str, StudyRow]:
+    """The row of each reference: the main table's, or else the first one under its name."""
     references: dict[str, StudyRow] = {}
     for name in reversed(REFERENCES):
         for row in rows:
             if row.called(name):
                 references.setdefault(name, row)
+    return references
 
+
+def _lines(
+    data: Collected,
+    rows: Sequence[StudyRow],
+    references: Mapping[str, StudyRow],
+    comparisons: Sequence[Comparison],
+) -> list[Line]:
     lines = []
     for row in rows:
         if not selected(data, row):
@@ -247,7 +284,9 @@ def _credit(data: Collected, row: StudyRow) -> dict[str, Summary]:
 # Differences
 
 
-def _draw_differences(axis: Axes, lines: Sequence[Line], reference: str) -> None:
+def _draw_differences(
+    axis: Axes, lines: Sequence[Line], references: Mapping[str, StudyRow], reference: str
+) -> None:
     axis.axvline(0, color=REMARK, linewidth=0.8)
     shown = [line.differences[reference] for line in lines if reference in line.differences]
     limits = _limits(shown)
@@ -255,9 +294,11 @@ def _draw_differences(axis: Axes, lines: Sequence[Line], reference: str) -> None
     for place, line in enumerate(lines):
         if reference in line.differences:
             _draw_difference(axis, line.differences[reference], place, limits)
-        elif line.row.called(reference):
+        elif line.row == references.get(reference):
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
-    axis.set_xlabel(f"area under validation,\nminus {REFERENCES[reference]} (points)")
+    # The title names the setting where several have run.
+    name = references[reference].title if reference in references else REFERENCES[reference]
+    axis.set_xlabel(f"area under validation,\n{fill(f'minus {name} (points)', AXIS_WIDTH)}")
 
 
 def _draw_difference(
@@ -309,8 +350,10 @@ def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
     ends: list[float] = [-1.0, 1.0]
     for entry in shown:
         summary = entry.effect.difference
-        bounds = [100 * bound for bound in summary.interval() if math.isfinite(bound)]
-        ends += bounds or [100 * summary.mean]
+        if summary.n >= FEWEST:
+            ends += [100 * bound for bound in summary.interval()]
+        else:
+            ends.append(100 * summary.mean)
     usual = WIDER * float(np.percentile(np.abs(ends), USUAL))
     low = max(min(ends), -usual)
     high = min(max(ends), usual)
@@ -385,34 +428,40 @@ def _not_measured(axis: Axes) -> None:
 # Numbers
 
 
-def _numbers(lines: Sequence[Line], tests: int) -> Table:
+def _numbers(lines: Sequence[Line], caption: str, notes: names.Footnotes) -> Table:
     row = lines[0].row
     heading = names.place(SCALE, row.env, row.model)
     return Table(
         words=("Row", "Seeds", *(f"{label}, verdict" for label in REFERENCES.values())),
         numbers=(
+            "Learning rate",
             *(f"Minus {label} (points)" for label in REFERENCES.values()),
             "Credited steps",
             *(f"Shorten the plan, {label} (%)" for label, _, _ in PRECISION.values()),
         ),
-        blocks=(Block(heading, tuple(_cells(line) for line in lines)),),
-        caption=names.with_note(CAPTION.format(tests=tests), SCALE),
+        blocks=(Block(heading, tuple(_cells(line, notes) for line in lines)),),
+        caption=names.with_note(f"{caption}{notes.text}", SCALE),
         label=f"tab:study-effects-{SCALE}",
     )
 
 
-def _cells(line: Line) -> Cells:
+def _cells(line: Line, notes: names.Footnotes) -> Cells:
     verdicts = []
     differences = []
     for name in REFERENCES:
         shown = line.differences.get(name)
         verdicts.append(shown.kind if shown else "–")
-        differences.append(difference(shown.effect.difference) if shown else NONE)
+        differences.append(paired_difference(shown.effect.difference) if shown else NONE)
     return (
-        line.row.title,
+        f"{line.row.title}{_mark(line, notes)}",
         line.row.row.count,
         *verdicts,
+        _rate(line.row),
         *differences,
         number(line.credit[STEPS], 1, 2),
         *(percent(line.credit[metric]) for metric in PRECISION),
     )
+
+
+def _rate(row: StudyRow) -> Number:
+    return NONE if row.learning_rate is None else Number(rate_text(row.learning_rate))

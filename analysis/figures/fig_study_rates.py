@@ -19,9 +19,8 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import Row
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import TUNING, rate_text, rows_of, selected, started, study_rows
+from analysis.stats.study_rows import TUNING, rate_text, rows_of, selected, study_rows
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
@@ -118,7 +117,7 @@ def sweeps(data: Collected) -> list[Sweep]:
         for row in rows_of(data, record):
             if not selected(data, row):
                 continue
-            rate = _rate(data, row.row)
+            rate = row.learning_rate
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:
                 method = row.row.name.partition(OF_RATE)[0]
@@ -136,20 +135,11 @@ def sweeps(data: Collected) -> list[Sweep]:
     ]
 
 
-def _rate(data: Collected, row: Row) -> float | None:
-    run = started(data, row)
-    if run is None:
-        return None
-    optimizer = (run.config.get("trainer") or {}).get("optimizer") or {}
-    rate: float | None = optimizer.get("learning_rate")
-    return rate
-
-
 def _used_rates(data: Collected, methods: Collection[str]) -> dict[str, float]:
     """Learning rate of each swept method's own row in the reported experiments."""
     used: dict[str, float] = {}
     for row in study_rows(data):
-        rate = _rate(data, row.row)
+        rate = row.learning_rate
         for _, name in row.names:
             if name in methods and rate is not None:
                 # The first experiment wins, which is the main table.

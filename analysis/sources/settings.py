@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from scpo.strict import MACHINE_SECTIONS
@@ -45,6 +46,34 @@ def setting_differences(
     if len(differences) > MOST_DIFFERENCES:
         text += f"; {len(differences) - MOST_DIFFERENCES} more settings"
     return text
+
+
+def own_settings(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
+    """Name a configuration by the settings in which these configurations differ.
+
+    All of them are named: a part could be equal in two configurations.
+
+    Args:
+        config: The configuration to name.
+        configs: Configurations of the same shape, with this one among them.
+
+    Returns:
+        For example ``learning_rate=0.004, games=64``.
+    """
+    known = [dict(leaves(each)) for each in configs]
+    own = dict(leaves(config))
+    differing = []
+    for key in sorted({key for each in known for key in each}):
+        values = [each.get(key) for each in known]
+        if any(value != values[0] for value in values):
+            differing.append(key)
+    ends = Counter(key.rpartition(".")[2] for key in differing)
+    texts = []
+    for key in differing:
+        end = key.rpartition(".")[2]
+        # The last part alone, unless several keys end in it.
+        texts.append(f"{end if ends[end] == 1 else key}={_shown(own.get(key))}")
+    return ", ".join(texts)
 
 
 def same_games(panels: Panels, other: Panels) -> bool:

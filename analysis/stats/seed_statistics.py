@@ -40,6 +40,31 @@ def difference(first: Values, second: Values) -> Summary:
     return summarise(paired(first, second).values())
 
 
+def fewer_seeds(numbers: Mapping[str, Summary], finished: int) -> str:
+    """Say which numbers of a row lack some of its finished seeds; empty if none does.
+
+    A row prints one count of seeds, and a mean over fewer would look like one over all.
+
+    Args:
+        numbers: Name of each number in print -> its summary over seeds or pairs.
+        finished: Number of the row's finished seeds.
+
+    Returns:
+        For example ``over 2 of 3 finished seeds: Precision, Recall``.
+    """
+    counts: dict[int, list[str]] = {}
+    for name, summary in numbers.items():
+        # Without any seed there is no number either.
+        if 0 < summary.n < finished:
+            counts.setdefault(summary.n, []).append(name)
+    if not counts:
+        return ""
+    parts = []
+    for n, names in sorted(counts.items(), reverse=True):
+        parts.append(f"over {n} of {finished} finished seeds: {', '.join(names)}")
+    return "; ".join(parts)
+
+
 def p_value(difference: Summary) -> float:
     """p-value of the two-sided paired t-test against no difference; 1 if all pairs are equal.
 

@@ -7,13 +7,14 @@ and a row would be compared with itself.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.settings import own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS
@@ -101,10 +102,9 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged.append(row)
             else:
                 merged[place] = _joined(merged[place], row)
-    titled = []
-    for row in merged:
-        titled.append(replace(row, row=replace(row.row, label=_title(data, row))))
-    return titled
+    titled = [_with_title(row, _title(data, row)) for row in merged]
+    # The study of reworded observations has the same rows at every dose, in experiments by dose.
+    return titled if meaning else _told_apart(titled)
 
 
 def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
@@ -194,6 +194,32 @@ def rate_text(rate: float) -> str:
     """A learning rate in the form ``5e-4``."""
     mantissa, _, exponent = f"{rate:e}".partition("e")
     return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def _with_title(row: StudyRow, title: str) -> StudyRow:
+    return replace(row, row=replace(row.row, label=title))
+
+
+def _told_apart(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """The rows, with the settings that differ in the titles that several of a benchmark share.
+
+    A row of the main table keeps its title.
+    """
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row.configuration is not None:
+            own = groups.setdefault((row.env, row.model, row.title), [])
+            own.append(json.loads(row.configuration))
+    told = []
+    for row in rows:
+        configurations = groups.get((row.env, row.model, row.title), [])
+        in_main = any(experiment == MAIN for experiment, _ in row.names)
+        if row.configuration is None or len(configurations) < 2 or in_main:
+            told.append(row)
+        else:
+            settings = own_settings(json.loads(row.configuration), configurations)
+            told.append(_with_title(row, f"{row.title}, {settings}"))
+    return told
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:

@@ -73,15 +73,7 @@ def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[
     for row in rows:
         place = f"{benchmark(row.env)}: " if several else ""
         cells = [_cell(data, row, metric, columns) for metric in columns]
-        yield f"| {place}{_title(row, rows)} | {row.row.count} | {' | '.join(cells)} |"
-
-
-def _title(row: StudyRow, rows: list[StudyRow]) -> str:
-    """Title of a row, with its experiment if another row has the same title."""
-    same = [other for other in rows if (other.env, other.title) == (row.env, row.title)]
-    if len(same) > 1:
-        return f"{row.title} ({row.names[0][0]})"
-    return row.title
+        yield f"| {place}{row.title} | {row.row.count} | {' | '.join(cells)} |"
 
 
 def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
@@ -89,7 +81,10 @@ def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
     _, factor, digits = columns[metric]
     if not found.n:
         return "–"
-    return decimal(factor * found.mean, digits)
+    text = decimal(factor * found.mean, digits)
+    finished = len(row.row.finished)
+    # A mean over a part of the seeds would look like a mean over all.
+    return text if found.n == finished else f"{text} ({found.n} of {finished} seeds)"
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
@@ -118,6 +113,10 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
         yield (
             f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
             "precision (credited minus uncredited) with the gain over GiGPO is "
-            f"{decimal(found.statistic, 2, sign=True)} (p = {found.pvalue:.2f}; rows share "
+            f"{decimal(found.statistic, 2, sign=True)} ({_p(found.pvalue)}; rows share "
             "seeds and GiGPO's runs, so this is a description, not a test)."
         )
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"

@@ -4,23 +4,30 @@ from analysis import names
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
 
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"
+NUMBERS = ("Precision", "Chance", "Over chance", "Recall", "Share credited")
 CAPTION = (
     "How often credit falls on a step that helps, one after which a shortest plan to win is "
     "shorter: precision, the share of credited failed steps that help; chance, that of all failed "
-    "steps; recall, the share of helping steps that is credited; in percent, on samples of steps "
-    "over the whole training, mean ± standard deviation over the finished seeds. Credited by SCPO: "
-    "what the shaper credits; by other methods: steps with a positive step term of the advantage."
+    "steps; over chance, their difference; recall, the share of helping steps that is credited; "
+    "in percent, on samples of steps. A seed's precision is its mean over the training steps with "
+    "credited steps, chance and share credited over those with failed steps; over chance and "
+    "recall are made of these means. Mean ± standard deviation over the finished seeds; a mark at "
+    "a row names the numbers that not all of them have (no credited step has no precision, no "
+    "helping step no recall). Credited by SCPO: what the shaper credits; by other methods: steps "
+    "with a positive step term of the advantage."
 )
 
 
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run has measured where its credit falls."""
+    notes = names.Footnotes()
     blocks = []
     for part in data.sections:
-        block = _block(data, part)
+        block = _block(data, part, notes)
         if block.rows:
             blocks.append(block)
 
@@ -31,43 +38,43 @@ def build(data: Collected) -> Table:
     scale = data.sections[0].scale
     return Table(
         words=("Row", "Seeds"),
-        numbers=("Precision", "Chance", "Over chance", "Recall", "Share credited"),
+        numbers=NUMBERS,
         blocks=tuple(blocks),
-        caption=names.with_note(CAPTION, scale),
+        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:precision-{scale}",
     )
 
 
-def _block(data: Collected, part: Section) -> Block:
+def _block(data: Collected, part: Section, notes: names.Footnotes) -> Block:
     rows = []
     for row in part.rows:
         if any(data.series(run, CREDITED).values for run in row.finished):
-            rows.append(_line(data, row))
+            rows.append(_line(data, row, notes))
     return Block(f"Measured, {part.scale} scale, {names.setting(part)}", tuple(rows))
 
 
-def _line(data: Collected, row: Row) -> tuple[str | Number, ...]:
-    precisions, chances, gains, recalls, shares = [], [], [], [], []
-    for run in row.finished:
-        precision = data.series(run, CREDITED).mean
-        chance = data.series(run, CHANCE).mean
-        share = data.series(run, SHARE).mean
-        if precision is None or not chance:
-            continue
-        precisions.append(precision)
-        chances.append(chance)
-        gains.append(precision - chance)
-        shares.append(share)
-        if share is not None:
-            # Of all failed steps, precision · share are credited and help, and chance help.
-            recalls.append(precision * share / chance)
+def _line(data: Collected, row: Row, notes: names.Footnotes) -> tuple[str | Number, ...]:
+    seeds = [_of_seed(data, run) for run in row.finished]
+    summaries = dict(zip(NUMBERS, map(summarise, zip(*seeds, strict=True)), strict=True))
+    marks = (row.differs, fewer_seeds(summaries, len(row.finished)))
+    cells = []
+    for name, summary in summaries.items():
+        cells.append(percent(summary, sign=name == "Over chance"))
+    return (f"{row.label}{''.join(map(notes.mark, marks))}", row.count, *cells)
 
-    return (
-        row.label,
-        row.count,
-        percent(summarise(precisions)),
-        percent(summarise(chances)),
-        percent(summarise(gains), sign=True),
-        percent(summarise(recalls)),
-        percent(summarise(shares)),
-    )
+
+def _of_seed(data: Collected, run: str) -> tuple[float | None, ...]:
+    """The numbers of one run in the order of ``NUMBERS``; None for those that it does not have."""
+    precision = data.series(run, CREDITED).mean
+    chance = data.series(run, CHANCE).mean
+    share = data.series(run, SHARE).mean
+    gain = None
+    if precision is not None and chance is not None:
+        gain = precision - chance
+    recall = None
+    if chance and share == 0:
+        recall = 0.0
+    elif chance and share is not None and precision is not None:
+        # Of all failed steps, precision · share are credited and help, and chance help.
+        recall = precision * share / chance
+    return (precision, chance, gain, recall, share)

@@ -1,9 +1,9 @@
 """The study's rows by every measure: areas, success at fixed steps, steps to 50 and 80 %."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from analysis.names import place, with_note
+from analysis.names import Footnotes, place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import is_implied
@@ -21,11 +21,13 @@ from analysis.stats.measures import (
     steps_to,
     success_at,
 )
+from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     comparable,
     find,
+    rate_text,
     reported,
     rows_of,
     selected,
@@ -43,7 +45,8 @@ CAPTION = (
     "last one; training steps until it first reaches 50 and 80 %, on the straight lines between "
     "validations. A seed that never reaches a level counts with its last step (restricted mean); "
     "“reach” counts the seeds that do, and where none does there is no number. Mean ± standard "
-    "deviation over the finished seeds (seeds: finished/planned). “Minus GiGPO” and “minus SCPO”: "
+    "deviation over the finished seeds (seeds: finished/planned). The learning rate is each row's "
+    "own; rows of one name say the settings in which they differ. “Minus GiGPO” and “minus SCPO”: "
     "difference of the areas under validation in points, paired by seed, with the 95 % Student "
     "interval, each by itself and not corrected; the comparisons that were named before the runs, "
     "with their corrected tests, are in tab_study_effects."
@@ -74,17 +77,19 @@ def build(data: Collected) -> Table:
         shown += here
     measures = _measures(data, shown)
     made = []
+    notes = Footnotes()
     for title, here in blocks:
-        lines = tuple(_line(data, row, here, rows, measures) for row in here)
+        lines = tuple(_line(data, row, here, rows, measures=measures, notes=notes) for row in here)
         made.append(Block(title, lines))
     return Table(
         words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
         numbers=(
+            "learning rate",
             *(f"minus {label}" for label in REFERENCES.values()),
             *(measure.label for measure in measures),
         ),
         blocks=tuple(made),
-        caption=with_note(CAPTION, SCALE),
+        caption=with_note(f"{CAPTION}{notes.text}", SCALE),
         label=f"tab:study-{SCALE}",
     )
 
@@ -114,16 +119,32 @@ def _line(
     row: StudyRow,
     same_experiment: Sequence[StudyRow],
     rows: Sequence[StudyRow],
+    *,
     measures: Sequence[Measure],
+    notes: Footnotes,
 ) -> tuple[str | Number, ...]:
-    title = find(rows, row).title
     reach = (how_many_reach(data, row.row, level) for level in LEVELS)
-    differences = _differences(data, row, [*same_experiment, *rows])
-    return (title, row.row.count, *reach, *differences, *(_cell(data, row, m) for m in measures))
+    references = _references(data, row, [*same_experiment, *rows])
+    pairs = {}
+    others = []
+    for name, reference in references.items():
+        label = f"minus {REFERENCES[name]}"
+        pairs[label] = compare(data, row, reference, AREA)[1].difference
+        title = find(rows, reference).title
+        if title != REFERENCES[name]:
+            others.append(f"{label}: of “{title}”")
+    differences = []
+    for label in REFERENCES.values():
+        summary = pairs.get(f"minus {label}")
+        differences.append(difference(summary) if summary else NONE)
+    texts = (fewer_seeds(pairs, len(row.row.finished)), "; ".join(others))
+    title = f"{find(rows, row).title}{''.join(map(notes.mark, texts))}"
+    cells = (_cell(data, row, measure) for measure in measures)
+    return (title, row.row.count, *reach, _rate(row), *differences, *cells)
 
 
-def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> Iterator[Number]:
-    """Differences to each reference row, of the same experiment or else with the same setting.
+def _references(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> dict[str, StudyRow]:
+    """The row of each reference, of the same experiment or else with the same setting.
 
     Runs of train.py were never meant to be compared with an experiment's rows: one of GiGPO may
     have any learning rate.
@@ -134,15 +155,14 @@ def _differences(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> I
         experiments = {experiment for experiment, _ in other.names}
         if experiments & own or not all(map(is_implied, experiments)):
             candidates.append(other)
+    references = {}
     for name in REFERENCES:
         called = [other for other in candidates if other.called(name)]
         reference = next((other for other in called if comparable(data, row, other)), None)
-
         # A row is not compared with itself.
-        if reference is None or reference.configuration == row.configuration:
-            yield NONE
-        else:
-            yield difference(compare(data, row, reference, AREA)[1].difference)
+        if reference is not None and reference.configuration != row.configuration:
+            references[name] = reference
+    return references
 
 
 def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
@@ -158,3 +178,7 @@ def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
 
 def _any_reaches(data: Collected, row: StudyRow, level: float) -> bool:
     return any(reaches(data, run, level) for run in row.row.finished)
+
+
+def _rate(row: StudyRow) -> Number:
+    return NONE if row.learning_rate is None else Number(rate_text(row.learning_rate))

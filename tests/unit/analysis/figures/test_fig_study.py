@@ -128,9 +128,9 @@ def test_a_row_that_is_not_trained_is_left_out(tmp_path):
 
 def test_credit_is_shown_of_the_rows_that_gave_any(data):
     rows = {row[0]: row for row in fig_study_effects.build(data).numbers.blocks[0].rows}
-    assert rows["SCPO"][6].text == "1.50 ± 0.00"
-    assert rows["SCPO"][7].text == "10.0 ± 0.0"
-    assert rows["GRPO"][6].text == "–"
+    assert rows["SCPO"][7].text == "1.50 ± 0.00"
+    assert rows["SCPO"][8].text == "10.0 ± 0.0"
+    assert rows["GRPO"][7].text == "–"
 
 
 def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
@@ -188,3 +188,45 @@ def test_nothing_to_pair_names_the_command(tmp_path):
 def test_figures_of_the_pages_width_refuse_a_column_in_which_their_labels_would_cover_each_other(data):
     with drawn_as(Look(width=COLUMN_WIDTH)), pytest.raises(ConfigError, match=r"it is 3\.25 inches wide"):
         fig_study_effects.build(data)
+
+
+def write_rates(runs, seeds=(0, 1, 2), of_second=(0, 1)):
+    """SCPO and GiGPO at their own rates, and GiGPO at another one in a second experiment."""
+    write_study(runs, {"first": ("scpo", "gigpo")}, CURVES, seeds=seeds, primary={})
+    faster = {"gigpo": lambda seed: rising(0.8, 0.01 * seed)}
+    rate = ("trainer.optimizer.learning_rate=0.03",)
+    write_study(runs, {"second": ("gigpo",)}, faster, seeds=of_second, primary={}, overrides=rate)
+
+
+def test_two_settings_of_one_method_are_two_rows_with_their_settings_in_their_names(tmp_path):
+    write_rates(tmp_path)
+    made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
+    rows = {row[0]: row for row in made.numbers.blocks[0].rows}
+    assert set(rows) == {"SCPO", "GiGPO, learning_rate=0.002", "GiGPO, learning_rate=0.03"}
+    assert [row[4].text for row in rows.values()] == ["4e−3", "2e−3", "3e−2"]
+    first = made.figure.axes[0]
+    assert "minus GiGPO,\nlearning_rate=0.002" in first.get_xlabel()
+    assert "GiGPO is the row “GiGPO, learning_rate=0.002”." in made.numbers.caption
+    # The reference is one setting, and not compared with itself.
+    assert rows["GiGPO, learning_rate=0.002"][5].text == "–"
+    diamonds = [line for line in first.get_lines() if line.get_marker() == "D"]
+    assert len(diamonds) == 1
+
+
+def test_two_pairs_have_no_interval_in_the_table_either(tmp_path):
+    write_rates(tmp_path)
+    made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
+    second = next(row for row in made.numbers.blocks[0].rows if "0.03" in row[0])
+    assert second[1] == "2/2"
+    assert second[5].text != "–"
+    assert second[5].interval is None
+
+
+def test_a_mark_names_the_numbers_that_some_seeds_lack(tmp_path):
+    write_study_run(tmp_path, "scpo", 0, CURVES["scpo"](0), credit={"credit/steps": 0.5})
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES, credit=CREDIT)
+    made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
+    assert [row[0] for row in made.numbers.blocks[0].rows] == ["SCPO†", "GiGPO"]
+    lacking = "† over 2 of 3 finished seeds: shorten the plan, credited, shorten the plan, uncredited."
+    assert lacking in made.numbers.caption
+    assert made.figure.axes[0].get_yticklabels()[0].get_text() == "SCPO†, 3/3"

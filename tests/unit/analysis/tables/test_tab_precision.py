@@ -16,7 +16,8 @@ def measured(runs_dir, seed, *shares):
     path = runs_dir / run["id"] / "metrics.jsonl"
     lines = {line["step"]: line for line in map(json.loads, path.read_text().splitlines())}
     for step, (hit, chance, share) in enumerate(shares, start=1):
-        lines[step] |= {"credit/precision": hit, "credit/precision_random": chance, "credit/share": share}
+        measures = {"credit/precision": hit, "credit/precision_random": chance, "credit/share": share}
+        lines[step] |= {name: value for name, value in measures.items() if value is not None}
     write_lines(path, lines.values())
     return run
 
@@ -32,6 +33,29 @@ def test_shares_over_the_training_of_each_seed(tmp_path):
     assert (row["Precision mean"], row["Chance mean"], row["Share credited mean"]) == ("30.0", "15.0", "15.0")
     assert row["Over chance mean"] == "+15.0"
     assert row["Recall mean"] == "30.0"  # 0.4 * 0.1 / 0.2 and 0.2 * 0.2 / 0.1
+
+
+def test_a_seed_whose_failures_never_help_counts(tmp_path):
+    runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1)), measured(tmp_path, 1, (0.0, 0.0, 0.1))]
+    write_experiment(tmp_path, {"scpo": runs})
+    made = build(collect(tmp_path).at_scale("mini"))
+    (row,) = csv.DictReader(io.StringIO(made.csv()))
+    assert (row["Row"], row["Seeds"]) == ("SCPO (default)†", "2/2")
+    numbers = [row[f"{name} mean"] for name in ("Precision", "Chance", "Over chance", "Share credited")]
+    assert numbers == ["25.0", "10.0", "+15.0", "10.0"]
+    # Nothing that helps could have been credited in seed 1.
+    assert row["Recall mean"] == "25.0"
+    assert "† over 1 of 2 finished seeds: Recall." in made.caption
+
+
+def test_a_seed_that_credits_no_step_has_chance_and_recall_but_no_precision(tmp_path):
+    runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1)), measured(tmp_path, 1, (None, 0.4, 0.0))]
+    write_experiment(tmp_path, {"scpo": runs})
+    made = build(collect(tmp_path).at_scale("mini"))
+    (row,) = csv.DictReader(io.StringIO(made.csv()))
+    numbers = [row[f"{name} mean"] for name in ("Precision", "Chance", "Over chance", "Recall", "Share credited")]
+    assert numbers == ["50.0", "30.0", "+30.0", "12.5", "5.0"]
+    assert "† over 1 of 2 finished seeds: Precision, Over chance." in made.caption
 
 
 def test_runs_that_measured_nothing_make_no_table(tmp_path):

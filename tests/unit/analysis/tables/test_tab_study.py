@@ -131,3 +131,34 @@ def test_a_single_run_is_no_reference_of_an_experiments_rows(tmp_path):
     assert made["GiGPO"]["Seeds"] == "3/3"
     (own,) = (line for name, line in made.items() if name != "GiGPO")
     assert own["minus GiGPO mean"] == ""
+
+
+def test_rows_of_one_method_are_named_by_their_settings_and_every_row_has_its_rate(tmp_path):
+    write_study(tmp_path, {"first": ("scpo", "gigpo")}, CURVES, primary={})
+    rate = ("trainer.optimizer.learning_rate=0.03",)
+    write_study(tmp_path, {"second": ("scpo", "gigpo")}, CURVES, seeds=(0, 1), primary={}, overrides=rate)
+    table = tab_study.build(collect(tmp_path).at_scale("study"))
+    rates = {line["Row"]: line["learning rate mean"] for line in lines(table)}
+    assert rates == {
+        "SCPO, learning_rate=0.004†": "4e-3",
+        "GiGPO, learning_rate=0.002‡": "2e-3",
+        "SCPO, learning_rate=0.03§": "3e-2",
+        "GiGPO, learning_rate=0.03¶": "3e-2",
+    }
+    assert "† minus GiGPO: of “GiGPO, learning_rate=0.002”." in table.caption
+    assert "§ minus GiGPO: of “GiGPO, learning_rate=0.03”." in table.caption
+
+
+def test_the_main_tables_row_keeps_its_name(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
+    rate = ("trainer.optimizer.learning_rate=0.03",)
+    write_study(tmp_path, {"second": ("gigpo",)}, CURVES, primary={}, overrides=rate)
+    made = lines(tab_study.build(collect(tmp_path).at_scale("study")))
+    assert [line["Row"] for line in made] == ["SCPO", "GiGPO", "GiGPO, learning_rate=0.03"]
+
+
+def test_a_difference_over_fewer_pairs_than_seeds_is_marked(tmp_path):
+    write_study_run(tmp_path, "gigpo", 2, CURVES["gigpo"](2), state="FAILED")
+    table = tab_study.build(study(tmp_path))
+    assert lines(table)[0]["Row"] == "SCPO†"
+    assert "† over 2 of 3 finished seeds: minus GiGPO." in table.caption
