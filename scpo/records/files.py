@@ -292,6 +292,12 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise RecordWriteError(
+                error.errno or 0,
+                f"cannot write {path}: {reason}; its folder is not there and could not be made. "
+                "Name another folder",
+            ) from error
         raise RecordWriteError(
             error.errno or 0,
             f"cannot write {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "

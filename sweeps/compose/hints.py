@@ -143,9 +143,34 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
         )
     if name == "--seed" and script == "train.py":
         return f"{flag}: write it as an override: seed={value or 0}"
-    if name == "--seed":
-        return f"{flag}: seeds are an axis: seeds=[{value or 0}]"
-    return f"{flag}: there is no such flag; `python {script} --help` lists the flags"
+    if name in ("--seed", "--seeds"):
+        listed = value or ",".join(word for word in words if word.isdecimal()) or "0"
+        return f"{flag}: seeds are an axis: 'seeds=[{listed}]'"
+    if name == "--resume":
+        return (
+            f"{flag}: the command that began a run also continues it, and so does "
+            "python train.py <run folder>"
+        )
+    return (
+        f"{flag}: there is no such flag; settings are written key=value, e.g. method=scpo; "
+        f"`python {script} --help` lists the flags"
+    )
+
+
+def explain_axis(override: str) -> str:
+    """Message for several values where one goes."""
+    return (
+        f"{override}: one value a key here; as an axis of an experiment: "
+        f"{_command('sweep.py', ['+experiment=one', _as_axis(override)])} and the other overrides"
+    )
+
+
+def explain_split_axis(override: str, value: str) -> str:
+    """Message for a value that a space separates from the values before it."""
+    return (
+        f"{override} {value}: values of an axis are joined by commas, without spaces: "
+        f"{override.rstrip(',')},{value}"
+    )
 
 
 def _as_axis(word: str) -> str:
@@ -182,6 +207,11 @@ def _command(script: str, words: Sequence[str]) -> str:
 
 def explain_syntax(override: str, message: str) -> str:
     """Message for an override that Hydra's grammar rejects."""
+    if "=" in override and override.endswith(","):
+        return (
+            f"{override!r} ends with a comma: values of an axis are joined by commas, without "
+            "spaces: key=a,b"
+        )
     cause = message.splitlines()[0] if "=" in override else "there is no = in it"
     return (
         f"{override!r} is not an override ({cause}); write key=value, quoted if it has [ ] {{ }} "

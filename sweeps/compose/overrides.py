@@ -2,8 +2,9 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from scpo.advantages.registry import HOSTS, configuration_folders
 from scpo.errors import ConfigError
 from scpo.strict import MACHINE_SECTIONS
 from sweeps.compose.hints import (
+    explain_axis,
     explain_bare_name,
     explain_flag,
     explain_host,
     explain_option,
+    explain_split_axis,
     explain_syntax,
     is_dry_run_word,
 )
@@ -89,10 +92,7 @@ class Override:
     def check(self) -> None:
         """Raise ConfigError for an unknown choice of a group, or an axis where one value goes."""
         if self.axis:
-            raise ConfigError(
-                f"{self}: one value a key here; as an axis of an experiment: python sweep.py "
-                f"+experiment=one {self}"
-            )
+            raise ConfigError(explain_axis(self.text))
         if self.is_host and self.value not in HOSTS:
             raise ConfigError(explain_host(self.text, str(self.value), HOSTS))
         if not self.is_group:
@@ -188,6 +188,7 @@ def read_request(words: Iterable[str]) -> Request:
     flags = [word for word in words if word.startswith("-")]
     if flags:
         raise ConfigError(explain_flag(flags[0], words, "sweep.py"))
+    _refuse_split_axes(words)
     overrides = parse_all(words)
     _refuse_two_requests(overrides)
 
@@ -217,6 +218,14 @@ def read_request(words: Iterable[str]) -> Request:
         dry_run is not None and dry_run.value,
         tuple(replaced(overrides)),
     )
+
+
+def _refuse_split_axes(words: Sequence[str]) -> None:
+    """Refuse ``method=gigpo scpo``: the second value of an axis, apart from the first."""
+    for before, word in pairwise(words):
+        key = before.partition("=")[0]
+        if "=" in before and "=" not in word and word in options(key):
+            raise ConfigError(explain_split_axis(before, word))
 
 
 def _refuse_two_requests(overrides: Iterable[Override]) -> None:
