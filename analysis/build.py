@@ -6,8 +6,9 @@ caption). It is called once for each scale. Outputs of the paper's scale get the
 name of others ends with the scale, so that a paper cannot include them by mistake. A module with a
 ``SCALE`` is built only for that scale, under the module's name.
 
-``sources.json`` records the runs, inputs and code of each output. Figures, which take seconds, are
-drawn again only when one of these has changed.
+The caption of an output names the rows whose seeds ran under several versions of the code.
+``sources.json`` has these notes too, and the runs, inputs and code of each output. Figures, which
+take seconds, are drawn again only when one of these has changed.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -245,6 +246,8 @@ def _build_one(
 
     try:
         made = _checked(build(data))
+        notes = sources.code_notes(data)
+        made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
@@ -259,7 +262,7 @@ def _build_one(
 
     for file, content in contents.items():
         write_bytes(sources.out / file, content, readable=True)
-    entry = sources.entry(data, contents)
+    entry = sources.entry(data, contents) | {"notes": list(notes)}
     files = tuple(sources.out / file for file in contents)
     return Output(name, files, tuple(entry["runs"]), entry, made)
 
@@ -273,6 +276,16 @@ def _checked(made: object) -> Made:
             "allowed are a Figure, a Drawing or a Table"
         )
     return made
+
+
+def _with_notes(made: Made, notes: Iterable[str]) -> Made:
+    """The output with these notes at the end of its caption, if it has one."""
+    table = made if isinstance(made, Table) else made.numbers
+    if table is None:
+        return made
+    caption = " ".join((table.caption, *(f"Note: {note}." for note in notes)))
+    table = replace(table, caption=caption)
+    return table if isinstance(made, Table) else replace(made, numbers=table)
 
 
 def _crashed(name: str, error: Exception) -> Failure:
@@ -338,6 +351,8 @@ class Sources:
         self._look = look or Look()
         self._hashes: dict[Path, str | None] = {}
         self._before = _read(out / SOURCES)
+        # Rows of an output -> its notes: many outputs have the same rows.
+        self._notes: dict[tuple[tuple[Row, ...], ...], tuple[str, ...]] = {}
 
     def unchanged(self, name: str, data: Collected) -> dict[str, Any] | None:
         """The recorded entry of an output; None if its runs, inputs, code or files have changed."""
@@ -379,6 +394,22 @@ class Sources:
             "left_out": [problem.path for problem in data.sample_problems],
         }
 
+    def code_notes(self, data: Collected) -> tuple[str, ...]:
+        """Notes on rows of the present output whose runs used several versions of the code."""
+        used = {run for run, _ in data.used}
+        parts = []
+        for part in data.sections:
+            rows = []
+            for row in part.rows:
+                runs = tuple(run for run in row.runs if run.id in used)
+                if runs:
+                    rows.append(replace(row, runs=runs))
+            parts.append(replace(part, rows=tuple(rows)))
+        key = tuple(part.rows for part in parts)
+        if key not in self._notes:
+            self._notes[key] = section_notes(parts, data.by_id)
+        return self._notes[key]
+
     def write(self, entries: Mapping[str, Any], *, keep: bool = False) -> None:
         """Write ``sources.json``, with the commit of the present code.
 
@@ -416,8 +447,10 @@ class Sources:
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
             samples.append(sorted(path.name for path in folder.glob("*")))
+        # A caption tells of several versions.
+        codes = [data.by_id[run].code for run in runs]
         # Includes runs and samples that the figure did not use: it could choose them now.
-        state = (data.sections, data.chosen, runs, samples, self._look, self._code)
+        state = (data.sections, data.chosen, runs, samples, codes, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 
     @cached_property

@@ -99,6 +99,27 @@ def test_sources_name_runs_seeds_and_inputs(few, tmp_path):
     assert sources["outputs"]["fig_credit_heatmap_mini"]["runs"] == [ids["scpo"][0]]
 
 
+def test_captions_and_sources_name_rows_that_ran_under_several_versions_of_the_code(few, tmp_path):
+    runs_dir, out = tmp_path / "runs", tmp_path / "out"
+    ids = write_ablation(runs_dir, seeds=(0, 1), probes=(40,))
+    for run in ids["scpo"]:
+        write_json(runs_dir / run / "code.json", {"files": code_files()})
+    build_all(runs_dir, out)
+    plain = {name: (out / name).read_text() for name in ("tab_ablation_mini.md", "tab_ablation_mini.tex")}
+    assert not any("several versions" in text for text in plain.values())
+
+    other = {"files": code_files() | {"scpo/advantages/gigpo.py": "another"}}
+    write_json(runs_dir / ids["scpo"][1] / "code.json", other)
+    build_all(runs_dir, out)
+    note = "SCPO (default): its seeds ran under several versions of scpo/advantages/gigpo.py"
+    for name in ("tab_ablation_mini", "fig_learning_mini"):
+        assert f" Note: {note}.\n" in (out / f"{name}.md").read_text()
+        assert f" Note: {note}." in (out / f"{name}.tex").read_text()
+    outputs = json.loads((out / "sources.json").read_text())["outputs"]
+    assert outputs["tab_ablation_mini"]["notes"] == outputs["fig_learning_mini"]["notes"] == [note]
+    assert outputs["fig_credit_heatmap_mini"]["notes"] == []  # of one run
+
+
 def test_no_date_and_no_path_in_a_figure(in_style, tmp_path):
     write_ablation(tmp_path / "runs", seeds=(0,), probes=(40,))
     build_all(tmp_path / "runs", tmp_path / "out")
