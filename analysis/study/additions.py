@@ -189,7 +189,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY
     records = [record for record in data.experiments if _belongs(record, meaning)]
     addition = _matching(data, records, options.add, archive)
-    _print_addition(console, addition)
+    _print_addition(console, addition, archive)
     for problem in data.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
     _check_addition(addition, archive, allow_uncommitted=options.allow_uncommitted)
@@ -260,6 +260,21 @@ def _matching(
     )
 
 
+def refuse_other_study(data: Collected, archive: Path, *, meaning: bool) -> None:
+    """Refuse to write a page from an archive of the other study, which would empty it.
+
+    Raises:
+        ConfigError: The archive has experiments, and none of them belongs to this study.
+    """
+    experiments = [record.experiment for record in data.experiments]
+    if experiments and all(is_of_meaning(name) != meaning for name in experiments):
+        other = "study" if meaning else "meaning"
+        raise ConfigError(
+            f"{archive} has no experiment of this page, only {', '.join(sorted(experiments))}; "
+            f"nothing was written. `python -m analysis {other}` writes the page of these"
+        )
+
+
 def members(record: ExperimentRecord) -> set[str]:
     """Ids of the runs that an experiment planned."""
     return {run.id for row in record.rows for run in row.runs}
@@ -307,10 +322,11 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
         )
 
 
-def _print_addition(console: Console, addition: _Addition) -> None:
+def _print_addition(console: Console, addition: _Addition, archive: Archive) -> None:
     """Print a line for each row that gets runs, and the number of runs."""
     rows: dict[str, str] = {}
-    for record in addition.records:
+    # A run whose folder has no record may be one that the archive's experiments plan.
+    for record in (*addition.records, *archive.experiments):
         for row in record.rows:
             for planned in row.runs:
                 rows.setdefault(planned.id, f"{record.experiment}, {row.name}, {planned.env}")

@@ -24,6 +24,7 @@ from analysis.study.additions import (
     check_options,
     members,
     refuse_damaged,
+    refuse_other_study,
 )
 from analysis.study.page import FIGURES, between, draw, page, summary
 from analysis.study.questions import headline, headlined
@@ -82,6 +83,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     refuse_damaged(options.archive)
     everything = collect(options.archive)
     data = everything.at_scale(SCALE)
+    refuse_other_study(data, options.archive, meaning=False)
     figures = draw(data, FIGURES, options.archive)
     target = options.page or PAGE
     write_bytes(target, page(data, figures).encode(), readable=True)

@@ -22,6 +22,7 @@ from analysis.study.additions import (
     add_runs,
     check_options,
     refuse_damaged,
+    refuse_other_study,
 )
 from analysis.study.page import between, draw, run_lines
 from analysis.study.questions import effect_text, p_text, sentence
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         return 0
     refuse_damaged(options.archive)
     data = collect(options.archive).at_scale(SCALE)
+    refuse_other_study(data, options.archive, meaning=True)
     figures = draw(data, [FIGURE], options.archive)
     target = options.page or PAGE
     text = with_results(target.read_text(), data, figures)

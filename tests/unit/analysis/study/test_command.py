@@ -286,6 +286,25 @@ def test_a_lost_record_of_an_experiment_changes_no_archive(runs, tmp_path, capsy
     assert (files_of(tmp_path / "study"), page_of(tmp_path)) == before
 
 
+def test_runs_of_a_folder_without_records_are_added_where_the_archive_plans_them(runs, tmp_path, capsys):
+    command(tmp_path, runs, add=("*-gigpo-*",))
+    shutil.rmtree(runs / "experiments")
+    assert command(tmp_path, runs, add=("*-scpo-*",)) == 0
+    assert "add main_table, scpo, alfworld: seeds 0, 1, 2" in capsys.readouterr().out
+    assert len(collect(tmp_path / "study").by_id) == 6
+
+
+def test_the_archive_of_the_other_study_is_refused_and_no_page_is_emptied(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    (tmp_path / "meaning.md").write_text("results")
+    words = ["--archive", str(tmp_path / "study"), "--page", str(tmp_path / "meaning.md")]
+    assert main(["meaning", *words]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no experiment of this page, only main_table" in said
+    assert "`python -m analysis study` writes the page of these" in said
+    assert (tmp_path / "meaning.md").read_text() == "results"
+
+
 def test_an_archive_that_lost_its_index_is_not_written_anew(runs, tmp_path, capsys):
     command(tmp_path, runs)
     (tmp_path / "study" / INDEX).unlink()
