@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
@@ -19,7 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.advantages.estimator import Estimator, EstimatorSettings
+from scpo.advantages.estimator import (
+    OPTIONAL_FIELDS,
+    Estimator,
+    EstimatorSettings,
+    check_fields,
+)
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ContractError
@@ -30,12 +36,14 @@ def check_batch(batch: StepBatch) -> None:
     """Check for contradictions that ``StepBatch`` accepts but that are nearly always a bug.
 
     The return is the sum of the rewards; success is a threshold on the return; no two steps have
-    one position.
+    one position; the rows of a group are of one task. Warns where no trajectory has a sibling,
+    which is only right for estimators that compare none (PPO).
 
     Raises:
         StepBatchError: A law is broken; names the row.
     """
     _check_is_batch(batch)
+    _check_groups(batch)
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)
     # In float64: a sum of many float32 rewards would differ from the return by rounding.
@@ -56,6 +64,31 @@ def check_batch(batch: StepBatch) -> None:
         other = order[same[0]]
         refuse(batch, row, f"position_N is {batch.position_N[row]}, as of row {other}: pass every "
                 "row's place in your batch, np.arange(N) if it was never reordered")  # fmt: skip
+
+
+def _check_groups(batch: StepBatch) -> None:
+    """Check that groups hold the rollouts of one task, as ``group_N = trajectory_N`` does not.
+
+    Raises:
+        StepBatchError: Rows of a group are of two tasks; names the row.
+    """
+    count = len(batch.timeline.id_K)
+    if count > 1 and len(np.unique(batch.group_N)) == count:
+        warnings.warn(
+            f"each of the {count} trajectories has a group of its own, so that no step has a "
+            "sibling to be compared with: pass one group_N for all rollouts of a task",
+            stacklevel=3,
+        )
+    if batch.task_id_N is None:
+        return
+    # Sorted, so that rows of one group are neighbours.
+    order = np.argsort(batch.group_N, kind="stable")
+    group_N, task_N = batch.group_N[order], batch.task_id_N[order]
+    bad = 1 + np.flatnonzero((group_N[1:] == group_N[:-1]) & (task_N[1:] != task_N[:-1]))
+    if len(bad):
+        row, other = order[bad[0]], order[bad[0] - 1]
+        refuse(batch, row, f"task_id_N is {batch.task_id_N[row]!r}, but row {other} of its group "
+                f"has {batch.task_id_N[other]!r}: a group is the rollouts of one task")  # fmt: skip
 
 
 def _check_success(batch: StepBatch, rows: IntArray) -> None:
@@ -92,7 +125,9 @@ def check_estimator(
 
     Results are finite float32, one for each row; inputs are not modified; permuting the rows
     permutes the results; a copy gets the result of its original; the results of a group do not
-    depend on other groups; the bonus is read only if ``requires`` contains it.
+    depend on other groups; the bonus and optional columns are read only if ``requires`` contains
+    them. Copies are added to a batch without any; a batch of one group cannot show whether groups
+    affect each other, which is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -105,6 +140,7 @@ def check_estimator(
         ConfigError: The name is unknown, it works on tokens, its function does not take four
             arguments, or settings or batch have another type.
         ContractError: A law is broken; names the law and the row.
+        StepBatchError: The batch lacks a column that the estimator requires.
     """
     entry = _row_level(estimator)
     if not isinstance(settings, entry.settings):
@@ -114,7 +150,21 @@ def check_estimator(
         )
 
     _check_is_batch(batch)
+    check_fields(batch, entry)
     bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
+    if not across_groups and len(np.unique(batch.group_N)) == 1:
+        warnings.warn(
+            "the batch has one group, so that it is not checked whether groups affect each other: "
+            "pass a batch of two or more",
+            stacklevel=2,
+        )
+    if not batch.is_copy_N.any():
+        batch, bonus_N = _with_copies(batch, bonus_N)
+    # What it does not require may be absent in training, and is here.
+    unasked: dict[str, Any] = {
+        name: None for need, name in OPTIONAL_FIELDS.items() if need not in entry.requires
+    }
+    batch = replace(batch, **unasked)
 
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
         # Read-only, as `scpo.assign` passes them: they are shared with metrics and diagnostics.
@@ -268,6 +318,19 @@ def _checked_answer(
             f"estimator {entry.name!r} writes into one of its inputs, line {line.lineno}: "
             f"`{line.line}` ({error}): copy it before you change it"
         ) from error
+    except (TypeError, AttributeError) as error:
+        missing = {
+            name: need for need, name in OPTIONAL_FIELDS.items() if need not in entry.requires
+        }
+        if "NoneType" not in str(error) or not missing:
+            raise
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        needs = " or ".join(f"{need!r} for {name}" for name, need in missing.items())
+        raise ContractError(
+            f"estimator {entry.name!r} reads something that is None, line {line.lineno}: "
+            f"`{line.line}` ({error}). Batches have an optional column only where it is required: "
+            f"add {needs} to requires"
+        ) from error
 
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
         raise ContractError(
@@ -306,6 +369,14 @@ def _same(
             f"{place(rows[bad[0]])} has advantage {wanted[bad[0]]:g}, with {change} "
             f"{got[bad[0]]:g}; an advantage depends on its group alone, whatever the order of rows"
         )
+
+
+def _with_copies(batch: StepBatch, bonus_N: FloatArray) -> tuple[StepBatch, FloatArray]:
+    """The batch and its bonus with every third row once more, as trainers fill mini-batches."""
+    rows = np.concatenate([np.arange(len(batch)), np.arange(0, len(batch), 3)])
+    is_copy_N = np.arange(len(rows)) >= len(batch)
+    columns = {name: column[rows] for name, column in _columns(batch).items()}
+    return replace(batch, **columns | {"is_copy_N": is_copy_N}), bonus_N[rows]
 
 
 def _take(batch: StepBatch, rows: IntArray) -> StepBatch:

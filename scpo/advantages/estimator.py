@@ -88,6 +88,20 @@ class Estimator:
         return str(get_args(self.settings.model_fields["name"].annotation)[0])
 
 
+def check_fields(batch: StepBatch, estimator: Estimator) -> None:
+    """Refuse a batch without an optional column that the estimator requires.
+
+    Raises:
+        StepBatchError: It lacks one; names the column.
+    """
+    for requirement, field in OPTIONAL_FIELDS.items():
+        if requirement in estimator.requires and getattr(batch, field) is None:
+            raise StepBatchError(
+                f"estimator {estimator.name!r} requires {field}, which this batch lacks: the "
+                "trainer provides it"
+            )
+
+
 def measured(
     batch: StepBatch,
     name: Literal["entropy_N", "hindsight_logprob_N"],

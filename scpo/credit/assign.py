@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.estimator import OPTIONAL_FIELDS, Estimator
+from scpo.advantages.estimator import Estimator, check_fields
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
@@ -101,7 +101,7 @@ def assign(
     host = config.estimator
     # Everything that a caller can get wrong is refused before the first score is paid for.
     _check_level(config, estimator, "row")
-    _check_fields(batch, estimator)
+    check_fields(batch, estimator)
     _warn_of_contradictions(batch)
     started = time.perf_counter()
 
@@ -435,13 +435,3 @@ def _warn_of_contradictions(batch: StepBatch) -> None:
                 stacklevel=3,
             )
             return
-
-
-def _check_fields(batch: StepBatch, estimator: Estimator) -> None:
-    """Refuse a batch without an optional column that the estimator requires."""
-    for requirement, field in OPTIONAL_FIELDS.items():
-        if requirement in estimator.requires and getattr(batch, field) is None:
-            raise StepBatchError(
-                f"estimator {estimator.name!r} requires {field}, which this batch lacks: the "
-                "trainer provides it"
-            )

@@ -8,7 +8,7 @@ import pytest
 from scpo import contract
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ContractError, StepBatchError
-from tests.support.step_batches import make_batch, random_batch, settings_of, take
+from tests.support.step_batches import make_batch, measured, random_batch, settings_of, take
 
 RLOO = ESTIMATORS["rloo"]
 
@@ -37,6 +37,18 @@ def test_columns_that_contradict_each_other_are_named(columns, message):
     batch = make_batch((0, 0, "a b", 10), (0, 1, "a", 0), **columns)
     with pytest.raises(StepBatchError, match=message):
         contract.check_batch(batch)
+
+
+def test_a_group_of_two_tasks_is_named():
+    episodes = (0, 0, "a b", 10), (0, 1, "a", 0), (1, 2, "a", 0)
+    contract.check_batch(make_batch(*episodes, task_id_N=["x", "x", "x", "y"]))
+    with pytest.raises(StepBatchError, match=r"row 2 .*task_id_N is 'y', but row 1 of its group has 'x': a group is"):
+        contract.check_batch(make_batch(*episodes, task_id_N=["x", "x", "y", "y"]))
+
+
+def test_trajectories_without_siblings_are_a_warning():
+    with pytest.warns(UserWarning, match="each of the 2 trajectories has a group of its own"):
+        contract.check_batch(make_batch((0, 0, "a b", 10), (1, 1, "a", 0)))
 
 
 def test_our_estimator_passes_by_name_and_as_an_entry():
@@ -124,6 +136,33 @@ def test_giving_a_copy_another_advantage_is_named():
 def test_reading_the_bonus_without_saying_so_is_named():
     with pytest.raises(ContractError, match="add 'step_bonus' to requires"):
         check(broken(lambda batch, r, b, s: b))
+
+
+def mean_entropy(batch, return_N, bonus_N, settings):
+    return batch.episode_return_N * batch.entropy_N
+
+
+@pytest.mark.parametrize("batch", [random_batch(0), measured(random_batch(0))], ids=["lacking", "measured"])
+def test_reading_an_optional_column_without_saying_so_is_named(batch):
+    message = r"line \d+: `return batch.episode_return_N \* batch.entropy_N` .*add 'entropy' for entropy_N or"
+    with pytest.raises(ContractError, match=message):
+        check(broken(mean_entropy), batch)
+    check(broken(mean_entropy, requires=frozenset({"entropy"})), measured(random_batch(0)))
+
+
+def test_a_batch_without_a_required_column_is_refused_as_in_training():
+    with pytest.raises(StepBatchError, match="estimator 'rloo' requires entropy_N, which this batch lacks"):
+        check(broken(mean_entropy, requires=frozenset({"entropy"})), random_batch(0))
+
+
+def test_copies_are_added_to_a_batch_without_any():
+    with pytest.raises(ContractError, match="a copy's original"):
+        check(broken(lambda batch, r, b, s: batch.is_copy_N.astype(np.float32)), random_batch(0))
+
+
+def test_a_batch_of_one_group_is_a_warning():
+    with pytest.warns(UserWarning, match="the batch has one group"):
+        check(RLOO, random_batch(0, groups=1))
 
 
 def test_an_infinite_advantage_is_named_with_its_row():
