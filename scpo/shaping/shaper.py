@@ -3,14 +3,14 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
 
 from scpo.errors import ConfigError, StepBatchError
 from scpo.shaping.drive import MatchTask, Pairs, Scorer, credit_batch
-from scpo.shaping.matcher import MATCHERS, AfterFullMatch, MatchRule, MatchTrace, known_matcher
+from scpo.shaping.matcher import AfterFullMatch, MatchRule, MatchTrace, known_matcher
 from scpo.shaping.order import Order, Seed, generator, processing_key
 from scpo.shaping.reference import Selection, active_groups, failed_groups, outcomes, select
 from scpo.shaping.reference_buffer import ReferenceBuffer, Remembering
@@ -22,12 +22,8 @@ from scpo.strict import Strict
 Allocation = Literal["matched", "random_match", "uniform_bonus", "graph"]
 """Steps that the matcher's credit goes to: see :func:`allocate`."""
 
-if TYPE_CHECKING:
-    MatcherName = str
-else:
-    # Literal, because the completion of a shell reads the names from the type; the validator comes
-    # first, because its message says how to add one.
-    MatcherName = Annotated[Literal[tuple(MATCHERS)], BeforeValidator(known_matcher)]
+# No Literal of the names: a notebook may register a matcher after this file was read.
+MatcherName = Annotated[str, BeforeValidator(known_matcher)]
 
 Amount = Literal["similarity", "distance"]
 CreditedStates = Literal["all", "anchor_without_success", "state_without_success"]

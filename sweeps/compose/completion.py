@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from scpo.advantages.registry import HOSTS
 from scpo.schema.run import RunConfig
+from scpo.shaping.matcher import MATCHERS
 from sweeps.compose.overrides import CONF, HOST_KEY, options
 from sweeps.compose.schema_keys import models_in, schema_keys
 
@@ -50,6 +51,9 @@ def values_of(key: str) -> list[str]:
     """Completions after the =; empty where any value is allowed."""
     if key == HOST_KEY:
         return list(HOSTS)
+    # A registry, to which notebooks may add: its names are not in the schema.
+    if key == "method.shaper.matcher":
+        return list(MATCHERS)
     if (CONF / key).is_dir():
         return options(key)
     if key == "dry_run":

@@ -3,6 +3,7 @@ import pytest
 import scpo
 from scpo.errors import ConfigError
 from scpo.library import load_environment
+from scpo.shaping.matcher import MATCHERS
 
 
 def test_methods_have_the_values_of_their_files():
@@ -11,6 +12,14 @@ def test_methods_have_the_values_of_their_files():
     assert method.estimator.name == "gigpo"
     assert scpo.load_method("scpo").shaper.theta == 0.6  # nothing of the call before is left
     assert scpo.load_method("gigpo").shaper is None
+
+
+def test_a_matcher_that_a_notebook_registers_after_the_first_method_is_accepted(monkeypatch):
+    scpo.load_method("scpo")
+    monkeypatch.setitem(MATCHERS, "mine", MATCHERS["kmp"])
+    assert scpo.load_method("scpo", matcher="mine").shaper.matcher == "mine"
+    with pytest.raises(ConfigError, match=r"matcher 'mien' is unknown; allowed: .*mine"):
+        scpo.load_method("scpo", matcher="mien")
 
 
 def test_a_host_brings_its_own_settings():

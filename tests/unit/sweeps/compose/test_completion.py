@@ -17,6 +17,7 @@ from sweeps.compose.completion import SCRIPT, candidates
         ("method.sh", {"method.shaper."}),
         ("method.shaper.th", {"method.shaper.theta="}),
         ("method.shaper.monotonic=", {"method.shaper.monotonic=true", "method.shaper.monotonic=false"}),
+        ("method.shaper.matcher=", {"method.shaper.matcher=kmp"}),
         ("method.shaper.order=b", {"method.shaper.order=balanced"}),
         ("wandb.mode=", {"wandb.mode=offline"}),
     ],
