@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, contradiction, is_implied
-from analysis.sources.settings import same_games, setting_differences
+from analysis.sources.settings import differing_keys, same_games, setting_differences
 from scpo.records.manifest import PlannedRun, PrimaryComparisons
 from scpo.records.status import State
 
@@ -27,6 +27,9 @@ Runs: TypeAlias = Mapping[str, Run]
 
 # (scale, environment, model, setting)
 _Key: TypeAlias = tuple[str, str, str, str | None]
+
+# (scale, environment, model) -> usual setting of a record -> its (row, setting) pairs
+_Established: TypeAlias = dict[tuple[str, str, str], dict[str, set[tuple[str, str]]]]
 
 
 @dataclass(frozen=True)
@@ -196,8 +199,10 @@ def sections(
     """Merge experiments into sections; runs that contradict their record become problems."""
     drafts: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
+    records = tuple(records)
+    established = _established(records, runs)
     for record in records:
-        settings = _settings(record, runs)
+        settings = _settings(record, runs, established)
         for row in record.rows:
             for run in row.runs:
                 # Left out, because the run does not belong to this row and seed.
@@ -236,9 +241,48 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
         if main is part:
             yield part
         else:
-            own = _example_run(part, runs)
-            other = _example_run(main, runs)
-            yield replace(part, differs=_differences(own, other))
+            yield _different(part, _example_run(part, runs), _example_run(main, runs), runs)
+
+
+def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:
+    """The section with its differences from another one, of which these are example runs.
+
+    A heading holds for all rows: what only some of them have stands at these rows.
+    """
+    if own is None or other is None or own.foreign != other.foreign:
+        return replace(part, differs=_differences(own, other))
+    mixed: dict[str, None] = {}
+    of_rows: dict[str, Run] = {}
+    for row in part.rows:
+        run = next((runs[run.id] for run in row.runs if _settled(run.id, runs)), None)
+        if run is not None:
+            of_rows[row.name] = run
+            mixed |= dict.fromkeys(differing_keys(run.config, own.config))
+    claimed = list(differing_keys(own.config, other.config))
+    marked = [key for key in claimed if key in mixed]
+    if not marked:
+        return replace(part, differs=_differences(own, other))
+
+    games = (own.panels, other.panels)
+    texts = [setting_differences(own.config, other.config, games, marked)]
+    texts.append(f"{', '.join(key.removesuffix('.name') for key in marked)} as marked")
+    shared = [key for key in claimed if key not in mixed]
+
+    def with_mark(row: Row) -> Row:
+        if row.name not in of_rows:
+            return row
+        config = of_rows[row.name].config
+        return replace(row, differs=setting_differences(config, other.config, without=shared))
+
+    families = []
+    for family in part.families:
+        families.append(replace(family, runs=tuple(map(with_mark, family.runs))))
+    return replace(
+        part,
+        rows=tuple(map(with_mark, part.rows)),
+        families=tuple(families),
+        differs="; ".join(filter(None, texts)),
+    )
 
 
 def _example_run(part: Section, runs: Runs) -> Run | None:
@@ -448,7 +492,32 @@ def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
 # Settings
 
 
-def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
+def _established(records: Iterable[ExperimentRecord], runs: Runs) -> _Established:
+    """Settings that most rows of a record have, each with the settings of the record's rows."""
+    established: _Established = {}
+    for record in records:
+        for benchmark, here in _by_benchmark(record).items():
+            known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
+            usual = _usual_settings(known)
+            if len(usual) == 1 and not is_implied(record.experiment):
+                rows = {(row, run.setting) for row, run in known}
+                of_all = established.setdefault((record.scale, *benchmark), {})
+                of_all.setdefault(usual[0], set()).update(rows)
+    return established
+
+
+def _by_benchmark(record: ExperimentRecord) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """(row, run id) of a record by environment and model."""
+    runs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in record.rows:
+        for planned in row.runs:
+            runs.setdefault((planned.env, planned.model), []).append((row.name, planned.id))
+    return runs
+
+
+def _settings(
+    record: ExperimentRecord, runs: Runs, established: _Established
+) -> dict[str, str | None]:
     """Run id -> setting of the section that the run belongs to.
 
     The usual setting of an experiment is that of most of its rows on a benchmark.
@@ -460,15 +529,10 @@ def _settings(record: ExperimentRecord, runs: Runs) -> dict[str, str | None]:
     - A run that is damaged or has not started gets the usual setting.
     """
     settings: dict[str, str | None] = {}
-    for benchmark in benchmarks(record):
-        here: list[tuple[str, str]] = []
-        for row in record.rows:
-            for planned in row.runs:
-                if (planned.env, planned.model) == benchmark:
-                    here.append((row.name, planned.id))
+    # Per benchmark, because the settings of ALFWorld and WebShop always differ.
+    for benchmark, here in _by_benchmark(record).items():
         known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
-        # Per benchmark, because the settings of ALFWorld and WebShop always differ.
-        usual = _usual(known)
+        usual = _usual(known, established.get((record.scale, *benchmark), {}))
         for _, run_id in here:
             settings[run_id] = usual.setting if usual else None
         for name, run in known:
@@ -485,18 +549,32 @@ def _settled(run: str, runs: Runs) -> bool:
     return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
-def _usual(known: Sequence[tuple[str, Run]]) -> Run | None:
-    """A run with the setting of most rows; None without runs.
-
-    Among equals, the default row's setting wins, then the first one.
-    """
+def _usual_settings(known: Iterable[tuple[str, Run]]) -> list[str]:
+    """Settings that most rows have: several, if as many rows have them; none without runs."""
     rows: dict[str, set[str]] = {}
     for name, run in known:
         rows.setdefault(run.setting, set()).add(name)
+    most = max(map(len, rows.values()), default=0)
+    return [setting for setting, names in rows.items() if len(names) == most]
 
-    def rank(entry: tuple[str, Run]) -> tuple[int, bool]:
-        names = rows[entry[1].setting]
-        return (-len(names), DEFAULT not in names)
+
+def _usual(
+    known: Sequence[tuple[str, Run]], established: Mapping[str, set[tuple[str, str]]]
+) -> Run | None:
+    """A run with the setting of most rows; None without runs.
+
+    Among equals, a setting wins that another record has with the same rows, because the same runs
+    would stand in two sections; then the default row's, then the first one.
+    """
+    usual = _usual_settings(known)
+    own = {(row, run.setting) for row, run in known}
+    names = {row for row, _ in own}
+
+    def rank(entry: tuple[str, Run]) -> tuple[bool, int, bool]:
+        row, run = entry
+        elsewhere = {both for both in established.get(run.setting, ()) if both[0] in names}
+        alike = len(elsewhere) if elsewhere <= own else 0
+        return (run.setting not in usual, -alike, row != DEFAULT)
 
     return min(known, key=rank)[1] if known else None
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from scpo.strict import MACHINE_SECTIONS
@@ -30,6 +30,7 @@ def setting_differences(
     config: Mapping[str, Any],
     other: Mapping[str, Any],
     games: tuple[Panels, Panels] = ({}, {}),
+    without: Collection[str] = (),
 ) -> str:
     """Describe the differences between two configurations, besides seed and method.
 
@@ -37,11 +38,19 @@ def setting_differences(
         config: The configuration to describe.
         other: Configuration of the runs that it is compared with.
         games: Validation panels of both, with the hashes of their tasks.
+        without: Keys to leave out.
 
     Returns:
         For example ``trainer=local (the others: verl)``; empty if nothing differs.
     """
-    differences = [*_differing_keys(config, other), *_differing_panels(*games)]
+    keys = [key for key in differing_keys(config, other) if key not in without]
+    first = _compared_leaves(config)
+    second = _compared_leaves(other)
+    differences = []
+    for key in keys:
+        ours, theirs = _shown(first.get(key)), _shown(second.get(key))
+        differences.append(f"{key.removesuffix('.name')}={ours} (the others: {theirs})")
+    differences += _differing_panels(*games)
     text = "; ".join(differences[:MOST_DIFFERENCES])
     if len(differences) > MOST_DIFFERENCES:
         text += f"; {len(differences) - MOST_DIFFERENCES} more settings"
@@ -90,8 +99,8 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each differing key; for a section of another kind only its name.
+def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each differing key besides seed and method; of a section of another kind its name.
 
     For example, verl's trainer has other keys than the local one. A list of all these keys would
     hide the important difference, ``trainer=verl``.
@@ -111,9 +120,7 @@ def _differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iter
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second
         if depends_on_kind and key.startswith(tuple(renamed)):
             continue
-        ours = _shown(first.get(key))
-        theirs = _shown(second.get(key))
-        yield f"{key.removesuffix('.name')}={ours} (the others: {theirs})"
+        yield key
 
 
 def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -290,7 +290,10 @@ def test_the_main_table_comes_before_a_tuning_with_more_rows(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=40)]}, name="main_table")
     first, *others = collect(tmp_path).sections
     assert (first.experiments, first.differs) == (("main_table",), "")
-    assert all(part.differs.endswith("(the others: 40)") for part in others)
+    (tuning,) = others
+    assert tuning.differs == "trainer.steps as marked"
+    marks = [row.differs for row in tuning.rows]
+    assert marks == [f"trainer.steps={steps} (the others: 40)" for steps in (50, 60, 70)]
 
 
 def with_scorer(runs_dir, row, seed, scorer):

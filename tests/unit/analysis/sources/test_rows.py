@@ -5,7 +5,7 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.collected import missing_runs
 from analysis.sources.rows import Section
-from tests.support.run_records import write_experiment, write_run
+from tests.support.run_records import config, write_experiment, write_run
 
 
 def section(*experiments, scale="mini"):
@@ -86,3 +86,41 @@ def test_the_command_of_missing_runs_names_the_experiment_that_asked_for_them(tm
     write_experiment(tmp_path, {"scpo": missing}, name="beyond")
     (section,) = collect(tmp_path).sections
     assert section.commands == ("python sweep.py +experiment=beyond 'seeds=[1,2]'",)
+
+
+def at_rate(folder, row, rate, *more, seeds=(0, 1)):
+    words = (f"method={row}", f"trainer.optimizer.learning_rate={rate}", *more)
+    return [write_run(folder, row, seed, overrides=words) for seed in seeds]
+
+
+def test_the_same_runs_of_two_experiments_are_one_section_where_either_setting_could_be_the_usual_one(tmp_path):
+    scpo, gigpo, grpo = (at_rate(tmp_path, *row) for row in (("scpo", 4e-3), ("gigpo", 2e-3), ("grpo", 2e-3)))
+    write_experiment(tmp_path, {"grpo": grpo, "gigpo": gigpo, "scpo": scpo}, name="demo")
+    write_experiment(tmp_path, {"gigpo": gigpo, "scpo": scpo}, name="one_by_method")
+    (section,) = collect(tmp_path).sections
+    assert section.experiments == ("demo", "one_by_method")
+    assert [(row.name, row.differs) for row in section.rows if row.differs] == [
+        ("scpo", "trainer.optimizer.learning_rate=0.004 (the others: 0.002)")
+    ]
+
+
+def test_a_heading_claims_only_what_all_rows_have_and_the_rows_say_the_rest(tmp_path):
+    first = {
+        "grpo": at_rate(tmp_path, "grpo", 2e-3),
+        "gigpo": at_rate(tmp_path, "gigpo", 2e-3),
+        "scpo": at_rate(tmp_path, "scpo", 4e-3),
+    }
+    longer = "trainer.group_size=2"
+    second = {
+        "gigpo": at_rate(tmp_path, "gigpo", 2e-3, longer),
+        "scpo": at_rate(tmp_path, "scpo", 4e-3, longer),
+    }
+    write_experiment(tmp_path, first, name="demo")
+    write_experiment(tmp_path, second, name="one_by_method")
+    usual, other = collect(tmp_path).sections
+    assert usual.differs == ""
+    groups = f"trainer.group_size=2 (the others: {config()['trainer']['group_size']})"
+    assert other.differs == f"{groups}; trainer.optimizer.learning_rate as marked"
+    rate = "trainer.optimizer.learning_rate=0.004 (the others: 0.002)"
+    for rows in (other.rows, other.families[0].runs):
+        assert {row.name: row.differs for row in rows} == {"gigpo": "", "scpo": rate}
