@@ -83,7 +83,8 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
     """
     records = []
     for record in data.experiments:
-        if record.scale not in data.scales or record.experiment in TUNING:
+        # With a hash behind its name: an earlier call with other overrides.
+        if record.scale not in data.scales or record.experiment.startswith(TUNING):
             continue
         if is_of_meaning(record.experiment) == meaning:
             records.append(record)

@@ -1,6 +1,7 @@
 """``runs/experiments/<name>-<scale>.json``: the runs of each row of an experiment."""
 
 import fnmatch
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from scpo.errors import ConfigError, RecordError
-from scpo.records.files import read_record, write_json
+from scpo.records.files import read_record, text_sum, write_json
 from scpo.records.run_folders import RunFolder, list_runs
 from scpo.strict import Scale
 
@@ -92,17 +93,54 @@ def read(path: Path) -> Manifest:
 def update(runs_dir: Path, planned: Manifest) -> None:
     """Write a manifest, merged with the runs of earlier calls with other axes.
 
+    The latest call has the experiment's name. An earlier one with other overrides or other rows is
+    kept under the name and a hash, because its runs would be in no table; its command gives it the
+    name back.
+
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
     still exists, and its settings apart from the seed equal those of the planned runs of the same
     row, environment and model, if there are any.
     """
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
+    aside = manifest_path(runs_dir, _name_aside(planned), planned.scale)
     rows = planned.rows
-    if path.exists():
-        earlier = read(path)
+    for known in (path, aside):
+        if not known.exists():
+            continue
+        earlier = read(known)
         if earlier.overrides == planned.overrides:
-            rows = tuple(_join(row, earlier, runs_dir) for row in planned.rows)
+            rows = tuple(_join(row, earlier, runs_dir) for row in rows)
+    if path.exists():
+        _keep_aside(runs_dir, read(path), planned.model_copy(update={"rows": rows}))
     write_json(path, planned.model_copy(update={"rows": rows}).model_dump(mode="json"))
+    aside.unlink(missing_ok=True)
+
+
+def _name_aside(manifest: Manifest) -> str:
+    """Name of a manifest that is kept beside a later one: the experiment and a hash."""
+    apart = [manifest.overrides, sorted(row.name for row in manifest.rows)]
+    return f"{manifest.experiment}_{text_sum(json.dumps(apart).encode())[:6]}"
+
+
+def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> None:
+    """Keep an earlier manifest of other overrides or rows, if it has runs that no other has."""
+    name = _name_aside(earlier)
+    own = {row.name for row in earlier.rows}
+    if earlier.overrides == planned.overrides and own <= {row.name for row in planned.rows}:
+        return
+    listed = {run.id for row in planned.rows for run in row.runs}
+    runs = {run.id for row in earlier.rows for run in row.runs}
+    if not any((runs_dir / run).is_dir() for run in runs - listed):
+        return
+    given = [word for word in earlier.overrides if not word.startswith("scale=")]
+    kept = earlier.model_copy(
+        update={
+            "experiment": name,
+            "title": ", ".join([earlier.title, *given]),
+            "asked_as": earlier.asked_as or (f"+experiment={earlier.experiment}",),
+        }
+    )
+    write_json(manifest_path(runs_dir, name, earlier.scale), kept.model_dump(mode="json"))
 
 
 def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:

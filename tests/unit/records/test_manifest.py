@@ -50,6 +50,35 @@ def test_runs_with_other_settings_do_not_mix(tmp_path):
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
 
 
+def test_a_call_with_other_overrides_keeps_the_record_of_the_earlier_one(tmp_path):
+    first = update(tmp_path, "seeds=[0,1]", "trainer.steps=2")
+    second = update(tmp_path, "seeds=[0]", "trainer.steps=3")
+    records = map(manifest.read, manifest.manifest_paths(tmp_path))
+    latest, kept = sorted(records, key=lambda one: one.experiment)
+    assert latest.experiment == "ablation_monotonicity"
+    assert seeds(second) == [[0], [0]]
+    assert kept.experiment.startswith("ablation_monotonicity_")
+    assert kept.asked_as == ("+experiment=ablation_monotonicity",)
+    assert kept.title.endswith(", trainer.steps=2")
+    assert kept.model_dump(mode="json")["rows"] == first["rows"]
+    # Its own command gives it the name back, with the seeds that it has.
+    assert seeds(update(tmp_path, "seeds=[2]", "trainer.steps=2")) == [[0, 1, 2], [0, 1, 2]]
+    titles = {manifest.read(path).title for path in manifest.manifest_paths(tmp_path)}
+    assert titles == {first["title"], f"{first['title']}, trainer.steps=3"}
+
+
+def test_a_call_with_other_rows_keeps_the_record_of_the_earlier_one(tmp_path):
+    for methods in ("gigpo,grpo", "scpo,rloo"):
+        matrix = expand("one", [f"machine.runs_dir={tmp_path}", "seeds=[0]", f"method={methods}"])
+        for config in matrix.runs.values():
+            run_config.ensure(config)
+        manifest.update(tmp_path, matrix.manifest)
+    records = sorted(map(manifest.read, manifest.manifest_paths(tmp_path)), key=lambda one: one.experiment)
+    assert [[row.name for row in record.rows] for record in records] == [["scpo", "rloo"], ["gigpo", "grpo"]]
+    assert records[0].experiment == "one_by_method"
+    assert records[1].asked_as == ("+experiment=one", "method=gigpo,grpo")
+
+
 def test_each_scale_has_a_manifest_of_its_own(tmp_path):
     update(tmp_path, "seeds=[0]")
     assert seeds(update(tmp_path, "seeds=[2]", "scale=paper")) == [[2], [2]]
