@@ -7,7 +7,7 @@ from analysis.names import benchmark
 from analysis.sources.collected import Collected
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
-from analysis.stats.study_rows import StudyRow, comparable, study_rows
+from analysis.stats.study_rows import StudyRow, comparable, started, study_rows
 from scpo.intervals import decimal
 
 # Least number of rows for a rank correlation.
@@ -24,7 +24,9 @@ CREDIT: Columns = {
     "credit/precision": ("credited steps that shorten the plan, %", 100, 1),
     "credit/precision_uncredited": ("uncredited ones of the same trajectories, %", 100, 1),
 }
+EPISODES = "train/episodes"
 UPDATES: Columns = {
+    EPISODES: ("episodes a step", 1, 0),
     "group/without_win": ("groups without a win, %", 100, 1),
     "update/skipped": ("updates skipped a step", 1, 2),
     "anchor/alone": ("rows alone in their anchor group, %", 100, 1),
@@ -39,6 +41,34 @@ UPDATES_NOTE = (
     "rollout apart; a row that is alone in its anchor group has none in most methods. A "
     "mini-batch in which no row has an advantage makes no optimizer step."
 )
+
+
+# Share by which a row's episodes may exceed those of its configuration without a remark.
+MORE_EPISODES = 1.05
+
+
+def episodes_line(data: Collected) -> str:
+    """Remark on rows that roll out more episodes a step than groups x siblings; empty without any.
+
+    Dynamic sampling rolls out further groups until enough of them have a success and a failure.
+    """
+    parts = []
+    for row in study_rows(data):
+        run = started(data, row.row)
+        found = data.summary(row.row, EPISODES, "mean")
+        if run is None or not found.n:
+            continue
+        trainer = run.config["trainer"]
+        planned = trainer["groups"] * trainer["group_size"]
+        if found.mean > MORE_EPISODES * planned:
+            parts.append(f"{row.title} ({found.mean:.0f} instead of {planned})")
+    if not parts:
+        return ""
+    return (
+        "**Equal training steps, not equal episodes**: dynamic sampling rolls out more episodes a "
+        f"training step. {', '.join(parts)}: the differences of these rows are those of a larger "
+        "budget, too."
+    )
 
 
 def credit_lines(data: Collected) -> Iterator[str]:

@@ -24,7 +24,7 @@ from analysis.stats.study_rows import (
     started,
     study_rows,
 )
-from analysis.study.credit import credit_lines, update_lines
+from analysis.study.credit import credit_lines, episodes_line, update_lines
 from analysis.study.questions import (
     Answer,
     answers,
@@ -145,6 +145,7 @@ def page(data: Collected, figures: Iterable[str]) -> str:
     parts += [
         _picture("fig_study_effects", drawn),
         UNEQUAL_SEEDS,
+        episodes_line(data),
         _picture("fig_study_curves", drawn),
         "\n".join(_rates(data, drawn)),
         "\n".join(update_lines(data)),

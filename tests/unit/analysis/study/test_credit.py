@@ -1,7 +1,7 @@
 """The section of the study's page about credit: numbers of rows, and the rank correlation with gains."""
 
 from analysis.sources.collect import collect
-from analysis.study.credit import credit_lines
+from analysis.study.credit import credit_lines, episodes_line
 from tests.support.study_runs import rising, write_study, write_study_run
 
 PRECISION = {"credit/precision": 0.1, "credit/precision_uncredited": 0.2}
@@ -30,3 +30,12 @@ def test_the_p_value_of_a_rank_correlation_is_never_zero(tmp_path):
         credit[row] = {"credit/steps": 1.0, "credit/precision": 0.1 * place, "credit/precision_uncredited": 0.2}
     write_study(tmp_path, {"main_table": (*rows, "gigpo")}, curves, credit=credit)
     assert "the gain over GiGPO is +1.00 (p < 0.001; rows" in lines_of(tmp_path)
+
+
+def test_rows_that_roll_out_more_episodes_than_their_configuration_are_named(tmp_path):
+    curves = {"gigpo": lambda seed: rising(0.8), "grpo": lambda seed: rising(0.7)}
+    credit = {"gigpo": {"train/episodes": 700.0}, "grpo": {"train/episodes": 128.0}}
+    write_study(tmp_path, {"main_table": ("gigpo", "grpo")}, curves, credit=credit)
+    remark = episodes_line(collect(tmp_path).at_scale("study"))
+    assert "GiGPO (700 instead of " in remark
+    assert "GRPO" not in remark
