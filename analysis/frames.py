@@ -74,7 +74,8 @@ def load_runs(
     runs = _runs_frame(data)
     if finished:
         runs = runs[runs["finished"]]
-    left_out = _left_out(data, runs)
+    # A damaged run has no numbers, whether or not unfinished ones are asked for.
+    left_out = _left_out(data, runs[runs["state"] != State.DAMAGED])
     if left_out:
         message = (
             f"runs or files were left out, for {counted(len(left_out), 'reason')} "
@@ -87,7 +88,7 @@ def load_runs(
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
         logged = _of_metrics(logged, names)
-    joined = logged.join(runs.drop(columns="finished"), on="run")
+    joined = logged.join(runs.drop(columns=["state", "finished"]), on="run")
     table = joined[list(COLUMNS)].reset_index(drop=True)
     table.attrs["left_out"] = left_out
     return table
@@ -180,7 +181,7 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     first_row = []
     for rows, method in zip(runs["rows"], runs["method"], strict=True):
         first_row.append(rows[0] if len(rows) else method)
-    columns = runs[["method", "seed", "env", "model", "scale", "finished"]]
+    columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
     # Sections of tables know more than a single run, for example that a row has its own learning
     # rate, so their setting replaces the run's own. The first of several sections wins, as it does

@@ -124,6 +124,18 @@ def test_unfinished_and_damaged_runs_are_left_out_with_a_warning(tmp_path):
     assert unfinished in set(scpo.load_runs(tmp_path, finished=False)["run"])
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_damaged_runs_are_named_whether_or_not_unfinished_ones_are_kept(tmp_path, finished):
+    write_ablation(tmp_path, seeds=(0, 1))
+    damaged = write_run(tmp_path, seed=2)["id"]
+    (tmp_path / damaged / "metrics.jsonl").write_text("{]\n")
+    with pytest.warns(UserWarning, match="left out, for 1 reason"):
+        runs = scpo.load_runs(tmp_path, finished=finished)
+    (reason,) = runs.attrs["left_out"]
+    assert reason.startswith(f"{damaged}: ")
+    assert "metrics.jsonl" in reason
+
+
 def test_runs_of_several_settings_are_not_averaged(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=80)]}, name="longer")
