@@ -1,4 +1,8 @@
-"""Settings of runs apart from seed and method: their hash, and the differences between two."""
+"""Configurations and settings of runs: what they share, and the differences between them.
+
+A configuration is all but seed and machine; runs of one configuration are repetitions. A setting is
+all but seed, method and machine; runs of one setting may be compared.
+"""
 
 import hashlib
 import json
@@ -19,11 +23,75 @@ MOST_DIFFERENCES = 3
 Panels: TypeAlias = Mapping[str, Any]
 
 
+def configuration_of(config: Mapping[str, Any]) -> str:
+    """The configuration without seed and machine, as JSON with sorted keys."""
+    shared = {key: value for key, value in config.items() if key not in ("seed", *MACHINE_SECTIONS)}
+    return json.dumps(shared, sort_keys=True, default=str)
+
+
+def short_hash(text: str) -> str:
+    """First eight digits of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def variants(
+    configurations: Sequence[str], reference: str | None = None
+) -> list[tuple[tuple[str, str], ...]]:
+    """Name what sets each configuration apart from the others.
+
+    Args:
+        configurations: Different ones, as ``configuration_of`` gives them.
+        reference: One whose values need no mention; default: values of most configurations.
+
+    Returns:
+        For each configuration (key, value) pairs such as ``("alpha", "0.25")``, at most
+        ``MOST_DIFFERENCES`` and no two alike; empty for one that has the usual values only.
+    """
+    flat = [dict(leaves(json.loads(text))) for text in configurations]
+    usual = None if reference is None else dict(leaves(json.loads(reference)))
+    every = flat if usual is None else [usual, *flat]
+    # Names come first, because a section of another kind has other keys, too.
+    keys = sorted({key for own in every for key in own}, key=lambda k: (not k.endswith(".name"), k))
+    varied = [key for key in keys if len({_shown(own.get(key)) for own in every}) > 1]
+    ends = Counter(_last_word(key) for key in varied)
+    named = []
+    for own in flat:
+        pairs = []
+        for key in varied:
+            if _shown(own.get(key)) != _common(key, flat, usual):
+                word = _last_word(key)
+                short = word if ends[word] == 1 else key.removesuffix(".name")
+                pairs.append((short, _shown(own.get(key))))
+        named.append(tuple(pairs[:MOST_DIFFERENCES]))
+    alike = Counter(named)
+    unique = []
+    for text, words in zip(configurations, named, strict=True):
+        if alike[words] > 1 or (usual is not None and not words):
+            unique.append((*words, ("configuration", short_hash(text))))
+        else:
+            unique.append(words)
+    return unique
+
+
+def _last_word(key: str) -> str:
+    return key.removesuffix(".name").rpartition(".")[2]
+
+
+def _common(
+    key: str, flat: Sequence[Mapping[str, Any]], usual: Mapping[str, Any] | None
+) -> str | None:
+    """Value of the reference, or else of more than half of the configurations; None without one."""
+    if usual is not None:
+        return _shown(usual.get(key))
+    value, count = Counter(_shown(own.get(key)) for own in flat).most_common(1)[0]
+    return value if 2 * count > len(flat) else None
+
+
 def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
     """Hash of the panels and of the configuration without seed, method and machine."""
     shared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
     text = json.dumps([shared, _panel_hashes(panels)], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return short_hash(text)
 
 
 def setting_differences(

@@ -5,10 +5,11 @@ Tables need rows. The row of such a run is derived from its id (our runs) or its
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
-from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run
+from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, is_implied
+from analysis.sources.settings import configuration_of, variants
 from scpo.progress import counted
 from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
 from scpo.schema.env import TUNING
@@ -16,6 +17,13 @@ from scpo.schema.method import method_label
 
 # Largest number of runs in no experiment that a message names.
 MOST_NAMED = 6
+
+# (scale, environment, model, row name)
+Place: TypeAlias = tuple[str, str, str, str]
+
+# (key, value) pairs that set a row apart from others of its name.
+Variant: TypeAlias = tuple[tuple[str, str], ...]
+
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
@@ -23,17 +31,59 @@ ABLATION_LABELS = {
 }
 
 
-def implied_records(runs: Iterable[Run]) -> tuple[ExperimentRecord, ...]:
+def implied_records(
+    runs: Iterable[Run], known: Mapping[Place, str] | None = None
+) -> tuple[ExperimentRecord, ...]:
     """One record per W&B project and scale, and one per scale for runs of train.py.
 
-    Rows are in order of appearance.
+    Rows are in order of appearance. A row has one configuration on each benchmark: several ones of
+    a method are several rows, named by what differs (``scpo_alpha_2.0``: SCPO, alpha=2.0).
+
+    Args:
+        runs: The runs.
+        known: Configurations of rows of experiments; runs of another one get a row of their own.
     """
-    groups: dict[tuple[str, Any], dict[str, list[Run]]] = {}
-    for run in runs:
-        source = SINGLE if run.project is None else WANDB + run.project
-        rows = groups.setdefault((source, run.head.scale), {})
-        rows.setdefault(row_name(run), []).append(run)
+    groups: dict[tuple[str, Any], dict[tuple[str, str], list[Run]]] = {}
+    for run, name, variant in _named(runs, known or {}):
+        rows = groups.setdefault(_source(run), {})
+        label = ", ".join((_label(name, run), *(f"{key}={value}" for key, value in variant)))
+        rows.setdefault((_full_name(name, variant), label), []).append(run)
     return tuple(_record(source, scale, rows) for (source, scale), rows in groups.items())
+
+
+def _full_name(name: str, variant: Variant) -> str:
+    words = (re.sub(r"[^\w.+-]+", "_", f"{key}_{value}") for key, value in variant)
+    return "_".join((name, *words))
+
+
+def _source(run: Run) -> tuple[str, Any]:
+    return (SINGLE if run.project is None else WANDB + run.project, run.head.scale)
+
+
+def _named(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[tuple[Run, str, Variant]]:
+    """Yield each run with its ``row_name`` and what sets its configuration apart, in order."""
+    runs = list(runs)
+    places: dict[tuple[tuple[str, Any], Place], dict[str, None]] = {}
+    for run in runs:
+        places.setdefault((_source(run), _place(run)), {})[_configuration(run)] = None
+    apart: dict[tuple[tuple[str, Any], Place, str], Variant] = {}
+    for (source, place), configurations in places.items():
+        usual = known.get(place)
+        own = [text for text in configurations if text != usual]
+        for text, variant in zip(own, variants(own, usual), strict=True):
+            apart[source, place, text] = variant
+    for run in runs:
+        variant = apart.get((_source(run), _place(run), _configuration(run)), ())
+        yield run, row_name(run), variant
+
+
+def _place(run: Run) -> Place:
+    return (str(run.head.scale), run.head.env.name, run.head.model.name, row_name(run))
+
+
+def _configuration(run: Run) -> str:
+    # verl-agent logs names and paths of the single run, so that no two are equal.
+    return "{}" if run.foreign else configuration_of(run.config)
 
 
 def without_record(
@@ -45,6 +95,7 @@ def without_record(
     Trials of a search get no record, only a problem: they are validated on games that the search
     holds out of training, so no table or figure of results may show them.
     """
+    by_id = {run.id: run for run in runs}
     asked: set[str] = set()
     for record in records:
         for row in record.rows:
@@ -52,7 +103,7 @@ def without_record(
 
     singles: list[Run] = []
     trials: list[Run] = []
-    for run in runs:
+    for run in by_id.values():
         if run.id in asked:
             continue
         if is_trial(run):
@@ -66,7 +117,43 @@ def without_record(
             "the search's summary.md has them"
         )
         problems = (*problems, Problem("searches", reason))
-    return implied_records(singles), problems
+    known = known_configurations(by_id, records)
+    problems = (*problems, *_noted_variants(singles, known))
+    return implied_records(singles, known), problems
+
+
+def known_configurations(
+    runs: Mapping[str, Run], records: Iterable[ExperimentRecord]
+) -> dict[Place, str]:
+    """Configuration of each row of the experiments: that of its first run in the first of them."""
+    known: dict[Place, str] = {}
+    for record in records:
+        if is_implied(record.experiment):
+            continue
+        for row in record.rows:
+            for planned in row.runs:
+                if run := runs.get(planned.id):
+                    place = (str(record.scale), run.head.env.name, run.head.model.name, row.name)
+                    known.setdefault(place, _configuration(run))
+    return known
+
+
+def _noted_variants(singles: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
+    """Yield a note on each row name whose runs have several configurations."""
+    rows: dict[str, dict[str, None]] = {}
+    varied: dict[str, None] = {}
+    for _, name, variant in _named(singles, known):
+        rows.setdefault(name, {})[_full_name(name, variant)] = None
+        if variant:
+            varied[name] = None
+    for name in varied:
+        names = list(rows[name])
+        listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+        reason = (
+            f"runs of {name} in no experiment differ in more than the seed: they are "
+            f"{counted(len(names), 'row')}, {listed}"
+        )
+        yield Problem(SINGLE, reason)
 
 
 def _noted_singles(singles: Iterable[Run]) -> tuple[Problem, ...]:
@@ -104,9 +191,9 @@ def row_name(run: Run) -> str:
     return "_".join(choices) or method
 
 
-def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> ExperimentRecord:
+def _record(source: str, scale: Any, rows: Mapping[tuple[str, str], list[Run]]) -> ExperimentRecord:
     planned = []
-    for name, runs in rows.items():
+    for (name, label), runs in rows.items():
         own: dict[str, PlannedRun] = {}
         for run in runs:
             head = run.head
@@ -116,12 +203,12 @@ def _record(source: str, scale: Any, rows: Mapping[str, list[Run]]) -> Experimen
                 model=head.model.name,
                 seed=head.seed,
             )
-        planned.append(PlannedRow(name=name, label=_label(name, runs), runs=tuple(own.values())))
+        planned.append(PlannedRow(name=name, label=label, runs=tuple(own.values())))
     return ExperimentRecord(experiment=source, title=source, scale=scale, rows=tuple(planned))
 
 
-def _label(name: str, runs: list[Run]) -> str:
-    method = runs[0].head.method.name
+def _label(name: str, run: Run) -> str:
+    method = run.head.method.name
     if name == method:
         return method_label(name)
     return ABLATION_LABELS.get(name, f"{method_label(method)}, {name}")

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
 from analysis.sources.run_records import ExperimentRecord, Run
-from analysis.sources.settings import own_settings
+from analysis.sources.settings import configuration_of, own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS
@@ -158,11 +158,7 @@ def _same(row: StudyRow, other: StudyRow) -> bool:
 
 def _configuration(data: Collected, row: Row) -> str | None:
     run = started(data, row)
-    if run is None:
-        return None
-    apart = ("seed", *MACHINE_SECTIONS)
-    shared = {key: value for key, value in run.config.items() if key not in apart}
-    return json.dumps(shared, sort_keys=True, default=str)
+    return None if run is None else configuration_of(run.config)
 
 
 def _joined(first: StudyRow, second: StudyRow) -> StudyRow:

@@ -388,6 +388,35 @@ def test_runs_that_no_experiment_asked_for_make_rows_of_their_own(tmp_path):
     assert section.sweeps == ("ablation_monotonicity",)
 
 
+def test_several_configurations_of_a_method_in_no_experiment_are_several_rows(tmp_path):
+    words = {"scpo_alpha_2.0": "method.shaper.alpha=2.0", "scpo_alpha_0.1": "method.shaper.alpha=0.1"}
+    ids = {}
+    for row, word in words.items():
+        ids[row] = {write_run(tmp_path, seed=seed, overrides=(word,))["id"] for seed in (0, 1)}
+    data = collect(tmp_path)
+    (section,) = data.sections
+    assert {row.name: set(row.finished) for row in section.rows} == ids
+    assert {row.label for row in section.rows} == {"SCPO, alpha=2.0", "SCPO, alpha=0.1"}
+    (problem,) = data.problems
+    assert problem.path == "single runs"
+    assert "runs of scpo in no experiment differ in more than the seed: they are 2 rows" in problem.reason
+
+
+def test_the_configuration_with_the_usual_values_keeps_the_plain_name_of_its_row(tmp_path):
+    for word in ("method.shaper.alpha=0.5", "method.shaper.alpha=2.0", "trainer.steps=80"):
+        write_run(tmp_path, overrides=(word,), steps=80 if word == "trainer.steps=80" else 40)
+    names = {row.name for section in collect(tmp_path).sections for row in section.rows}
+    assert names == {"scpo", "scpo_alpha_2.0", "scpo_steps_80"}
+
+
+def test_a_run_of_no_experiment_with_another_configuration_does_not_join_an_experiments_row(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0)]})
+    own = write_run(tmp_path, seed=1, overrides=("method.shaper.alpha=2.0",))
+    (section,) = collect(tmp_path).sections
+    assert [run.seed for run in section.row("scpo").runs] == [0]
+    assert section.row("scpo_alpha_2.0").finished == (own["id"],)
+
+
 def test_a_searchs_trials_are_left_out_and_counted(tmp_path):
     write_run(tmp_path, seed=0)
     tuning = "+env.validation_panels.tuning={split: train, games: 4, seed: 1, held_out: true}"
