@@ -172,7 +172,15 @@ def _attempt(
     stop = Stop(folder, evaluation=config.method.kind == "prompted")
     with stop_signals_go_to(stop.handle):
         try:
-            _start(folder, config, before, number)
+            commit = provenance.git_commit()
+            try:
+                across = config.machine.resume_across_versions
+                commits = (before.commit, commit)
+                provenance.check_resume(folder, config, across=across, commits=commits)
+            except ConfigError as error:
+                logger.error("%s", error)
+                return _end(folder, State.FAILED, _one_line(error), refused=number)
+            _start(folder, config, before, number, commit)
             train(config, folder, stop)
             # Not the trainer but the log decides, and all its lines are verified here.
             done = _last_step(folder)
@@ -202,10 +210,9 @@ def _end_early(folder: RunFolder, how: str) -> int:
     return _end(folder, request.state, request.reason)
 
 
-def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) -> None:
-    commit = provenance.git_commit()
-    across = config.machine.resume_across_versions
-    provenance.check_resume(folder, config, across=across, commits=(before.commit, commit))
+def _start(
+    folder: RunFolder, config: RunConfig, before: Status, number: int, commit: str | None
+) -> None:
     # Before `train` imports the libraries that read these variables.
     os.environ.update(thread_environment(config.machine.threads))
 
@@ -230,11 +237,25 @@ def _start(folder: RunFolder, config: RunConfig, before: Status, number: int) ->
     provenance.record(folder, config, number)
 
 
-def _end(folder: RunFolder, state: State, reason: str | None) -> int:
+def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | None = None) -> int:
+    """Record the end of a run; returns the exit status.
+
+    Args:
+        folder: The run.
+        state: The state in which it ends.
+        reason: Why, for people.
+        refused: Number of an attempt that was refused before it began.
+    """
     try:
         before = folder.read_status()
-        # A sweep gives up after `max_failures` failures.
-        failures = before.failures + (state is State.FAILED)
+        failures = before.failures
+        if refused is not None:
+            # So that a launcher does not take the end for one that could not be recorded.
+            before = before.model_copy(update={"attempt": refused})
+        elif state is State.FAILED:
+            # A sweep gives up after `max_failures` failures. A refusal is none: it asks for other
+            # code or settings, under which the run starts again without `retry`.
+            failures += 1
         # This attempt was refused before it began: keep the reason why the last one ended.
         if state is State.FAILED and before.state is not State.RUNNING and before.reason:
             first = before.reason.partition(NOT_RESUMED)[0]

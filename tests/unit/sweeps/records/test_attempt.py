@@ -12,6 +12,7 @@ from scpo.records import JsonLines, State, StopRequest, provenance, run_config
 from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
 from scpo.stop_signals import STOP_SIGNALS
+from sweeps.launchers.run_process import RunProcess
 from sweeps.records import attempt as entry
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -269,7 +270,22 @@ def test_a_refused_resume_keeps_the_reason_why_the_run_failed(folder, code):
         reason = folder.read_status().reason
         assert reason.startswith("ValueError: loss is nan; then not resumed: ConfigError: ")
         assert reason.count("not resumed") == 1
+        assert folder.read_status().failures == 1  # a refusal is none
     code("scpo/loss.py", "loss = 1")
+
+
+def test_a_launcher_leaves_the_record_of_a_refused_resume_as_it_is(folder, code):
+    stopped_at_step_2(folder)
+    code("scpo/loss.py", "loss = 2")
+    number = folder.new_attempt()
+    assert entry.run(folder, fake_train.train, number) == entry.EXIT_FAILED
+    refused = folder.read_status()
+    process = RunProcess(folder, number, None)
+    assert process.outcome(entry.EXIT_FAILED, interrupted=False).reason == refused.reason
+    assert folder.read_status() == refused
+    assert refused.failures == 0
+    code("scpo/loss.py", "loss = 1")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
 
 
 def test_a_finished_run_of_other_code_says_so_and_how_to_run_it_again(folder, code, caplog):
