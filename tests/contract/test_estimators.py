@@ -125,7 +125,11 @@ def test_only_entries_that_declare_it_read_the_bonus(name, config):
 @pytest.mark.parametrize("outcome", [0.0, 0.1, 10.0])
 def test_siblings_that_did_the_same_have_no_advantage_over_each_other(name, config, outcome):
     batch = make_batch(*[(0, k, "a b c", outcome) for k in range(5)])
-    assert np.array_equal(estimate(name, config, batch), np.zeros(15, np.float32))
+    advantage_N = estimate(name, config, batch)
+    assert np.array_equal(advantage_N, np.zeros(15, np.float32)), (
+        f"five siblings took the same steps to the same return, so none is better than another, and got {advantage_N}; "
+        "an estimator that tells the steps of one trajectory apart by design belongs in STEPS_DIFFER"
+    )
 
 
 @cases()

@@ -16,6 +16,9 @@ from scpo.shaping.matcher import (
     match_dense,
 )
 
+# Matchers that, by design, do not credit the only step for matching the only position.
+LONGER_MATCHES = frozenset()
+
 APART = np.eye(8, dtype=np.float32)  # a reference whose steps do not resemble each other
 
 
@@ -125,11 +128,16 @@ def test_forward_without_monotonicity_credits_every_similar_step():
 
 
 @pytest.mark.parametrize("theta", [0.7, 0.6, 0.1, 0.9])
-@pytest.mark.parametrize("matcher", sorted(MATCHERS))
+@pytest.mark.parametrize("matcher", sorted(MATCHERS.keys() - LONGER_MATCHES))
 def test_a_float32_score_of_theta_reaches_theta(theta, matcher):
     """float32(0.7) is below the double 0.7: comparing them in double precision would lose the match."""
     similarity = np.full((1, 1), theta, np.float32)
-    assert match_dense(similarity, APART, theta, 0.0, [0], matcher=matcher)[0] == np.float32(theta)
+    earned = match_dense(similarity, APART, theta, 0.0, [0], matcher=matcher)[0]
+    assert earned == np.float32(theta), (
+        "a reference of one step, a failed trajectory of one and a score of theta: the step matches (score >= "
+        f"rule.theta) and earns rule.credit(score) = {theta}; a rule that does otherwise by design belongs in "
+        "LONGER_MATCHES"
+    )
     below = np.nextafter(np.float32(theta), np.float32(0))
     assert match_dense(np.full((1, 1), below), APART, theta, 0.0, [0], matcher=matcher)[0] == 0
 
