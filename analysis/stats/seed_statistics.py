@@ -40,6 +40,25 @@ def difference(first: Values, second: Values) -> Summary:
     return summarise(paired(first, second).values())
 
 
+def unpaired_interval(first: Summary, second: Summary) -> tuple[float, float]:
+    """Welch's interval for the difference of two means that are not paired.
+
+    NaN if either has fewer than two values.
+    """
+    if min(first.n, second.n) < 2:
+        return math.nan, math.nan
+    from scipy.stats import t
+
+    parts = [summary.std**2 / summary.n for summary in (first, second)]
+    variance = sum(parts)
+    difference = first.mean - second.mean
+    if variance == 0:
+        return difference, difference
+    degrees = variance**2 / (parts[0] ** 2 / (first.n - 1) + parts[1] ** 2 / (second.n - 1))
+    half = float(t.ppf((1 + LEVEL) / 2, degrees)) * math.sqrt(variance)
+    return difference - half, difference + half
+
+
 def fewer_seeds(numbers: Mapping[str, Summary], finished: int) -> str:
     """Say which numbers of a row lack some of its finished seeds; empty if none does.
 

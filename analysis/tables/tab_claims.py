@@ -1,15 +1,20 @@
 """The paper's numbered claims with the verdict of one scale's runs on each."""
 
-from analysis.names import with_note
+from dataclasses import replace
+
+from analysis.names import benchmark, panel_label, with_note
 from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Cells, Table, difference
 from analysis.sources.collected import Collected, missing_runs
+from scpo.benchmarks import BENCHMARKS
 
 WIDTHS = (0.35, 0.16, 0.14, 0.05, 0.11)
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over seeds, differences paired by seed, with "
-    "the 95 % Student interval, after the last training step where nothing else is said. {reading}"
+    "the 95 % Student interval, after the last training step where nothing else is said; success "
+    "is that on {panels}, the panel that decides at this scale. Without an interval: all seeds are "
+    "equal, as a few seeds with coarse rates may be, which leaves a claim undecided. {reading}"
 )
 AT_PAPER_SCALE = (
     "Agrees: the interval includes the printed number and not the null (no difference), or lies on "
@@ -35,10 +40,18 @@ def build(data: Collected) -> Table:
         words=("Claim", "Place", "Printed", "Seeds", "Conclusion"),
         numbers=("Measured",),
         blocks=(Block(f"{scale} scale", lines),),
-        caption=with_note(CAPTION.format(reading=reading), scale),
+        caption=with_note(CAPTION.format(panels=_panels(data, scale), reading=reading), scale),
         label=f"tab:claims-{scale}",
         widths=WIDTHS,
     )
+
+
+def _panels(data: Collected, scale: str) -> str:
+    """Panels by which success is judged, with their benchmarks."""
+    texts = []
+    for env in dict.fromkeys(part.env for part in data.sections):
+        texts.append(f"{benchmark(env)}’s {panel_label(BENCHMARKS[env].judged[scale])}")
+    return " and ".join(texts)
 
 
 def _line(data: Collected, claim: Claim, scale: str) -> Cells:
@@ -50,4 +63,7 @@ def _line(data: Collected, claim: Claim, scale: str) -> Cells:
     verdict = conclusion(claim, measured, scale)
     if verdict == NOT_RUN:
         return (*words, seeds, verdict, NONE)
-    return (*words, seeds, verdict, difference(measured, claim.factor, claim.digits))
+    number = difference(measured, claim.factor, claim.digits)
+    if measured.std == 0:
+        number = replace(number, interval=None)
+    return (*words, seeds, verdict, number)

@@ -1,6 +1,8 @@
 """Cost of the shaper: seconds of its stages, added seconds per training step, peak memory."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
 
 from analysis import names
@@ -9,6 +11,7 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
+from analysis.stats.seed_statistics import unpaired_interval
 from scpo.intervals import Summary, decimal, summarise
 from scpo.records.memory import GPU
 from scpo.records.memory import HOST as HOST_MEMORY
@@ -42,8 +45,11 @@ CAPTION = (
     "Cost of the shaper: median seconds of each sub-stage over the training steps, and what a "
     "training step with SCPO takes longer than one of its host GiGPO (mean over the steps, without "
     "samples, probes and measures of precision, which are ours; runs share machine type and "
-    "setting, not the hour). Mean ± standard deviation over the finished seeds (SCPO/GiGPO: "
-    "finished/planned). Shares: of the sub-stages, and of the host's step."
+    "setting, not the hour), with Welch's 95 % interval over the seeds: where it includes 0, the "
+    "cost is smaller than what two runs of this machine differ by, and the sum of the medians "
+    "measures it; a single seed has no interval. Other numbers: mean ± standard deviation over the "
+    "finished seeds (SCPO/GiGPO: finished/planned). Shares: of the sub-stages, "
+    "and of the host's step."
 )
 
 
@@ -139,8 +145,9 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
     if host.finished and shaped.finished:
         # Not paired by seed, because the runs of a pair were timed at different hours.
         added = shaped_step.mean - host_step.mean
-        seconds = Number(decimal(added, 2))
-        share = Number(decimal(100 * added / host_step.mean, 1))
+        bounds = unpaired_interval(shaped_step, host_step)
+        seconds = _added(added, bounds, 1, 2)
+        share = _added(added, bounds, 100 / host_step.mean, 1)
         yield (ADDED, "s", counts, seconds, share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
@@ -149,6 +156,14 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
             peaks = summarise(values)
             if peaks.n:
                 yield (f"{label}, {row.label}", "GiB", row.count, number(peaks, 1, 1), NONE)
+
+
+def _added(mean: float, bounds: tuple[float, float], factor: float, digits: int) -> Number:
+    shown = Number(decimal(factor * mean, digits))
+    if math.isnan(bounds[0]):
+        return shown
+    low, high = (decimal(factor * bound, digits) for bound in bounds)
+    return replace(shown, interval=(low, high))
 
 
 def _seconds(summary: Summary) -> Number:

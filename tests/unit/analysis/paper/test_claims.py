@@ -111,6 +111,13 @@ def test_conclusions_of_a_scale_come_from_its_runs(tmp_path):
     assert ahead[BY_NAME["level_alfworld_7B"].text][4] == ELSEWHERE
 
 
+def test_the_caption_names_the_panel_and_equal_seeds_have_no_interval(tmp_path):
+    data = study(tmp_path, 0.9)
+    caption = tab_claims.build(data.at_scale("study")).caption
+    assert "ALFWorld’s held out, seen rooms (valid_seen)" in caption
+    assert said(data)[BY_NAME["reordered_steps"].text][5].text == "−0.50"
+
+
 def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_texts(tmp_path):
     data = study(tmp_path, 0.9)
     assert next(iter(data.by_id.values())).config["scorer"]["kind"] == "exact"

@@ -15,8 +15,8 @@ def rows(runs_dir):
     return {(row["block"].split(",")[0], row["Quantity"]): row for row in lines}
 
 
-def hosted(runs_dir, seconds, memory):
-    run = write_run(runs_dir, "gigpo", overrides=("method=gigpo",))
+def hosted(runs_dir, seconds, memory, seed=0):
+    run = write_run(runs_dir, "gigpo", seed, overrides=("method=gigpo",))
     peaks = {"perf/max_memory_allocated_gb": memory, "perf/node_gpu_gib": memory + 40, "perf/node_memory_gib": 60}
     lines = ({"step": s, "timing_s/step": seconds, **peaks} for s in (1, 2))
     write_lines(runs_dir / run["id"] / "timing.jsonl", lines)
@@ -42,6 +42,17 @@ def test_what_a_step_takes_longer_is_set_against_the_host(tmp_path):
     assert (added["Value mean"], added["Share (%) mean"], added["Seeds"]) == ("0.21", "10.3", "1/1; 1/1")
     peaks = {label: table["Measured", f"{label}, gigpo"]["Value mean"] for label in PEAKS.values()}
     assert list(peaks.values()) == ["33.5", "73.5", "60.0"]
+
+
+def test_what_a_step_takes_longer_has_an_interval_over_seeds(tmp_path):
+    hosts = [hosted(tmp_path, 2.0 + 2 * seed, 33.5, seed) for seed in (0, 1, 2)]
+    shaped = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
+    write_experiment(tmp_path, {"scpo": shaped, "gigpo": hosts}, name="cost")
+    block = build(collect(tmp_path).at_scale("mini")).blocks[1]
+    added = next(row for row in block.rows if row[0].startswith("added"))
+    # 2.205 s against 2, 4 and 6 s: 4.303 standard errors of 2 / sqrt(3)
+    assert added[3].text == "−1.79 [−6.76, 3.17]"
+    assert added[4].text == "−44.9 [−169.1, 79.3]"
 
 
 def test_a_row_that_scores_all_pairs_has_a_block_of_its_own(tmp_path):
