@@ -111,7 +111,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
         share = NONE
         if seconds.n and total:
             share = Number(f"{100 * seconds.mean / total:.2f}")
-        lines.append((label, "s", shaped.count, _seconds(seconds), share))
+        lines.append((label, "s", _count(shaped, seconds), _seconds(seconds), share))
 
     # Without a deviation over seeds, since it is a sum of means.
     sum_of_medians = Summary(total, float("nan"), 1)
@@ -136,12 +136,14 @@ def _stage(data: Collected, row: Row, name: str) -> Summary:
 
 def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
     """Yield seconds of a training step, the seconds that the shaper adds, and peak memory."""
-    counts = f"{shaped.count}; {host.count}" if host.runs else shaped.count
     host_step = data.summary(host, STEP, "mean")
     shaped_step = data.summary(shaped, STEP, "mean")
+    counts = _count(shaped, shaped_step)
+    if host.runs:
+        counts += f"; {_count(host, host_step)}"
     for row, step in ((host, host_step), (shaped, shaped_step)):
         if row.runs:
-            yield (f"training step, {row.label}", "s", row.count, _seconds(step), NONE)
+            yield (f"training step, {row.label}", "s", _count(row, step), _seconds(step), NONE)
     if host.finished and shaped.finished:
         # Not paired by seed, because the runs of a pair were timed at different hours.
         added = shaped_step.mean - host_step.mean
@@ -155,7 +157,15 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
             values = [max(data.series(run, metric).values, default=None) for run in row.finished]
             peaks = summarise(values)
             if peaks.n:
-                yield (f"{label}, {row.label}", "GiB", row.count, number(peaks, 1, 1), NONE)
+                seeds = _count(row, peaks)
+                yield (f"{label}, {row.label}", "GiB", seeds, number(peaks, 1, 1), NONE)
+
+
+def _count(row: Row, summary: Summary) -> str:
+    """Seeds of a row, and how many of them a number has if some of the finished ones lack it."""
+    if summary.n in (0, len(row.finished)):
+        return row.count
+    return f"{row.count}, measured: {summary.n}"
 
 
 def _added(mean: float, bounds: tuple[float, float], factor: float, digits: int) -> Number:

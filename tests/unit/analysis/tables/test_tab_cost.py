@@ -55,6 +55,13 @@ def test_what_a_step_takes_longer_has_an_interval_over_seeds(tmp_path):
     assert added[4].text == "−44.9 [−169.1, 79.3]"
 
 
+def test_a_stage_that_a_seed_did_not_time_says_how_many_did(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
+    write_lines(tmp_path / runs[2]["id"] / "timing.jsonl", [{"step": step, "timing_s/step": 2.0} for step in (1, 2)])
+    write_experiment(tmp_path, {"scpo": runs}, name="cost")
+    assert rows(tmp_path)["Measured", "matching"]["Seeds"] == "3/3, measured: 2"
+
+
 def test_a_row_that_scores_all_pairs_has_a_block_of_its_own(tmp_path):
     dense = write_run(tmp_path, "scpo_dense", overrides=("method=scpo", "method.shaper.dense=true"))
     lines = [
