@@ -215,12 +215,12 @@ def test_hand_worked_credit():
 FIGURE = '''"""{label}: TODO one line on what the figure shows."""
 
 from analysis import names
-from analysis.line_styles import line_style
+from analysis.line_styles import line_styles
 from analysis.rendering.style import COLUMN_WIDTH, Drawing, canvas_width, house_style, new_figure
 from analysis.rendering.table import Block, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 
-CAPTION = "TODO: success (%) at the last checkpoint, mean ± standard deviation over seeds."
+CAPTION = "TODO: success (%), last checkpoint, {{panel}}: mean ± standard deviation over seeds."
 
 
 def build(data: Collected) -> Drawing:
@@ -232,17 +232,19 @@ def build(data: Collected) -> Drawing:
     rows = [row for row in part.rows if row.finished]
     panel = names.JUDGED[part.scale]
     success = [data.summary(row, names.success_metric(panel), "last") for row in rows]
+    styles = line_styles(rows)
     with house_style():
         figure = new_figure(canvas_width(COLUMN_WIDTH), 0.6 + 0.22 * len(rows))
         axis = figure.subplots()
         for place, (row, rate) in enumerate(zip(rows, success, strict=True)):
-            style = line_style(row.name, row.method)
+            style = styles[row.name]
             axis.errorbar(
                 100 * rate.mean, place, xerr=100 * rate.std, color=style.color, marker=style.marker
             )
         axis.set_yticks(range(len(rows)), [row.label for row in rows])
         axis.invert_yaxis()
-        axis.set_xlabel(f"success (%), {{names.PANELS[panel]}}")
+        # Short: beside long labels of rows the axis is narrow, and a longer text would be cut off.
+        axis.set_xlabel("success (%)")
     cells = tuple(
         (row.label, row.count, percent(rate)) for row, rate in zip(rows, success, strict=True)
     )
@@ -251,7 +253,7 @@ def build(data: Collected) -> Drawing:
         words=("Method", "Seeds"),
         numbers=("Success",),
         blocks=(block,),
-        caption=names.with_note(CAPTION, part.scale),
+        caption=names.with_note(CAPTION.format(panel=names.PANELS[panel]), part.scale),
         label=f"fig:{name}-{{part.scale}}",
     )
     return Drawing(figure, table)
@@ -272,6 +274,16 @@ def test_a_row_is_a_point_at_its_success(tmp_path):
     write_experiment(tmp_path, {{"gigpo": [run]}}, name="ablation")
     drawn = build(collect(tmp_path).at_scale("mini"))
     assert drawn.figure.axes[0].get_lines()[0].get_xdata() == pytest.approx([80])
+
+
+def test_no_label_is_cut_off(tmp_path):
+    name = "a row with a label of forty letters here"
+    write_experiment(tmp_path, {{name: [write_run(tmp_path, "gigpo", 0)]}}, name="ablation")
+    figure = build(collect(tmp_path).at_scale("mini")).figure
+    figure.draw_without_rendering()
+    label = figure.axes[0].xaxis.label.get_window_extent()
+    assert label.x0 >= 0
+    assert label.x1 <= figure.bbox.x1
 
 
 def test_without_a_finished_run_nothing_is_drawn(tmp_path):
