@@ -5,6 +5,7 @@ row of an experiment has the name of that row.
 """
 
 import difflib
+import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +19,15 @@ from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
 from analysis.sources.rows import Row
-from analysis.sources.run_records import SINGLE
+from analysis.sources.run_records import SINGLE, Run
 from analysis.sources.series import Series, make_series
+from analysis.sources.settings import (
+    configuration_of,
+    setting_differences,
+    short_hash,
+    variants,
+)
+from analysis.sources.unrecorded import variant_notes
 from analysis.sources.wandb_project import Settings
 from analysis.stats.seed_statistics import difference, holm, p_value
 from scpo.errors import ConfigError, RecordError
@@ -28,7 +36,7 @@ from scpo.records.status import State
 
 COLUMNS = (
     "run", "method", "seed", "row", "step", "metric", "value", "env", "model", "scale", "setting",
-    "differs",
+    "differs", "configuration",
 )  # fmt: skip
 WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
 
@@ -57,12 +65,15 @@ def load_runs(
 
     Returns:
         A data frame with the columns ``run, method, seed, row, step, metric, value`` and ``env,
-        model, scale, setting, differs``, sorted by run, metric and step. The last five show which
-        runs must not be pooled. ``row`` is the run's name in the first table that has it
-        (``scpo``, ``chronological``, ...), or the method's name for a run of no experiment. Runs
-        with an equal ``setting`` may be in one table; ``differs`` names the differences of a row's
-        runs from the others of its table, besides the method. ``attrs["left_out"]`` lists runs and
-        files that were left out, with the reasons.
+        model, scale, setting, differs, configuration``, sorted by run, metric and step. The last
+        six show which runs must not be pooled. ``row`` is the run's name in the first table that
+        has it (``scpo``, ``chronological``, ...), or the method's name for a run of no experiment,
+        with what differs if such runs have several configurations (``scpo_alpha_2.0``). Runs with
+        an equal ``setting`` stand in one table; ``differs`` names the differences of a row's runs
+        from the others of its table, besides the method. Runs that differ in the seed alone have an
+        equal ``configuration``, in whichever tables they stand; ``attrs["configurations"]`` has
+        each as JSON. ``attrs["left_out"]`` lists runs and files that were left out, with the
+        reasons.
 
     Raises:
         RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
@@ -91,6 +102,9 @@ def load_runs(
     joined = logged.join(runs.drop(columns=["state", "finished"]), on="run")
     table = joined[list(COLUMNS)].reset_index(drop=True)
     table.attrs["left_out"] = left_out
+    # As text, which pandas copies with every selection at no cost.
+    texts = (configuration_of(run.config) for run in data.by_id.values() if not run.foreign)
+    table.attrs["configurations"] = {short_hash(text): text for text in texts}
     return table
 
 
@@ -188,19 +202,27 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     # for the row.
     settings: dict[str, str | None] = {}
     differs: dict[str, str] = {}
+    apart = variant_notes(data.by_id, data.experiments)
     for part in data.sections:
         for row in part.all_rows():
             note = _differs(data, row)
             for run in row.runs:
                 settings.setdefault(run.id, part.setting)
-                differs.setdefault(run.id, note)
+                notes = (apart.get(run.id, ""), note)
+                differs.setdefault(run.id, "; ".join(text for text in notes if text))
 
     ids = list(runs.index)
     return columns.assign(
         row=first_row,
         setting=[settings.get(run, runs.loc[run, "setting"]) for run in ids],
         differs=[differs.get(run, "") for run in ids],
+        configuration=[_configuration_hash(data.by_id[run]) for run in ids],
     )
+
+
+def _configuration_hash(run: Run) -> str:
+    # verl-agent's configurations hold names and paths of the single run.
+    return run.setting if run.foreign else short_hash(configuration_of(run.config))
 
 
 def _differs(data: Collected, row: Row) -> str:
@@ -236,7 +258,8 @@ def compare(
 
     Warns:
         UserWarning: The runs of the two differ in more than the method (another scorer, more steps,
-            ...).
+            ...), runs of one side have several configurations, or the values of a pair are of
+            different training steps.
     """
     if isinstance(at, str) and at not in READINGS:
         raise ConfigError(
@@ -249,12 +272,17 @@ def compare(
                 f"{name} is {table!r}; pass the lines of one row, e.g. runs[runs.row == 'scpo']"
             )
         _check_side(name, table)
-    apart = _apart(first, second)
-    if apart:
-        message = f"the two differ in more than the method: {apart}"
-        warnings.warn(message, UserWarning, stacklevel=2)
+    names = _metrics(first, second, metric)
+    for message in (
+        _pooled("first", first),
+        _pooled("second", second),
+        _apart(first, second),
+        _unlike_steps(first, second, names, at),
+    ):
+        if message:
+            warnings.warn(message, UserWarning, stacklevel=2)
     lines = []
-    for name in _metrics(first, second, metric):
+    for name in names:
         lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
     if not any(line["pairs"] for line in lines):
         if isinstance(at, int) and set(first["seed"]) & set(second["seed"]):
@@ -293,15 +321,85 @@ def _paired(
     }
 
 
-def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Describe how the two differ besides the method; an empty text if they do not."""
-    if set(first["setting"].dropna()) != set(second["setting"].dropna()):
-        return "they were run under different settings (column 'setting')"
-    notes = set(first["differs"])
-    others = set(second["differs"])
-    if notes == others:
+def _pooled(name: str, table: pd.DataFrame) -> str:
+    """Warning about a side whose runs differ in more than the seed; empty without."""
+    hashes = list(dict.fromkeys(table["configuration"]))
+    if len(hashes) == 1:
         return ""
-    return "; ".join(sorted(note for note in notes | others if note))
+    text = "; ".join(_variants(hashes, _configurations(table)))
+    return (
+        f"the runs of the {name} differ in more than the seed: {text}. Select one configuration, "
+        "by the column 'row' or 'configuration'"
+    )
+
+
+def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Warning about differences besides the method between the runs of a seed; empty without."""
+    known = _configurations(first) | _configurations(second)
+    sides = [table.drop_duplicates("run").set_index("seed") for table in (first, second)]
+    texts: dict[str, None] = {}
+    for seed in sides[0].index.intersection(sides[1].index):
+        own, other = sides[0].loc[seed], sides[1].loc[seed]
+        hashes = (own["configuration"], other["configuration"])
+        settings = {own["setting"], other["setting"]} - {None}
+        if len(settings) > 1:
+            keys = ""
+            if known.keys() >= set(hashes):
+                keys = setting_differences(*(json.loads(known[name]) for name in hashes))
+            texts[f"different settings: {keys or 'other tables or games (column setting)'}"] = None
+        elif own["row"] == other["row"] and hashes[0] != hashes[1]:
+            texts[" against ".join(_variants(hashes, known))] = None
+    notes = set(first["differs"]) ^ set(second["differs"])
+    if not texts and notes:
+        every = {*first["differs"], *second["differs"]}
+        texts = dict.fromkeys(sorted(note for note in every if note))
+    if not texts:
+        return ""
+    return f"the two differ in more than the method: {'; '.join(texts)}"
+
+
+def _configurations(table: pd.DataFrame) -> dict[str, str]:
+    """Hash -> configuration; empty for a frame that was read from a file."""
+    known: dict[str, str] = table.attrs.get("configurations", {})
+    return known
+
+
+def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    """What sets each of these configurations apart, e.g. ``alpha=2.0``; hashes if unknown."""
+    if not known.keys() >= set(hashes):
+        return [f"configuration {name}" for name in hashes]
+    texts = []
+    for pairs in variants([known[name] for name in hashes]):
+        texts.append(", ".join(f"{key}={value}" for key, value in pairs) or "the usual values")
+    return texts
+
+
+def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[str], at: At) -> str:
+    """Warning about pairs whose values are of different training steps; empty without.
+
+    ``last`` and ``best`` depend on the last step, ``mean`` and ``area`` on the first one, too.
+    """
+    if isinstance(at, int):
+        return ""
+    for metric in metrics:
+        own, others = (_series_by_seed(table, metric) for table in (first, second))
+        unlike: dict[str, list[str]] = {}
+        for seed in sorted(own.keys() & others.keys()):
+            steps = []
+            for series in (own[seed], others[seed]):
+                covered = series.steps[-1:]
+                if at in ("mean", "area"):
+                    covered = (*series.steps[:1], *covered)
+                steps.append(" to ".join(map(str, covered)) or "none")
+            if steps[0] != steps[1]:
+                unlike.setdefault(f"{steps[0]} and {steps[1]}", []).append(str(seed))
+        if unlike:
+            text = "; ".join(f"{ends} (seeds {', '.join(seeds)})" for ends, seeds in unlike.items())
+            return (
+                f"at={at!r} compares {metric} of different training steps, of first and second: "
+                f"{text}; at=<step> compares one step"
+            )
+    return ""
 
 
 def _check_side(name: str, table: pd.DataFrame) -> None:
@@ -345,11 +443,14 @@ def _metrics(
 
 
 def _by_seed(table: pd.DataFrame, metric: str, at: At) -> dict[int, float | None]:
-    values: dict[int, float | None] = {}
+    return {seed: _read(series, at) for seed, series in _series_by_seed(table, metric).items()}
+
+
+def _series_by_seed(table: pd.DataFrame, metric: str) -> dict[int, Series]:
+    curves: dict[int, Series] = {}
     for seed, lines in table[table["metric"] == metric].groupby("seed"):
-        series = make_series(zip(lines["step"], lines["value"], strict=True))
-        values[int(seed)] = _read(series, at)
-    return values
+        curves[int(seed)] = make_series(zip(lines["step"], lines["value"], strict=True))
+    return curves
 
 
 def _read(series: Series, at: At) -> float | None:

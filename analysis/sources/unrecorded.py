@@ -5,7 +5,7 @@ Tables need rows. The row of such a run is derived from its id (our runs) or its
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, is_implied
@@ -49,6 +49,23 @@ def implied_records(
         label = ", ".join((_label(name, run), *(f"{key}={value}" for key, value in variant)))
         rows.setdefault((_full_name(name, variant), label), []).append(run)
     return tuple(_record(source, scale, rows) for (source, scale), rows in groups.items())
+
+
+def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) -> dict[str, str]:
+    """Id of a run in no experiment -> what sets its row apart, e.g. ``alpha=2.0``.
+
+    Runs whose row has the plain name are left out.
+    """
+    known = known_configurations(runs, records)
+    ids: dict[str, None] = {}
+    for record in records:
+        if is_implied(record.experiment):
+            ids.update((run.id, None) for row in record.rows for run in row.runs)
+    notes = {}
+    for run, _, variant in _named([runs[run_id] for run_id in ids if run_id in runs], known):
+        if variant:
+            notes[run.id] = ", ".join(f"{key}={value}" for key, value in variant)
+    return notes
 
 
 def _full_name(name: str, variant: Variant) -> str:

@@ -143,8 +143,68 @@ def test_runs_of_several_settings_are_not_averaged(tmp_path):
     with pytest.raises(ConfigError, match=r"first has 2 runs of 1 seeds .* one run a seed"):
         scpo.compare(runs, runs)
     short, long = (runs[runs.setting == setting] for setting in runs["setting"].unique())
-    with pytest.warns(UserWarning, match="different settings"):
-        scpo.compare(short, long, "train/success_rate")
+    said = r"different settings: trainer.steps=(40|80) \(the others: (80|40)\)"
+    with pytest.warns(UserWarning, match=said):
+        scpo.compare(short, long, "train/success_rate", at=20)
+
+
+@pytest.fixture
+def two_alphas(tmp_path):
+    """Runs in no experiment: SCPO with alpha=2 on seeds 0 and 1, alpha=0.1 on 2 and 3; GiGPO."""
+    for seed in range(4):
+        write_run(tmp_path, seed=seed, overrides=(f"method.shaper.alpha={2.0 if seed < 2 else 0.1}",))
+        write_run(tmp_path, "gigpo", seed, overrides=("method=gigpo",))
+    return tmp_path
+
+
+def test_configurations_of_runs_in_no_experiment_are_told_apart(two_alphas):
+    runs = scpo.load_runs(two_alphas)
+    known = runs[runs.method == "scpo"].groupby(["row", "differs", "configuration"])["seed"].unique()
+    assert {key[:2]: list(seeds) for key, seeds in known.items()} == {
+        ("scpo_alpha_0.1", "alpha=0.1"): [2, 3],
+        ("scpo_alpha_2.0", "alpha=2.0"): [0, 1],
+    }
+    assert set(runs["configuration"]) == set(runs.attrs["configurations"])
+
+
+def test_a_side_of_several_configurations_is_warned_about(two_alphas):
+    runs = scpo.load_runs(two_alphas)
+    with pytest.warns(UserWarning, match=r"runs of the first differ in more than the seed: alpha=\S+; alpha="):
+        scpo.compare(runs[runs.method == "scpo"], runs[runs.method == "gigpo"])
+
+
+def test_equal_rows_of_two_folders_are_compared_with_a_warning_of_what_differs(tmp_path):
+    for alpha in (2.0, 0.1):
+        write_run(tmp_path / str(alpha), overrides=(f"method.shaper.alpha={alpha}",))
+    first, second = (scpo.load_runs(tmp_path / str(alpha)) for alpha in (2.0, 0.1))
+    with pytest.warns(UserWarning, match=r"more than the method: alpha=2\.0 against alpha=0\.1$"):
+        scpo.compare(first, second)
+
+
+def test_runs_that_differ_in_the_seed_alone_have_one_configuration(tmp_path):
+    curves = {row: lambda seed: rising(0.8) for row in ("scpo", "gigpo")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    write_study(tmp_path, {"more_seeds": ("scpo",)}, curves, seeds=(50, 51))
+    runs = scpo.load_runs(tmp_path)
+    assert runs[runs.row == "scpo"].configuration.nunique() == 1
+    assert runs.configuration.nunique() == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "steps"), [("last", "20 and 40"), ("best", "20 and 40"), ("area", "0 to 20 and 0 to 40")]
+)
+def test_a_pair_whose_curves_end_at_different_steps_is_warned_about(folder, at, steps):
+    runs = scpo.load_runs(folder)
+    first = runs[(runs.row == "scpo") & ((runs.seed != 1) | (runs.step <= 20))]
+    with pytest.warns(UserWarning, match=rf"of first and second: {steps} \(seeds 1\)"):
+        scpo.compare(first, runs[runs.row == "gigpo"], at=at)
+
+
+@pytest.mark.filterwarnings("error:at=")
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder):
+    runs = scpo.load_runs(folder)
+    assert len(scpo.compare(runs[(runs.row == "scpo") & (runs.step <= 20)], runs[runs.row == "gigpo"], at=20))
 
 
 @pytest.mark.parametrize(
