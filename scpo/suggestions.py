@@ -18,7 +18,8 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
         known: Names to compare it with: equal but for case, then similar, then by prefix.
         first: Names to suggest in place of any of those.
     """
-    names = list(known)
+    # Several tables may have a row of one name.
+    names = list(dict.fromkeys(known))
     small = name.lower()
     nearest = list(first)
     nearest = nearest or [other for other in names if other.lower() == small]

@@ -33,7 +33,7 @@ from analysis.rendering.style import (
     new_figure,
     remark,
 )
-from analysis.rendering.table import Block, Cells, Table, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats.measures import LEVELS, reaches, steps_to
@@ -362,8 +362,13 @@ def _cells(line: Line, notes: Footnotes) -> Cells:
         interval,
         ", ".join(line.reaching(level) for level in LEVELS),
         percent(line.iqm, spread=False),
-        *(number(line.steps[level], 1, 0) for level in LEVELS),
+        *(_steps(line, level) for level in LEVELS),
     )
+
+
+def _steps(line: Line, level: float) -> Number:
+    """Steps until a level; a dash if no seed reaches it, as in ``tab_study``."""
+    return number(line.steps[level], 1, 0) if line.reached[level] else NONE
 
 
 def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]) -> str:

@@ -22,7 +22,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, percent
-from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.stats.seed_statistics import best_of_bias
 from scpo.intervals import Summary
@@ -87,6 +87,11 @@ def _choose(data: Collected) -> tuple[Section, Points]:
             most = count
     if best is None:
         needed = "finished runs that differ from the default only in θ or λ"
+        if data.chosen:
+            shown = f"{needed} among the rows {', '.join(data.chosen)}"
+            commands = " and ".join(f"+experiment={name}" for name in EXPERIMENTS)
+            remedy = "leave out --rows and --experiment, or name rows of"
+            raise MissingRunsError(shown, f"{remedy} {commands}")
         raise missing_runs(needed, data.sections, *EXPERIMENTS)
     return best
 

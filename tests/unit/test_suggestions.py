@@ -3,7 +3,7 @@ import pytest
 import analysis.__main__
 import scpo.new
 import sweeps.__main__
-from scpo.suggestions import SuggestingParser
+from scpo.suggestions import SuggestingParser, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,10 @@ def test_a_misspelt_command_gets_a_suggestion(main, words, answer, capsys):
         main(words)
     assert stopped.value.code == 2
     assert capsys.readouterr().err.endswith(f"{answer}\n")
+
+
+def test_a_name_that_is_known_several_times_is_suggested_once():
+    assert did_you_mean("SCPO", ["scpo", "gigpo", "scpo"]) == "; did you mean scpo?"
 
 
 def test_other_errors_and_words_that_resemble_nothing_get_none(capsys):

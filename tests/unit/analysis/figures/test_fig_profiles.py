@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.figures.fig_profiles import Line, build
+from analysis.rendering.table import NONE
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.sources.rows import Row
@@ -46,6 +47,18 @@ def test_steps_to_a_rate_say_how_many_seeds_reach_it(tmp_path):
     (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).numbers.csv()))
     assert row["Seeds that reach 50 %, 80 %"] == "2/2, 1/2"
     assert (row["Steps to 50 % mean"], row["Steps to 80 % mean"]) == ("27", "38")
+
+
+def test_steps_to_a_rate_that_no_seed_reaches_are_a_dash(tmp_path):
+    run = write_run(tmp_path)
+    metrics = {f"val/train_games/{family}/success_rate": 0.5 for family in FAMILIES}
+    curve = {0: 0.1, 20: 0.5, 40: 0.7}
+    log_lines(
+        tmp_path / run["id"], [{"step": s, "val/train_games/success_rate": v, **metrics} for s, v in curve.items()]
+    )
+    write_experiment(tmp_path, {"scpo": [run]})
+    (row,) = build(collect(tmp_path).at_scale("mini")).numbers.blocks[0].rows
+    assert row[-1] == NONE
 
 
 def test_every_finished_row_has_a_line_in_each_panel(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from analysis.figures.fig_sensitivity import build
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_only, write_experiment, write_run
@@ -65,6 +66,14 @@ def test_the_default_alone_names_both_commands(tmp_path):
     write_experiment(tmp_path, {"scpo": [run_at(tmp_path)]}, name="sweep_theta")
     with pytest.raises(MissingRunsError, match=r"sweep_theta\n.*sweep_lambda"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_rows_that_hide_the_sweep_are_named_instead_of_its_command(swept):
+    chosen = Selection(rows=("scpo",)).of(collect(swept)).at_scale("mini")
+    with pytest.raises(MissingRunsError, match=r"among the rows scpo\b") as raised:
+        build(chosen)
+    assert "leave out --rows" in str(raised.value)
+    assert "sweep.py" not in str(raised.value)
 
 
 def test_values_a_tenth_apart_have_labels_with_space_between(tmp_path):
