@@ -12,9 +12,10 @@ from scpo.benchmarks import BENCHMARKS
 WIDTHS = (0.35, 0.16, 0.14, 0.05, 0.11)
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over the seeds of the claim's own experiment, "
-    "differences paired by seed, with the 95 % Student interval, after the last training step where nothing else is said; success "
-    "is that on {panels}, the panel that decides at this scale. Without an interval: all seeds are "
-    "equal, as a few seeds with coarse rates may be, which leaves a claim undecided. {reading}"
+    "differences paired by seed, with the 95 % Student interval, after the last training step "
+    "where nothing else is said; success is that on {panels}, the panel that decides at this "
+    "scale. Without an interval: all seeds are equal, as a few seeds with coarse rates may be, "
+    "which leaves a claim undecided. {reading}"
 )
 AT_PAPER_SCALE = (
     "Agrees: the interval includes the printed number and not the null (no difference), or lies on "
