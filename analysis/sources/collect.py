@@ -24,7 +24,7 @@ from analysis.sources.run_records import (
     read_runs,
 )
 from analysis.sources.series import Series, make_series
-from analysis.sources.unrecorded import implied_records, without_record
+from analysis.sources.unrecorded import without_record
 from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
@@ -132,7 +132,8 @@ def _joined(sources: Iterable[Found]) -> Found:
         archived |= source.archived
     ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
     best = (known[0] for known in ordered.values())
-    single, trials = without_record(best, experiments)
+    downloaded = [run for known in ordered.values() for run in known if run.project is not None]
+    single, trials = without_record(best, experiments, downloaded)
     return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
 
 
@@ -180,7 +181,7 @@ def _read_project(name: str, settings: Settings) -> Found:
                 reason = f"is {run.id} again; the one that got further stands"
                 problems.append(Problem(path, reason))
             runs[run.id] = max(run, runs.get(run.id, run), key=lambda copy: copy.step or 0)
-    return Found(_single_copies(runs.values()), implied_records(runs.values()), tuple(problems))
+    return Found(_single_copies(runs.values()), (), tuple(problems))
 
 
 # The long table

@@ -32,7 +32,7 @@ ABLATION_LABELS = {
 
 
 def implied_records(
-    runs: Iterable[Run], known: Mapping[Place, str] | None = None
+    runs: Iterable[Run], known: Mapping[Place, str]
 ) -> tuple[ExperimentRecord, ...]:
     """One record per W&B project and scale, and one per scale for runs of train.py.
 
@@ -44,7 +44,7 @@ def implied_records(
         known: Configurations of rows of experiments; runs of another one get a row of their own.
     """
     groups: dict[tuple[str, Any], dict[tuple[str, str], list[Run]]] = {}
-    for run, name, variant in _named(runs, known or {}):
+    for run, name, variant in _named(runs, known):
         rows = groups.setdefault(_source(run), {})
         label = ", ".join((_label(name, run), *(f"{key}={value}" for key, value in variant)))
         rows.setdefault((_full_name(name, variant), label), []).append(run)
@@ -80,17 +80,19 @@ def _source(run: Run) -> tuple[str, Any]:
 def _named(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[tuple[Run, str, Variant]]:
     """Yield each run with its ``row_name`` and what sets its configuration apart, in order."""
     runs = list(runs)
-    places: dict[tuple[tuple[str, Any], Place], dict[str, None]] = {}
+    places: dict[Place, dict[str, None]] = {}
     for run in runs:
-        places.setdefault((_source(run), _place(run)), {})[_configuration(run)] = None
-    apart: dict[tuple[tuple[str, Any], Place, str], Variant] = {}
-    for (source, place), configurations in places.items():
+        # verl-agent logs names and paths of the single run, so that no two are equal.
+        if not run.foreign:
+            places.setdefault(_place(run), {})[configuration_of(run.config)] = None
+    apart: dict[tuple[Place, str], Variant] = {}
+    for place, configurations in places.items():
         usual = known.get(place)
         own = [text for text in configurations if text != usual]
         for text, variant in zip(own, variants(own, usual), strict=True):
-            apart[source, place, text] = variant
+            apart[place, text] = variant
     for run in runs:
-        variant = apart.get((_source(run), _place(run), _configuration(run)), ())
+        variant = apart.get((_place(run), configuration_of(run.config)), ())
         yield run, row_name(run), variant
 
 
@@ -98,22 +100,23 @@ def _place(run: Run) -> Place:
     return (str(run.head.scale), run.head.env.name, run.head.model.name, row_name(run))
 
 
-def _configuration(run: Run) -> str:
-    # verl-agent logs names and paths of the single run, so that no two are equal.
-    return "{}" if run.foreign else configuration_of(run.config)
-
-
 def without_record(
     runs: Iterable[Run],
-    records: Iterable[ExperimentRecord],
+    records: Sequence[ExperimentRecord],
+    of_projects: Sequence[Run] = (),
 ) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
     """Records of the runs that no experiment plans, and problems about them.
 
     Trials of a search get no record, only a problem: they are validated on games that the search
     holds out of training, so no table or figure of results may show them.
+
+    Args:
+        runs: All runs, one copy each.
+        records: Records of experiments.
+        of_projects: Runs as read from W&B projects. Each project has a record of all its runs.
     """
     by_id = {run.id: run for run in runs}
-    asked: set[str] = set()
+    asked = {run.id for run in of_projects}
     for record in records:
         for row in record.rows:
             asked |= {run.id for run in row.runs}
@@ -135,8 +138,10 @@ def without_record(
         )
         problems = (*problems, Problem("searches", reason))
     known = known_configurations(by_id, records)
-    problems = (*problems, *_noted_variants(singles, known))
-    return implied_records(singles, known), problems
+    # Together, so that rows of several sources have one name only if they are one configuration.
+    unrecorded = [*of_projects, *singles]
+    problems = (*problems, *_noted_variants(unrecorded, known))
+    return implied_records(unrecorded, known), problems
 
 
 def known_configurations(
@@ -149,9 +154,10 @@ def known_configurations(
             continue
         for row in record.rows:
             for planned in row.runs:
-                if run := runs.get(planned.id):
+                run = runs.get(planned.id)
+                if run and not run.foreign:
                     place = (str(record.scale), run.head.env.name, run.head.model.name, row.name)
-                    known.setdefault(place, _configuration(run))
+                    known.setdefault(place, configuration_of(run.config))
     return known
 
 

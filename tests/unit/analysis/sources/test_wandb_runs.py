@@ -3,10 +3,11 @@ import re
 import pytest
 
 from analysis.sources.collect import collect
+from analysis.sources.unrecorded import variant_notes
 from analysis.sources.wandb_project import Settings
 from scpo.records.identity import identity, recorded_id
 from scpo.schema.run import RunConfig
-from tests.support.run_records import config, write_run
+from tests.support.run_records import config, write_experiment, write_run
 from tests.support.wandb_server import KEY, HostedRun, serve
 
 pytest.importorskip("wandb", reason="needs wandb: make setup")
@@ -166,3 +167,20 @@ def test_a_step_that_wandb_lacks_between_two_validations_costs_nothing(tmp_path,
     data = collected(tmp_path, monkeypatch, ours(0, history=lambda steps: [row for row in steps if row["_step"] != 13]))
     assert data.problems == ()
     assert data.runs["finished"].all()
+
+
+def test_another_configuration_in_a_project_than_in_a_folder_is_another_row(tmp_path, monkeypatch):
+    local = write_run(tmp_path / "runs", seed=1, steps=STEPS, overrides=("method.shaper.alpha=2.0",))
+    data = collected(tmp_path, monkeypatch, ours(0))
+    rows = {run: set(rows) for run, rows in zip(data.runs["id"], data.runs["rows"], strict=True)}
+    assert len(rows) == 2
+    assert not rows.pop(local["id"]) & set.union(*rows.values())
+
+
+def test_a_run_of_verl_agent_keeps_the_plain_name_beside_an_experiments_row(tmp_path, monkeypatch):
+    planned = write_run(tmp_path / "runs", "gigpo", scale="paper", overrides=("method=gigpo", "model=qwen2_5_1_5b"))
+    write_experiment(tmp_path / "runs", {"gigpo": [planned]}, scale="paper")
+    data = collected(tmp_path, monkeypatch, HostedRun("gigpo1", VERL_AGENT, [{"_step": STEPS, **verl_line(STEPS)}]))
+    assert set(data.runs["model"]) == {"1.5B"}
+    assert [list(rows) for rows in data.runs["rows"]] == [["gigpo"], ["gigpo"]]
+    assert variant_notes(data.by_id, data.experiments) == {}
