@@ -292,7 +292,11 @@ def _deviation(data: Collected, row: StudyRow) -> str:
 def _answer(answer: Answer) -> str:
     lines = [f"## {answer.question}", ""]
     if not answer.finished:
-        lines.append(f"Not run yet: `{answer.command}`.")
+        # An archive that knows the experiment knows how many comparisons it names.
+        lead = "Not run yet"
+        if answer.comparisons:
+            lead = f"{counted(len(answer.comparisons), 'comparison')} not run yet"
+        lines.append(f"{lead}: `{answer.command}`.")
         return "\n".join(lines)
     lines += [f"- {sentence(comparison)}" for comparison in answer.finished]
     missing = len(answer.comparisons) - len(answer.finished)
