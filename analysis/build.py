@@ -227,7 +227,19 @@ def _results(
             # Papers include files by the plain name, which other scales must not take.
             plain = scale == "paper" or own_scale is not None
             output = name if plain else f"{name}_{scale}"
-            yield _build_one(output, build, data.at_scale(scale), sources, debug=debug)
+            result = _build_one(output, build, data.at_scale(scale), sources, debug=debug)
+            if isinstance(result, Failure):
+                result = _naming_older_files(result, sources.out)
+            yield result
+
+
+def _naming_older_files(failure: Failure, out: Path) -> Failure:
+    """Say that files of an earlier build are still there, which a paper would go on including."""
+    older = sorted(path.name for path in out.glob(f"{failure.name}.*"))
+    if not older:
+        return failure
+    reason = f"{failure.reason}; {', '.join(older)} in {out} are of an earlier build"
+    return replace(failure, reason=reason)
 
 
 def _build_one(

@@ -1,6 +1,6 @@
 """The user's selection of rows, experiments and environments, and the error for missing samples."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collected import Collected, MissingRunsError
@@ -62,7 +62,7 @@ class Selection:
         names = self.rows
         if self.experiments and not self.rows:
             names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
-        return replace(data, sections=tuple(selected), chosen=names)
+        return replace(data, sections=tuple(selected), chosen=names, common_seeds=self.common_seeds)
 
     def _selected(self, part: Section) -> Section:
         families = part.families
@@ -89,16 +89,21 @@ class Selection:
 
 def with_common_seeds(part: Section) -> Section:
     """Keep the seeds that all rows with finished runs have in common; drop the other rows."""
-    rows = [row for row in part.rows if row.finished]
-    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
+    return replace(part, rows=tuple(rows_with_common_seeds(part.rows)))
+
+
+def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
+    """The rows with finished runs, on the seeds that all of these have; empty without any seed."""
+    finished = [row for row in rows if row.finished]
+    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in finished]
     common = set.intersection(*seeds) if seeds else set()
     if not common:
-        return replace(part, rows=())
+        return []
     kept: list[Row] = []
-    for row in rows:
+    for row in finished:
         runs = tuple(run for run in row.runs if run.seed in common)
         kept.append(replace(row, runs=runs))
-    return replace(part, rows=tuple(kept))
+    return kept
 
 
 def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ class Collected:
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
+        common_seeds: The user chose the seeds that all rows of a block have finished.
         used: (run, file) pairs that the present output is made from.
         seen: (run, file) pairs that the present output could choose from.
     """
@@ -47,6 +48,7 @@ class Collected:
     by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)
     experiments: tuple[ExperimentRecord, ...] = ()
     chosen: tuple[str, ...] = ()
+    common_seeds: bool = False
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
     # (run, file) -> problem of each sample that was requested, or None; shared by all scales.

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from analysis.names import Footnotes, place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
+from analysis.selection import rows_with_common_seeds
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import is_implied
 from analysis.stats.comparisons import REFERENCES, compare
@@ -68,7 +70,10 @@ def build(data: Collected) -> Table:
                 own.append(row)
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
-            blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
+            if data.common_seeds:
+                here = _on_common_seeds(here)
+            if here:
+                blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
 
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
@@ -92,6 +97,12 @@ def build(data: Collected) -> Table:
         caption=with_note(f"{CAPTION}{notes.text}", SCALE),
         label=f"tab:study-{SCALE}",
     )
+
+
+def _on_common_seeds(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    common = rows_with_common_seeds(row.row for row in rows)
+    # They are all of the rows, in their order, or none.
+    return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
 
 
 def _has_curve(data: Collected, row: StudyRow) -> bool:

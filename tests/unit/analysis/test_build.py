@@ -138,6 +138,16 @@ def test_what_is_missing_is_said_and_the_rest_is_built(few, tmp_path, capsys):
     assert not (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").exists()
 
 
+def test_files_of_an_earlier_build_are_named_where_this_one_makes_none(few, tmp_path, capsys):
+    write_ablation(tmp_path / "runs")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "fig_credit_heatmap_mini.pdf").write_bytes(b"of other runs")
+    main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "fig_credit_heatmap_mini.pdf in " in said
+    assert "are of an earlier build" in said
+
+
 def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     write_experiment(
         tmp_path / "runs",

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import shutil
 
 import pytest
 
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables import tab_study, tab_study_effects
@@ -42,6 +44,13 @@ def test_areas_fixed_steps_and_steps_to_a_level_by_hand(tmp_path):
     assert scpo["held-out success at the last step std"] == "0.7"
     assert scpo["steps to 50 % mean"] == "22.0"  # 22.22 and 21.78
     assert scpo["minus SCPO mean"] == ""
+
+
+def test_common_seeds_are_those_that_all_rows_of_a_block_have_finished(tmp_path):
+    ids = write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
+    shutil.rmtree(tmp_path / ids["gigpo"][2])
+    data = Selection(common_seeds=True).of(collect(tmp_path)).at_scale("study")
+    assert [line["Seeds"] for line in lines(tab_study.build(data))] == ["2/2", "2/2"]
 
 
 def test_a_level_that_no_seed_reaches_has_no_mean(tmp_path):
