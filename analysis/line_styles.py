@@ -207,7 +207,7 @@ def _reserve(number: int) -> LineStyle:
     turn, place = divmod(number, len(RESERVE))
     if not turn:
         return RESERVE[place]
-    # The reserve has none of these markers and dashes, so that no two of the first 840 are alike.
+    # The reserve excludes these markers and dashes: the first 840 styles all differ.
     return replace(
         RESERVE[place],
         marker=VARIANT_MARKERS[turn % len(VARIANT_MARKERS)],

@@ -127,10 +127,10 @@ class MatchRule:
 
 
 def known_matcher(name: T) -> T:
-    """The name of a matcher, after making sure that it is one.
+    """Check that a matcher of this name is registered, and return the name.
 
     Raises:
-        ConfigError: It is none; says how to add one.
+        ConfigError: It is not registered; the message says how to add one.
     """
     # A tuple: a value that cannot be hashed is refused as well.
     if name not in tuple(MATCHERS):
@@ -244,8 +244,8 @@ def _is_step(value: object, failed: AbstractSet[int]) -> bool:
 
 
 def _is_share(value: Any) -> bool:
-    # NaN is none, for every comparison with it is false. A little above 1 is allowed: cosines that
-    # a caller of ``match_dense`` brings exceed it in their last digits.
+    # NaN is refused, since every comparison with it is false. A little above 1 is allowed:
+    # cosines that a caller passes to ``match_dense`` exceed it in their last digits.
     return isinstance(value, int | float | np.number) and bool(0 <= value <= 1 + 1e-5)
 
 

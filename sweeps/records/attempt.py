@@ -253,8 +253,8 @@ def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | 
             # So that a launcher does not take the end for one that could not be recorded.
             before = before.model_copy(update={"attempt": refused})
         elif state is State.FAILED:
-            # A sweep gives up after `max_failures` failures. A refusal is none: it asks for other
-            # code or settings, under which the run starts again without `retry`.
+            # A sweep gives up after `max_failures` failures. A refusal does not count: it asks for
+            # other code or settings, under which the run starts again without `retry`.
             failures += 1
         # This attempt was refused before it began: keep the reason why the last one ended.
         if state is State.FAILED and before.state is not State.RUNNING and before.reason:

@@ -270,7 +270,7 @@ def test_a_refused_resume_keeps_the_reason_why_the_run_failed(folder, code):
         reason = folder.read_status().reason
         assert reason.startswith("ValueError: loss is nan; then not resumed: ConfigError: ")
         assert reason.count("not resumed") == 1
-        assert folder.read_status().failures == 1  # a refusal is none
+        assert folder.read_status().failures == 1  # a refusal does not count
     code("scpo/loss.py", "loss = 1")
 
 
