@@ -96,11 +96,11 @@ CAPTION = (
     "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
     "difference to GiGPO. Filled: a comparison that was named before the runs and is resolved at "
     "5 % after Holm's correction over all {tests} named comparisons of the study; hollow: named "
-    "and not resolved; small point: not named, so not tested. An arrow is a difference beyond the "
-    "axis, with its value. Right: credited steps per failed trajectory of active groups "
-    "(logarithmic), mean over training steps and seeds, and the share of steps that shorten the "
-    "shortest plan to win, of credited steps, of the others of the same trajectories, and of all "
-    "steps of failures."
+    "and not resolved; small point: not named, so not tested. An arrow with a value is a "
+    "difference beyond the axis, a small arrow an interval that goes on beyond it. Right: "
+    "credited steps per failed trajectory of active groups (logarithmic), mean over training "
+    "steps and seeds, and the share of steps that shorten the shortest plan to win, of credited "
+    "steps, of the others of the same trajectories, and of all steps of failures."
 )
 
 
@@ -316,6 +316,11 @@ def _draw_difference(
     if summary.n >= FEWEST:
         low, high = summary.interval()
         axis.plot([100 * low, 100 * high], [place, place], color=color, linewidth=1.1)
+        # Without a mark, an interval that goes on beyond the axis would seem to end there.
+        if 100 * low < limits[0]:
+            axis.plot(limits[0], place, "<", color=color, markersize=3, clip_on=False)
+        if 100 * high > limits[1]:
+            axis.plot(limits[1], place, ">", color=color, markersize=3, clip_on=False)
     axis.plot(mean, place, marker=marker, color=color, fillstyle=fill, markersize=4)
 
 

@@ -119,6 +119,16 @@ def test_a_far_row_is_an_arrow_with_its_value_and_does_not_squeeze_the_others(tm
     assert "−42" in [text.get_text() for text in axis.texts]
 
 
+def test_an_interval_that_goes_on_beyond_the_axis_ends_in_an_arrow(tmp_path):
+    curves = dict.fromkeys(("gigpo", "grpo", "crbc", "gagpo", "scpo", "chronological"), CURVES["gigpo"])
+    curves |= {"random_match": lambda seed: rising(0.88, 0.1 * (seed - 1))}
+    write_study(tmp_path, {"beyond": tuple(curves)}, curves, primary={})
+    axis = fig_study_effects.build(collect(tmp_path).at_scale("study")).figure.axes[0]
+    low, high = axis.get_xlim()
+    arrows = [(line.get_marker(), *line.get_xdata()) for line in axis.lines if line.get_marker() in "<>"]
+    assert arrows == [("<", low), (">", high)]
+
+
 def test_a_row_that_is_not_trained_is_left_out(tmp_path):
     curves = CURVES | {"plain": lambda seed: {0: 0.01, 40: 0.01}}
     write_study(tmp_path, {"main_table": ("scpo", "gigpo", "plain")}, curves)
