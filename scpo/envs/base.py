@@ -18,7 +18,7 @@ class Task:
     Attributes:
         id: Stable name, the same on every machine (no absolute path), e.g.
             ``valid_seen/<family>-.../<trial>``.
-        family: Column of the result table it counts for.
+        family: Task family, by which result tables are split into columns.
         sha256: Hash of the task's content, so that a changed game is noticed.
     """
 
@@ -52,8 +52,8 @@ class GivenState:
     Attributes:
         facts: Structured facts, in one canonical text.
         commands: Admissible actions, sorted, in one text.
-        true_anchor: The observation before it was reworded; None where nothing is.
-        true_state: The state text before it was reworded; None where nothing is.
+        true_anchor: The observation before rewording; None if nothing is reworded.
+        true_state: The state text before rewording; None if nothing is reworded.
     """
 
     facts: str
@@ -68,7 +68,7 @@ class StepResult:
 
     Attributes:
         action: The projected action that was executed.
-        valid: The response had the required format (never: was admissible).
+        valid: The response had the required format; its action may still be inadmissible.
         observation: Raw text of the answer; the anchor state of the next step.
         reward: Environment reward of this step.
         done: The episode is over, won or at the horizon.
@@ -77,8 +77,8 @@ class StepResult:
             one.
         state: ``state_text`` after this step; None for environments without one.
         given: ``given_state`` after this step; None for environments without one.
-        no_op: Whether the answer is a no-op, from an environment that rewords its answers; None:
-            its text is compared.
+        no_op: True if the answer reports a no-op, judged before rewording. None if nothing is
+            reworded: the step filter then compares the observation's text.
     """
 
     action: str
@@ -163,8 +163,8 @@ class OpenableEnvironment(Environment, Protocol):
 class PlanningEnvironment(Environment, Protocol):
     """Environment that knows the length of a shortest plan, for ``credit/precision``.
 
-    Diagnostics alone ask for it: it is read off the simulator, which no policy and no estimator may
-    see.
+    Only diagnostics call it: the plan is computed from the simulator's state, which no policy and
+    no estimator may see.
     """
 
     def remaining_plan(self, task: Task, actions: Sequence[str]) -> int | None:
@@ -178,7 +178,8 @@ class ReplayingEnvironment(PlanningEnvironment, Protocol):
     def replay(self, task: Task, actions: Sequence[str]) -> tuple[list[str], list[str]]:
         """Replay the actions.
 
-        Returns the observations, and the state texts before each action and after the last.
+        Returns:
+            The observations, and the state texts before each action and after the last.
         """
 
 

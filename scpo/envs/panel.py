@@ -20,9 +20,9 @@ class Panels:
         config: The environment's configuration.
         candidates: Gives the sorted ids of a split by family.
         task: Gives the panel entry of an id.
-        usable: Whether a task can be played.
-        families: Those that a panel of training tasks goes through first, in this order; the others
-            follow as they are met.
+        usable: Returns True for a task that can be played.
+        families: Order of the task families in a panel drawn from the training panel; families
+            that are not listed follow in the order of their first task.
 
     Attributes:
         configs: Configuration of each panel by name.
@@ -56,7 +56,7 @@ class Panels:
         self._families = families
 
     def held_out(self, split: str) -> set[str]:
-        """Tasks of a split that a validation panel keeps out of training."""
+        """Ids of a split's tasks that a validation panel keeps out of training."""
         held: set[str] = set()
         for name, config in self.configs.items():
             # A panel that is drawn from the training tasks on purpose holds nothing out.
@@ -69,13 +69,13 @@ class Panels:
 
         Args:
             warm_start: Number of tasks and the seed of the draw.
-            tasks: Their name in the error message.
-            source: Source that would have to be larger, for the error message.
+            tasks: Noun for the tasks, for the error message.
+            source: What would have to be larger, for the error message.
 
         Raises:
-            PanelError: The split has fewer tasks.
+            PanelError: The split has too few such tasks.
         """
-        # Imitation must not have seen what is trained on, nor what success is measured on.
+        # Imitation must see neither the tasks of training nor those that success is measured on.
         reserved = {task.id for task in self.panel("train").tasks} | self.held_out("train")
         candidates = shuffled(self._candidates("train"), warm_start.seed)
         # Lazily: a candidate that is not needed is never read.
@@ -126,7 +126,7 @@ class Panels:
             kept_out = self.held_out(config.split)
             trained = {}
             for family, ids in self._candidates(config.split).items():
-                trained[family] = [name for name in ids if name not in kept_out]
+                trained[family] = [task_id for task_id in ids if task_id not in kept_out]
             return trained
         if not config.subset_of_training:
             return self._candidates(config.split)
@@ -144,7 +144,7 @@ def draw(
 ) -> list[str]:
     """Draw ``count`` tasks, round-robin over families, in an order given by the seed; sorted ids.
 
-    With one seed a larger panel contains the smaller one.
+    Panels of one seed are nested: a larger one contains every smaller one.
 
     Args:
         candidates: Sorted ids by family.
@@ -169,7 +169,7 @@ def shuffled(candidates: Mapping[str, Sequence[str]], seed: int) -> Iterator[str
     queues = []
     for family, ids in candidates.items():
         queue = sorted(ids)
-        # A generator for each family: one that grows does not change the order of the others.
+        # Each family has its own generator, so that further tasks in one do not reorder another.
         random.Random(f"panel {seed} {family}").shuffle(queue)
         queues.append(queue)
     while any(queues):

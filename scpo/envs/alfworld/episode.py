@@ -15,7 +15,7 @@ from scpo.envs.rewording import rewording_of
 from scpo.errors import EnvironmentFailure
 from scpo.schema.env import AlfworldConfig
 
-# verl-agent's projection of this environment.
+# Last characters that verl-agent executes of a response without action tags, in ALFWorld.
 UNTAGGED_TAIL = 30
 
 PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory": prompts.memory}
@@ -39,7 +39,7 @@ class AlfworldEpisode:
         self.done = False
         self.transcript = Transcript(opened.opening, opened.start.admissible)
         self.rewording = rewording_of(config.wordings, task.id, slot)
-        self._tell()
+        self._set_observation()
         self.opened = opened
         self.state = opened.start
         self._engine = engine
@@ -55,10 +55,10 @@ class AlfworldEpisode:
     @property
     def given_state(self) -> GivenState:
         """See ``scpo.envs.base.GivenState``."""
-        line = self.transcript
+        course = self.transcript
         if self.rewording is None:
-            return GivenState(line.facts, line.commands)
-        return GivenState(line.facts, line.commands, line.observation, line.state_text)
+            return GivenState(course.facts, course.commands)
+        return GivenState(course.facts, course.commands, course.observation, course.state_text)
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
@@ -70,20 +70,20 @@ class AlfworldEpisode:
             shown.observation = self.observation
         return PROMPTS[self._config.prompt](shown, self._config.history_length)
 
-    def _tell(self) -> None:
-        """Set the observation and the state text, reworded where this step's draws ask for it."""
-        line = self.transcript
-        self.observation = line.observation
+    def _set_observation(self) -> None:
+        """Set the observation and the state text, reworded if the draws of this step ask for it."""
+        course = self.transcript
+        self.observation = course.observation
         if self.rewording is None:
             return
-        step = len(line.history)
+        step = len(course.history)
         draw = self.rewording.draw(step)
         if draw is not None:
-            action = line.history[-1][1] if step else ""
-            self.observation = reworded(line.observation, draw, action)
-        # Without commands, which are the same in all words: they would tell the states apart.
+            action = course.history[-1][1] if step else ""
+            self.observation = reworded(course.observation, draw, action)
+        # Without the commands: they are not reworded, and would still identify the state.
         self._state_text = reworded_state(
-            self.observation, line.location, line.held_text, line.moved, draw
+            self.observation, course.location, course.held_text, course.moved, draw
         )
         self.rewording.told.append(self.observation)
 
@@ -103,7 +103,7 @@ class AlfworldEpisode:
         # An invalid response is executed all the same, as in verl-agent; it costs a penalty.
         action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
 
-        # The game strips its commands.
+        # Stripped, as the game does with its commands.
         executed = action.strip() in self.state.operators
         try:
             self.state, observation = self._engine.step(self.opened, self.state, action)
@@ -114,7 +114,7 @@ class AlfworldEpisode:
             ) from error
 
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
-        self._tell()
+        self._set_observation()
 
         # verl-agent's reward: paid once, on the step that wins.
         won = self.state.won
@@ -122,15 +122,15 @@ class AlfworldEpisode:
         reward = self._config.win_reward if won else 0.0
         no_op = None
         if self.rewording is not None:
-            # Judged by the game's own words, which the reworded ones no longer contain.
+            # Compared before rewording: a reworded answer never equals a configured one.
             no_op = observation.strip() in self._config.step_filter.no_op_observations
         return StepResult(
-            action,
-            valid,
-            self.observation,
-            reward,
-            self.done,
-            won,
+            action=action,
+            valid=valid,
+            observation=self.observation,
+            reward=reward,
+            done=self.done,
+            won=won,
             state=self.state_text,
             given=self.given_state,
             no_op=no_op,

@@ -20,12 +20,12 @@ class WebshopEnvironment:
     """Catalogue, panels and episodes of one process; see ``scpo.envs.base.Environment``.
 
     Args:
-        config: Which catalogue, goals and protocol.
-        cache_dir: Not needed, the shop is made in a moment.
+        config: Catalogue, goals and protocol.
+        cache_dir: Ignored: the shop is built too quickly to need a cache.
         data: Folder of the official files; only read if the configuration asks for them.
 
     Raises:
-        CatalogueError: Official files are asked for and not there.
+        CatalogueError: The official files are configured, but missing.
     """
 
     def __init__(
@@ -38,18 +38,21 @@ class WebshopEnvironment:
         self.families = tuple(sorted({product.category for product in self.catalogue.products}))
 
     def start(self, task: Task, slot: int, config: WebshopConfig | None = None) -> WebshopEpisode:
-        """Begin an episode, with another configuration of the protocol if one is given.
+        """Begin an episode; all episodes share the catalogue.
 
-        All episodes share the catalogue; what is their own is a few kilobytes.
+        Args:
+            task: The panel entry of the goal.
+            slot: The sibling's index in its group.
+            config: Protocol to use instead of the environment's.
 
         Raises:
             CatalogueError: The goal is not the one that the task was made from.
         """
         # Another catalogue or seed gives other goals under the same ids.
-        now = self.panels.task(task.id)
-        if now.sha256 != task.sha256:
+        present = self.panels.task(task.id)
+        if present.sha256 != task.sha256:
             raise CatalogueError(
-                f"goal {task.id} changed: it hashes to {now.sha256}, the panel was drawn with "
+                f"goal {task.id} changed: it hashes to {present.sha256}, the panel was drawn with "
                 f"{task.sha256}; restore the catalogue ({self.catalogue.origin}) or draw the panel "
                 "again in a new run"
             )
@@ -74,7 +77,7 @@ def _catalogue(config: WebshopConfig, folder: str | None) -> Catalogue:
     """The configured catalogue.
 
     Raises:
-        CatalogueError: Official files are asked for and not there.
+        CatalogueError: The official files are configured, but missing.
     """
     if config.catalogue == "generated":
         return generated_catalogue(config.generated.seed, config.generated.products)

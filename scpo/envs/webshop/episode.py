@@ -15,14 +15,16 @@ from scpo.envs.webshop.transcript import Transcript
 from scpo.envs.webshop.wordings import reworded
 from scpo.schema.env import WebshopConfig
 
-# verl-agent's projection of this environment.
+# Last characters that verl-agent executes of a response without action tags, in WebShop.
 UNTAGGED_TAIL = 20
 
 
 def projected(prompt: str, response: str, clickables: Sequence[str]) -> tuple[str, bool]:
     """The shop's action in a response, and whether it has the form that the prompt asks for."""
     action, valid = project_for(prompt, response, tail=UNTAGGED_TAIL)
-    return (expand(action, clickables) if valid and prompt == "compact" else action), valid
+    if valid and prompt == "compact":
+        action = expand(action, clickables)
+    return action, valid
 
 
 class WebshopEpisode:
@@ -45,7 +47,7 @@ class WebshopEpisode:
         self.transcript = Transcript.of(shop)
         self.rewording = rewording_of(config.wordings, task.id, slot)
         self._config = config
-        self._tell()
+        self._set_observation()
 
     @property
     def state_text(self) -> str:
@@ -55,25 +57,25 @@ class WebshopEpisode:
     @property
     def given_state(self) -> GivenState:
         """See ``scpo.envs.base.GivenState``."""
-        line = self.transcript
+        course = self.transcript
         if self.rewording is None:
-            return GivenState(line.facts, line.commands)
-        return GivenState(line.facts, line.commands, line.observation, line.state_text)
+            return GivenState(course.facts, course.commands)
+        return GivenState(course.facts, course.commands, course.observation, course.state_text)
 
-    def _tell(self) -> None:
-        """Set the observation, reworded where this step's draws ask for it."""
-        line = self.transcript
-        self.observation = line.observation
+    def _set_observation(self) -> None:
+        """Set the observation, reworded if the draws of this step ask for it."""
+        course = self.transcript
+        self.observation = course.observation
         if self.rewording is None:
             return
-        draw = self.rewording.draw(len(line.history))
+        draw = self.rewording.draw(len(course.history))
         if draw is not None:
-            self.observation = reworded(line.observation, draw)
+            self.observation = reworded(course.observation, draw)
         self.rewording.told.append(self.observation)
 
     @property
     def _shown(self) -> Transcript:
-        """The transcript that prompts are made of."""
+        """The transcript that verl-agent's prompts are made from."""
         if self.rewording is None or self.rewording.config.told_to == "credit":
             return self.transcript
         shown = copy.copy(self.transcript)
@@ -112,27 +114,31 @@ class WebshopEpisode:
         before = self.transcript.observation
         _, score, bought = self.shop.step(action)
         self.transcript.record(action, self.shop)
-        self._tell()
+        self._set_observation()
 
         # WebShop counts only a purchase with the full score as success.
         won = score == 1.0
         self.done = bought or number + 1 >= self._config.horizon
-        reward = self._config.reward_scale * (score if self._config.reward == "score" else won)
+        achieved = score if self._config.reward == "score" else float(won)
         return StepResult(
-            action,
-            valid,
-            self.observation,
-            reward,
-            self.done,
-            won,
-            score,
-            self.state_text,
-            self.given_state,
-            self._no_op(before),
+            action=action,
+            valid=valid,
+            observation=self.observation,
+            reward=self._config.reward_scale * achieved,
+            done=self.done,
+            won=won,
+            score=score,
+            state=self.state_text,
+            given=self.given_state,
+            no_op=self._no_op(before),
         )
 
     def _no_op(self, before: str) -> bool | None:
-        """Return True if the page, before rewording, did not change; None: nothing is reworded."""
+        """Return True if the page before rewording is a no-op; None if nothing is reworded.
+
+        Args:
+            before: The page before the action, not reworded.
+        """
         if self.rewording is None:
             return None
         page = self.transcript.observation

@@ -10,7 +10,7 @@ from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
 
-# Of an action in the compact history; a policy may write anything.
+# Words of an action that the compact history keeps; a policy may write any number.
 ACTION_WORDS = 16
 
 
@@ -20,7 +20,8 @@ class Sighting:
 
     Attributes:
         product: The product; prompts may use only the parts that were shown.
-        read: ``item``, ``description``, ``features``, in the order in which they were first opened.
+        read: Kinds of its pages (``item`` or one of SUB_PAGES), in the order in which they were
+            first opened.
     """
 
     product: Product
@@ -43,13 +44,13 @@ class Transcript:
     Attributes:
         task: The instruction.
         observation: The current page as the policy reads it.
-        actions: What can be done now.
-        page: Where the shop is; the compact prompt is made from it.
+        actions: The available actions.
+        page: The shop's current page, from which the compact prompt is made.
         history: (observation, action) of every step taken.
         compact_history: The same actions in their compact form.
         sightings: The products that were listed or opened, by ASIN, in the order of their first
             sighting.
-        searched: What was searched for, each once.
+        searched: Keywords of the searches, each once.
     """
 
     task: str
@@ -111,15 +112,16 @@ class Transcript:
 
 
 def page_text(observation: str, task: str) -> str:
-    """The page as verl-agent's prompts show it: quoted pieces after the instruction.
+    """Format a page as in verl-agent's prompts: the pieces after the instruction, quoted.
 
-    The done page has no instruction and is taken without its score, which would give the outcome
-    away.
+    The done page has no instruction. It is cut before its score, which would reveal the outcome.
     """
     pieces = observation.split(SEPARATOR)
     if pieces[0] == DONE_TITLE:
-        return SEPARATOR.join(pieces[: len(pieces) - 1 - pieces[::-1].index(DONE_SCORE)])
-    # An instruction that holds the separator itself.
+        # The last one, because the text of the chosen options precedes the score.
+        from_the_end = pieces[::-1].index(DONE_SCORE) + 1
+        return SEPARATOR.join(pieces[:-from_the_end])
+    # An instruction that contains the separator is split as well, and cannot be found.
     if task not in pieces:
         return observation
     return SEPARATOR.join(f"'{piece}'" for piece in pieces[pieces.index(task) + 1 :])

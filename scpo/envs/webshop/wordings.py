@@ -1,4 +1,4 @@
-"""WebShop's pages in other words: labels, order of listed products, irrelevant suffix."""
+"""Rewording of WebShop's pages: labels, order of listed products, irrelevant suffix."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ _ASIN = re.compile(r"'[A-Z0-9]{10}'")
 
 
 def reworded(page: str, draw: Draw) -> str:
-    """A page, as ``transcript.page_text`` quotes it, in other words. Texts of products are kept."""
+    """Reword the labels of a page that ``transcript.page_text`` has quoted; product texts stay."""
     pieces = _in_order(page.split(SEPARATOR), draw)
     relabelled = [_relabelled(piece, draw) for piece in pieces]
     return draw.with_suffix(SEPARATOR.join(relabelled))
 
 
 def _relabelled(piece: str, draw: Draw) -> str:
-    """A piece of the page, in other words if it is a label of the shop."""
+    """A piece of the page, reworded if it is a label of the shop."""
     # Texts of products are quoted too; only labels are looked up below.
     quoted = len(piece) >= 2 and piece[0] == piece[-1] == "'"
     text = piece[1:-1] if quoted else piece
@@ -162,9 +162,9 @@ def _relabelled(piece: str, draw: Draw) -> str:
 
 
 def _in_order(pieces: list[str], draw: Draw) -> list[str]:
-    """With the arm ``order``, the products of a page of results in another order.
+    """Reorder the products of a page of results if the arm ``order`` is on.
 
-    A product is the pieces from its ASIN up to the next one's.
+    A product consists of the pieces from its ASIN to the one before the next ASIN.
     """
     starts = [index for index, piece in enumerate(pieces) if _ASIN.fullmatch(piece)]
     is_results_page = any(_RESULTS_PAGE.fullmatch(piece.strip("'")) for piece in pieces)

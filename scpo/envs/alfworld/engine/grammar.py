@@ -1,9 +1,9 @@
 """Evaluator of TextWorld's context-sensitive text grammar, which is parsed only once.
 
 The stock engine parses every template, condition and query anew for every admissible command of
-every step, and deep copies the context of every symbol: 98 % of its time. Here TextWorld's parsers
-run once per distinct text and their result is kept. Texts, their order and their quirks are the
-stock engine's; the tests compare byte for byte.
+every step, and deep copies the context of every symbol, which takes 98 % of its time. Here
+TextWorld's parsers run once per distinct text and their result is kept. Texts, their order and
+their quirks are the stock engine's; the tests compare byte for byte.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _possible(
 def _unify(
     parameters: Sequence[Parameter], row: Sequence[str], bound: Bindings, types: Mapping[str, str]
 ) -> Bindings | None:
-    """Bindings extended so that the placeholders are this row of a fact; None if they cannot be."""
+    """Extend bindings by the objects of a fact's row; None if the row contradicts them."""
     extended = bound
     for parameter, entity in zip(parameters, row, strict=True):
         known = extended.get(parameter)
@@ -102,7 +102,7 @@ class Value:
 
     Attributes:
         expression: What is written: attributes of the bound objects, or a rule.
-        query: Finds the objects; None: those that are bound already.
+        query: Finds the objects; None: use those that are bound already.
         listed: Written as ``[{...}]``: the values are joined with the grammar's separators.
     """
 
@@ -178,8 +178,9 @@ def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
 def read_by(symbols: Iterable[Symbol], bound: Bindings) -> set[Parameter]:
     """Bound placeholders that the text of these symbols depends on.
 
-    All of them if a rule is named, which may read any, or if a query binds others: no two
-    placeholders bind the same object, so the bound ones exclude objects.
+    All of them if the symbols name a rule, which may read any of them. All of them, too, if a query
+    binds further placeholders: no two placeholders bind the same object, so every bound one
+    excludes an object.
     """
     names: set[str] = set()
     for symbol in symbols:
@@ -223,7 +224,7 @@ class Writer:
             return symbol
         if isinstance(symbol, Nonterminal):
             return self._rule(symbol.name, bound)
-        # The last separator is known only when all values are.
+        # Only once all values are known, it is known which separator is the last one.
         texts = list(self._values(symbol, bound))
         if symbol.listed:
             return self._join(texts, bound)
@@ -269,7 +270,7 @@ class Writer:
         return separator.join(texts[:-1]) + last + texts[-1]
 
 
-# The sentence in the grammar's JSON, escaped quotes included.
+# The task's sentence in the grammar's JSON, with its quotes escaped.
 _TASK = re.compile(r'(?<="Your task is to: )(?:[^"\\]|\\.)*(?=")')
 
 
@@ -333,8 +334,9 @@ def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
     data = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("#")))
     rules = {}
     for name, alternatives in data.items():
-        made = [Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives]
-        rules[name] = tuple(made)
+        rules[name] = tuple(
+            Rule(_query(rule.get("condition")), _symbols(rule["rhs"])) for rule in alternatives
+        )
     return rules
 
 
@@ -406,10 +408,13 @@ _HARMLESS = (
 def _expression(text: str) -> CodeType:
     """Compile an expression over entities, e.g. ``o.indefinite + ' ' + o.name``.
 
-    A game file is data that was downloaded: it may name attributes and join them, it may not call
+    A game file is downloaded data: its expressions may read attributes and join them, but not call
     anything.
+
+    Raises:
+        GameError: The expression does anything else.
     """
-    # Allowed nodes are listed, not forbidden ones: a node that Python adds later is refused.
+    # A list of allowed nodes, not of forbidden ones, also refuses nodes that Python adds later.
     tree = ast.parse(text.strip(), mode="eval")
     for node in ast.walk(tree):
         # A private attribute would lead out of the object, as `__class__` does.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -194,14 +194,19 @@ BRANDS = tuple(
         "Velmo Wexley Yarrow Corvin Bellamy"
     )
 )
-EXTRAS = tuple(
-    str.split(
-        "everyday value edition|great gift for friends and family|made for home and office|new "
-        "design this season|trusted by experts|simple and sturdy construction|perfect for parties "
-        "and holidays|compact and convenient|designed in small batches|customer favorite for "
-        "years|backed by friendly support|carefully packed in a box",
-        "|",
-    )
+EXTRAS = (
+    "everyday value edition",
+    "great gift for friends and family",
+    "made for home and office",
+    "new design this season",
+    "trusted by experts",
+    "simple and sturdy construction",
+    "perfect for parties and holidays",
+    "compact and convenient",
+    "designed in small batches",
+    "customer favorite for years",
+    "backed by friendly support",
+    "carefully packed in a box",
 )
 SENTENCES = (
     "This {query} was made with care, so that it serves you well day after day.",
@@ -211,15 +216,14 @@ SENTENCES = (
     "Our workshop tests every {query} before it leaves the house.",
 )
 
-
-# Statistics of the official 1,000 products.
+# Numbers of the official 1,000 products by category, and by how many options they have.
 SHARES = {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
 NUMBER_OF_OPTIONS = {0: 523, 1: 247, 2: 214, 3: 16}
 
 # Values of an option, drawn with equal probability; the median is 4 as in the official file.
 NUMBER_OF_VALUES = (2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 8)
 
-# Share of products that synthetic goals are made of.
+# Share of products that synthetic goals are made from.
 INSTRUCTED = 0.415
 
 # Share of products with a price range instead of a price.
@@ -228,7 +232,7 @@ PRICED_AS_RANGE = 0.093
 # Lowest and highest price in US dollars.
 PRICES = (9.0, 200.0)
 
-# Characters of a mean title.
+# Mean length of a title, in characters.
 TITLE = 117
 
 Record = dict[str, Any]
@@ -272,7 +276,9 @@ def _queries(rng: random.Random, products: int) -> list[tuple[str, str]]:
     return chosen
 
 
-def _product(rng: random.Random, category: str, query: str, taken: Any) -> tuple[Record, Record]:
+def _product(
+    rng: random.Random, category: str, query: str, taken: Container[str]
+) -> tuple[Record, Record]:
     """Record of a product and its entry in the attribute file; ``taken``: ASINs in use."""
     department = DEPARTMENTS[category]
     qualities = rng.sample(department.qualities, rng.randint(1, 3))
@@ -314,13 +320,12 @@ def _title(
     return title
 
 
-def _asin(rng: random.Random, taken: Any) -> str:
-    """An id of the form that Amazon's have; products of one id would be skipped as duplicates."""
-    while (
-        asin := "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))
-    ) in taken:
-        pass
-    return asin
+def _asin(rng: random.Random, taken: Container[str]) -> str:
+    """Draw an unused id in Amazon's format; a second product of one id would be skipped."""
+    while True:
+        asin = "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))
+        if asin not in taken:
+            return asin
 
 
 def _pricing(rng: random.Random) -> str:
@@ -334,8 +339,8 @@ def _pricing(rng: random.Random) -> str:
 
 
 def _category_path(department: Department, query: str) -> str:
-    """Path of three parts: products of one thing share two, which the reward counts as the same."""
-    # The longest, because "shirt" would also end in a query for a dress shirt.
+    """Path of three parts, of which products of one kind share two: one category for the reward."""
+    # The longest match: a query for a dress shirt ends with "shirt", too.
     thing = max((thing for thing in department.things if query.endswith(thing)), key=len)
     return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
 
@@ -377,8 +382,8 @@ def _instruction(
 ) -> Record:
     """Synthetic instruction that asks for some of the product's attributes."""
     before = rng.sample(qualities, rng.randint(1, min(2, len(qualities))))
-    behind = rng.sample(features, rng.randint(1, min(2, len(features))))
+    after = rng.sample(features, rng.randint(1, min(2, len(features))))
     return {
-        "instruction": f"Find me {', '.join(before)} {query} with {', '.join(behind)}",
-        "instruction_attributes": [*before, *behind],
+        "instruction": f"Find me {', '.join(before)} {query} with {', '.join(after)}",
+        "instruction_attributes": [*before, *after],
     }
