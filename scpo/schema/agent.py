@@ -36,4 +36,4 @@ class ReflexionAgent(Strict):
 AgentConfig = Annotated[PlainAgent | ReactAgent | ReflexionAgent, Field(discriminator="name")]
 
 AGENT_LABELS = {"plain": "Plain prompt", "react": "ReAct", "reflexion": "Reflexion"}
-"""What tables and figures call the methods that only prompt."""
+"""Labels of the prompting methods in tables and figures."""

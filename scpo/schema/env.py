@@ -27,7 +27,7 @@ FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].famil
 """ALFWorld's task families: name in the game files by column of the result table."""
 
 MOST_PARAPHRASES = 8
-"""Paraphrases that every sentence has, besides the environment's own form."""
+"""Number of paraphrases of every sentence, besides the environment's own form."""
 
 TUNING = "tuning"
 """The panel that a search judges its trials on; no result is reported on it."""
@@ -82,7 +82,7 @@ class PanelConfig(Strict):
 class GeneratedGames(Strict):
     """Sizes of the generated splits; a game is a pure function of (split, seed, index).
 
-    So a larger split has the smaller one's games and further ones.
+    A larger split therefore contains the games of every smaller one.
     """
 
     seed: NonNegativeInt
@@ -98,7 +98,7 @@ class BenchmarkTraining(Strict):
     and a new benchmark brings its own.
 
     Attributes:
-        normalisation: Of advantages: z-scores, or differences from the mean.
+        normalisation: Advantages are z-scores, or differences from the mean.
         mini_batch_rows: Environment steps of an optimizer step.
         max_prompt_tokens: Longer prompts lose their beginning.
         warm_start_steps: Updates that precede a small policy's training.
@@ -123,7 +123,7 @@ class WordingsConfig(Strict):
         count: Paraphrases of a sentence that are drawn from.
         first: Number of the first of them, so that some can be kept for a test.
         arms: Kinds of change that are drawn.
-        told_to: Who reads the other words: rules of credit alone, or the policy too.
+        told_to: Reader of the reworded observations: only the rules of credit, or also the policy.
         seed: Of the draws.
     """
 
@@ -178,10 +178,12 @@ class EnvironmentSettings(Strict):
     def _the_policy_reads_words(self) -> Self:
         # A setting without effect would make another run id for the same run.
         told_to_policy = self.wordings.dose > 0 and self.wordings.told_to == "policy"
-        # These prompts are made of a transcript's parts, in which rewording changes nothing.
-        if told_to_policy and getattr(self, "prompt", None) in ("memory", "compact"):
+        # The environments declare `prompt` themselves, each with its own allowed values.
+        prompt = getattr(self, "prompt", None)
+        # These prompts are made from a transcript's parts, in which rewording changes nothing.
+        if told_to_policy and prompt in ("memory", "compact"):
             raise ValueError(
-                f"wordings.told_to=policy has no effect on prompt={getattr(self, 'prompt', None)}, "
+                f"wordings.told_to=policy has no effect on prompt={prompt}, "
                 "which is made of what the environment's own sentences say, not of their words; "
                 "use prompt=verl_agent or wordings.told_to=credit"
             )
@@ -201,7 +203,7 @@ class AlfworldConfig(EnvironmentSettings):
 
     Attributes:
         gives_states: Its episodes are ``scpo.envs.base.StatefulEpisode``.
-        gives_facts: They have structured facts too.
+        gives_facts: Its episodes also have a ``given_state`` with structured facts.
         games: Generated on the package's rooms, or the official release.
         generated: Sizes of the generated splits.
         prompt: verl-agent's; a compact one for tiny models; one with a memory for choice policies.
@@ -252,7 +254,7 @@ class GoalPanelConfig(Strict):
 
 
 class GeneratedShop(Strict):
-    """The offline default; the catalogue is a pure function of these."""
+    """Seed and size of the generated catalogue, which is a pure function of them."""
 
     seed: NonNegativeInt
     products: PositiveInt
@@ -262,7 +264,7 @@ class StackWorkers(Strict):
     """verl-agent's workers, each with its own seed and order of the goals (order=verl_agent).
 
     Attributes:
-        seed: Of the first training worker; the others follow.
+        seed: Seed of the first training worker; the others count up from it.
         train: Number of training workers.
         test: Number of validation workers.
         test_seed_offset: Added to the seed of validation workers.
@@ -298,24 +300,15 @@ class WebshopConfig(EnvironmentSettings):
             that are not on a stop list; all tokens, as in the recorded golden episodes.
         order: One order of the goals, with a hold-out, or verl-agent's, without one (ledger 2).
         order_seed: Shuffles the goals where ``order`` is fixed.
-        test_goals: The first so many goals are for tests.
-        workers: Read with ``order=verl_agent`` alone.
-        max_prompt_characters: Longer prompts of verl-agent's kind are told without history.
-        reward: 0 or ``reward_scale`` by whether the score is full, or the score times it.
+        test_goals: Number of goals for tests, from the first one on.
+        workers: Read only with ``order=verl_agent``.
+        max_prompt_characters: Longer prompts of verl-agent's kind are built without history.
+        reward: ``won`` gives ``reward_scale`` for a full score and 0 otherwise; ``score`` gives the
+            score times ``reward_scale``.
     """
 
     gives_states: ClassVar[bool] = True
     gives_facts: ClassVar[bool] = True
-
-    @model_validator(mode="after")
-    def _pages_have_no_pronouns(self) -> Self:
-        unknown = [arm for arm in self.wordings.arms if arm in ("pronouns", "aliases")]
-        if self.wordings.dose > 0 and unknown:
-            raise ValueError(
-                f"wordings.arms={', '.join(unknown)} is not defined on env=webshop, whose pages "
-                "are labels and titles; allowed: paraphrase, order, suffix"
-            )
-        return self
 
     name: Literal["webshop"]
     setting: Literal["stack", "paper"]
@@ -350,6 +343,16 @@ class WebshopConfig(EnvironmentSettings):
         if self.setting == "stack":
             return "webshop"
         return "webshop_paper"
+
+    @model_validator(mode="after")
+    def _pages_have_no_pronouns(self) -> Self:
+        unknown = [arm for arm in self.wordings.arms if arm in ("pronouns", "aliases")]
+        if self.wordings.dose > 0 and unknown:
+            raise ValueError(
+                f"wordings.arms={', '.join(unknown)} is not defined on env=webshop, whose pages "
+                "are labels and titles; allowed: paraphrase, order, suffix"
+            )
+        return self
 
 
 EnvConfig = Annotated[AlfworldConfig | WebshopConfig, Field(discriminator="name")]

@@ -11,9 +11,9 @@ from scpo.strict import Scale, Strict
 class ExperimentRow(Strict):
     """Row of an experiment's table: name, label and overrides.
 
-    A row named after a method may leave out the label, which is the method's then. ``scales``:
-    scales at which it can run; elsewhere the row is shown without a run (n/a). ``at_scale``:
-    further overrides at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
+    A row named after a method may leave out the label; it then has the method's. ``scales``: scales
+    at which the row can run; at others it is shown without a run (n/a). ``at_scale``: further
+    overrides at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -31,7 +31,7 @@ class ExperimentRow(Strict):
 
 
 AxisValues = tuple[str | int, ...] | PositiveInt
-"""Values, or of seeds their number: 0, 1, 2, ...
+"""Values of an axis; or, for seeds only, their number n: 0 to n - 1.
 
 A value may bring further overrides with it, after a space: ``webshop env.setting=paper``.
 """

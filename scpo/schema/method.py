@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     EstimatorConfig = EstimatorSettings
 else:
     EstimatorConfig = Annotated[
-        # Made of the registry, so it cannot be written with |.
+        # Built from the registry, so it cannot be written with |.
         Union[tuple(entry.settings for entry in ESTIMATORS.values())],  # noqa: UP007
         Field(discriminator="name"),
     ]
@@ -30,7 +30,7 @@ METHOD_LABELS: dict[str, str] = {
     **{name: label for entry in ESTIMATORS.values() for name, label in entry.labels.items()},
     "scpo": SHAPER_LABEL,
 }
-"""What tables and figures call the methods, in the order in which they show them."""
+"""Labels of the methods in tables and figures, in the order in which they are shown."""
 
 
 COMPARES_STATES = tuple(
@@ -45,17 +45,17 @@ def method_label(name: str) -> str:
 
 
 class IndependentSampling(Strict):
-    """No groups: as many rollouts as groups x siblings, each of a task of its own."""
+    """Sampling without groups: groups x siblings rollouts, each of a task of its own."""
 
     rule: Literal["independent"]
 
 
 class DynamicSampling(Strict):
-    """DAPO: groups with equal episode returns are dropped, and others rolled out instead.
+    """DAPO: drop groups with equal episode returns, and roll out others instead.
 
-    Rolls out ``groups`` tasks at most ``rounds`` times, until the kept groups hold at least groups
-    x siblings trajectories; nothing that was kept is cut off, and the last round drops nothing
-    (ledger 26).
+    A round rolls out ``groups`` tasks. There are at most ``rounds`` of them, until the kept groups
+    hold at least groups x siblings trajectories. Surplus trajectories are kept, and the last round
+    drops nothing (ledger 26).
     """
 
     rule: Literal["dynamic"]
@@ -87,23 +87,22 @@ class TrainedMethod(Strict):
     @property
     def reads_states(self) -> tuple[str, ...]:
         """The settings that compare steps by ``state_N``, which not every environment gives."""
-        reads = {
-            "method.estimator.state_key=state": getattr(self.estimator, "state_key", None)
-            == "state",
-            "method.shaper.credited_states=state_without_success": (
-                self.shaper is not None and self.shaper.credited_states == "state_without_success"
-            ),
-            "method.shaper.allocation=graph": self.shaper is not None
-            and self.shaper.allocation == "graph",
-            "method.shaper.step_text=action_next_state": (
-                self.shaper is not None and self.shaper.step_text == "action_next_state"
-            ),
-        }
-        return tuple(setting for setting, asked in reads.items() if asked)
+        settings = []
+        if getattr(self.estimator, "state_key", None) == "state":
+            settings.append("method.estimator.state_key=state")
+        if self.shaper is not None:
+            for key, value in (
+                ("credited_states", "state_without_success"),
+                ("allocation", "graph"),
+                ("step_text", "action_next_state"),
+            ):
+                if getattr(self.shaper, key) == value:
+                    settings.append(f"method.shaper.{key}={value}")
+        return tuple(settings)
 
     @property
     def identities(self) -> dict[str, Identity]:
-        """The identities of states that it compares by, by the setting that selects each."""
+        """Setting -> the identity of states that it selects; empty if no states are compared."""
         chosen = {}
         if isinstance(self.estimator, StateSettings):
             chosen["method.estimator.states"] = self.estimator.identity
@@ -151,14 +150,13 @@ PROVIDES: dict[str, frozenset[Need]] = {
             "reference_buffer",
         }
     ),
-    # Deferred: dynamic_sampling; verl's replay buffer has one that cuts off what is too much and
-    # draws single prompts.
+    # Without dynamic_sampling so far: verl's own cuts off surplus trajectories and draws single
+    # prompts.
     "verl": frozenset(
         {"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}
     ),
-    # The paper's fork: what it has of its own, and the entropies that it measures. Not
-    # reference_buffer: its rows do not name their task, and its checkpoints hold nothing
-    # of ours.
+    # What the fork itself provides, and the entropies that it measures. Without reference_buffer:
+    # its rows do not name their task, and its checkpoints cannot hold the buffer.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
 }
 """Features of each trainer beyond plain rollouts of groups; the step bonus needs none."""
@@ -182,7 +180,7 @@ def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
 
 
 def misfit(method: TrainedMethod | PromptedMethod, trainer: str) -> str | None:
-    """Why a trainer cannot run a method; None: it can."""
+    """Reason why a trainer cannot run a method; None if it can."""
     missing = required(method) - PROVIDES[trainer]
     if not missing:
         return None

@@ -70,7 +70,7 @@ class ChoiceModel(Strict):
 
     Attributes:
         table_rows: Rows of the table of feature embeddings; row 0 is padding.
-        width: Numbers of an embedding.
+        width: Length of an embedding.
         hidden_size: Units of the one hidden layer.
         init_scale: Standard deviation of the first embeddings.
         init_seed: Of all first weights.
@@ -109,11 +109,11 @@ class HuggingFaceModel(Strict):
 
     Attributes:
         path: Local folder or name on the hub.
-        dtype: Type of the weights where the model is not trained; trained weights are in float32
-            and computed with in this type.
+        dtype: Type of the weights if the model is not trained. Trained weights are in float32, and
+            the forward pass computes in this type.
         micro_batch_rows: Rows that fit on one of the paper's GPUs.
-        engine_memory: Default of ``trainer.verl.engine_memory`` for this model, which records the
-            value: it is not dumped here.
+        engine_memory: Default of ``trainer.verl.engine_memory`` for this model. Not dumped here,
+            because the trainer's setting records the value.
     """
 
     kind: Literal["huggingface"]
@@ -132,7 +132,7 @@ def _plain_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or private or parts.port == 0:
         raise ValueError(
             "a base URL is http(s)://host/path without user, password or query, such as "
-            "https://api.openai.com/v1; a key belongs into the environment variable that "
+            "https://api.openai.com/v1; a key belongs in the environment variable that "
             "key_variable names"
         )
     return url.rstrip("/")
@@ -149,13 +149,13 @@ class ApiModel(Strict):
     """Model behind an OpenAI-compatible chat completions endpoint; evaluated, not trained.
 
     Attributes:
-        model: The endpoint's name of it.
+        model: Name of the model at the endpoint.
         base_url: Address without ``/chat/completions``.
         key_variable: Environment variable that holds the key; None: the endpoint needs none. The
             key itself is never part of a configuration.
-        reasoning_tokens: Allowed on top of the response, for models with hidden reasoning.
+        reasoning_tokens: Tokens allowed besides the response, for models with hidden reasoning.
         send_seed: The endpoint accepts a sampling seed.
-        prices: For the estimate before an evaluation and the record after it.
+        prices: Prices for the estimate before an evaluation and for its record.
     """
 
     kind: Literal["api"]

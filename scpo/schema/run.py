@@ -24,13 +24,13 @@ from scpo.strict import Scale, Strict
 
 
 class WandbConfig(Strict):
-    """W&B mirror; metrics.jsonl is the truth, and waits for W&B are bounded by the timeouts.
+    """W&B mirror of metrics.jsonl, which remains the record of the run.
 
     Attributes:
         mode: Offline writes W&B's files for a later upload.
         entity: User or team; None: the default of the W&B account.
-        init_timeout_s: A run whose mirror has not begun by then trains without it.
-        finish_timeout_s: Seconds that the end of a run waits for the upload.
+        init_timeout_s: Seconds to wait for the mirror at the start; then the run trains without it.
+        finish_timeout_s: Seconds to wait for the upload at the end of a run.
     """
 
     mode: Literal["offline", "online", "disabled"]
@@ -67,7 +67,8 @@ class MachineConfig(Strict):
     Attributes:
         runs_dir: Folder of run folders.
         archive: An archive of finished runs (``docs/study``), whose runs sweeps do not start.
-        cache_dir: What is expensive to make and can be made again; shared by all runs.
+        cache_dir: Folder for files that are expensive to build but can be rebuilt; shared by all
+            runs.
         data: Folder of the official files by environment; None without one.
         device: Of the local trainer; auto: a GPU if there is one.
         threads: Threads of a run's libraries. Sums depend on it in their last bits, so a run that
@@ -78,7 +79,7 @@ class MachineConfig(Strict):
     """
 
     runs_dir: str
-    # A default, so that runs from before it came can be read.
+    # Has a default, because older configurations lack this setting.
     archive: str | None = None
     cache_dir: str
     data: dict[str, str | None]
@@ -103,7 +104,7 @@ class LocalLauncher(Strict):
     name: Literal["local"]
     slots: PositiveInt | None
     gpus_per_run: PositiveInt | None
-    # A default, so that runs from before it came can be read.
+    # Has a default, because older configurations lack this setting.
     fork: bool = True
     max_failures: PositiveInt
 
@@ -118,8 +119,8 @@ class SlurmLauncher(Strict):
         parallelism: Jobs of a call that run at a time, over all its arrays.
         time_h: Time limit; None: from the paper's duration of such a run, or an estimate.
         warn_s: How long before its time limit a job is signalled to checkpoint.
-        max_timeouts: A run that reached its time limit this often *without progress* is requeued,
-            then it has failed.
+        max_timeouts: Number of time limits *without a new step* after which a run is requeued;
+            at one more it has failed.
         max_failures: Failed attempts after which a run is not started again.
         probe_s: How long a submission waits for a node that tests whether jobs can read and write
             their files there; 0: none is asked.
@@ -135,7 +136,7 @@ class SlurmLauncher(Strict):
     warn_s: PositiveInt
     max_timeouts: NonNegativeInt
     max_failures: PositiveInt
-    # A default, so that runs from before it came can be read.
+    # Has a default, because older configurations lack this setting.
     probe_s: NonNegativeInt = 60
     site: str
 
@@ -165,7 +166,7 @@ LauncherConfig = Annotated[
 
 
 class RunConfig(Strict):
-    """Everything that determines one run; ``machine``, ``wandb`` and ``launcher`` only place it.
+    """Everything that determines one run; its id ignores ``machine``, ``wandb`` and ``launcher``.
 
     The validators below refuse combinations of sections that cannot run or would mean something
     else than they say. They run when a configuration is composed, so a sweep is refused as a whole
@@ -185,7 +186,7 @@ class RunConfig(Strict):
 
     @property
     def trained(self) -> TrainedMethod:
-        """The method, for those who train.
+        """The method, if it is one that is trained.
 
         Raises:
             ConfigError: It only prompts.
@@ -209,13 +210,12 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _states_are_given(self) -> Self:
-        if self.method.kind == "trained" and (reason := _no_identity(self)):
-            raise ValueError(reason)
-        if (
-            self.method.kind == "trained"
-            and self.method.reads_states
-            and (reason := _no_states(self))
-        ):
+        if self.method.kind != "trained":
+            return self
+        reason = _no_identity(self)
+        if reason is None and self.method.reads_states:
+            reason = _no_states(self)
+        if reason:
             raise ValueError(reason)
         return self
 
@@ -274,7 +274,7 @@ class RunConfig(Strict):
 
 
 def _no_states(config: RunConfig) -> str | None:
-    """Why the steps of a run have no states to compare; None: they have."""
+    """Reason why the steps of a run have no states to compare; None if they have."""
     settings = ", ".join(config.trained.reads_states)
     asked = f"method={config.method.name} with {settings} compares steps by their states, which"
     instead = "use method.estimator.state_key=anchor, and the shaper's defaults"
@@ -297,7 +297,7 @@ def _no_states(config: RunConfig) -> str | None:
 
 
 def _no_identity(config: RunConfig) -> str | None:
-    """Why the run cannot compare states as its method asks; None: it can."""
+    """Reason why the run cannot compare states as its method asks; None if it can."""
     for setting, identity in config.trained.identities.items():
         asked = f"{setting}={identity.name}"
         # Results that rest on the simulator's state must not share a table with those of real
@@ -305,8 +305,7 @@ def _no_identity(config: RunConfig) -> str | None:
         if "truth" in identity.requires and config.scale != "study":
             return (
                 f"{asked} reads the simulator's state, which an agent never has: scale=study "
-                "only, got scale="
-                f"{config.scale}; use states=history or states=entities"
+                f"only, got scale={config.scale}; use states=history or states=entities"
             )
         # Two names of one run would enter a table as two rows.
         if "truth" in identity.requires and config.env.wordings.dose == 0:
@@ -325,15 +324,14 @@ def _no_identity(config: RunConfig) -> str | None:
     if shaper is not None and shaper.states is not None and config.scorer.kind != "exact":
         return (
             f"method.shaper.states={shaper.states} compares states instead of scoring texts, so "
-            "scorer="
-            f"{config.scorer.name} would not be read; use scorer=exact"
+            f"scorer={config.scorer.name} would not be read; use scorer=exact"
         )
 
     return None
 
 
 def _no_choice(config: RunConfig) -> str | None:
-    """Why a choice policy cannot run this configuration; None: it can."""
+    """Reason why a choice policy cannot run this configuration; None if it can."""
     if config.trainer.name != "local":
         return (
             f"model=choice trains on trainer=local only, got trainer={config.trainer.name}: it "

@@ -1,4 +1,4 @@
-"""A hyper-parameter search: what may vary, what is maximised, and how much is spent on it."""
+"""Configuration of a hyper-parameter search: space, objective and budget."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -58,7 +58,7 @@ class SamplerConfig(Strict):
 
     Attributes:
         name: ``tpe``: tree-structured Parzen estimator; ``grid``: every point of the grid once.
-        seed: Of the draws of ``tpe``; orders the grid.
+        seed: Seed of the draws of ``tpe`` and of the grid's order.
         startup_trials: First trials of ``tpe``, which are drawn uniformly.
     """
 
@@ -70,8 +70,8 @@ class SamplerConfig(Strict):
 class MedianPruning(Strict):
     """Stops a trial whose best intermediate value is below the median of finished trials.
 
-    The median is taken at the same step. Not before ``startup_trials`` trials are complete, and not
-    before training step ``warmup_steps``.
+    The median is taken at the same step. No trial is stopped before ``startup_trials`` trials are
+    complete, nor before training step ``warmup_steps``.
     """
 
     name: Literal["median"]
@@ -107,8 +107,10 @@ class Tuning(Strict):
             **where,
         }
         values: dict[str, Any] = {"env.validation_panels": {TUNING: panel}}
-        # A training panel of its own: games of the reported one must not decide the search.
-        return values | ({"env.train_panel.seed": self.seed} if self.trained_on else {})
+        if self.trained_on:
+            # A training panel of its own: games of the reported one must not decide the search.
+            values["env.train_panel.seed"] = self.seed
+        return values
 
 
 class Search(Strict):
@@ -124,7 +126,7 @@ class Search(Strict):
         fresh_seeds: Seeds of the winner's runs.
         tuning: Panel that decides.
         trials: Number of settings, retries not counted.
-        parallel: Trials at a time; None: as many as the machine has room for.
+        parallel: Trials at a time; None: as many as the machine can run.
         retries: How often a trial whose worker died is tried again.
         storage: Optuna's storage: a journal file, which shared file systems of clusters allow, or
             SQLite.

@@ -19,8 +19,8 @@ class LossConfig(Strict):
     """Clipped PPO objective with a k3 KL term and an entropy bonus.
 
     Attributes:
-        clip_low: The ratio counts from 1 - ``clip_low`` on.
-        clip_high: It counts up to 1 + ``clip_high``.
+        clip_low: The probability ratio is clipped below 1 - ``clip_low``.
+        clip_high: The probability ratio is clipped above 1 + ``clip_high``.
         dual_clip: Bound of the loss of a token with a negative advantage, in units of its size.
         kl_coefficient: Weight of the KL divergence from the reference; 0: no reference is kept.
         entropy_coefficient: Weight of the entropy bonus.
@@ -37,7 +37,7 @@ class OptimizerConfig(Strict):
     """AdamW, linear warm-up over ``warmup_steps`` training steps, then constant.
 
     Attributes:
-        learning_rate: After the warm-up.
+        learning_rate: Rate after the warm-up.
         warmup_steps: Training steps, of which each may have many optimizer steps.
         weight_decay: Decoupled, of all weights.
         gradient_clip: Largest norm of a mini-batch's gradient.
@@ -55,8 +55,8 @@ class ValidationConfig(Strict):
     Attributes:
         every: Training steps between two validations.
         temperature: Sampling temperature.
-        seed: The same draws at every validation, so that curves move with the policy alone. Read by
-            the local trainer; verl's engines draw on from the run's seed.
+        seed: Seed of the draws, the same at every validation, so that only the policy changes a
+            curve. Read by the local trainer; verl's engines continue from the run's seed.
     """
 
     every: PositiveInt
@@ -71,9 +71,9 @@ class TrainerSettings(Strict):
         steps: Training steps: rollout, advantages, update.
         groups: Tasks of a training step.
         group_size: Siblings of a task.
-        temperature: Of the rollout and of all log-probabilities in the update.
+        temperature: Temperature of the rollout and of all log-probabilities in the update.
         max_prompt_tokens: Longer prompts lose their beginning.
-        max_response_tokens: Sampling stops there.
+        max_response_tokens: Largest number of sampled tokens of a response.
         epochs: Passes over the rows of a training step.
         mini_batch_rows: Environment steps of an optimizer step.
         micro_batch_rows: Environment steps of a forward and backward pass, on each GPU.
@@ -89,7 +89,7 @@ class TrainerSettings(Strict):
         sample_every: Training steps between two samples of whole groups.
         sample_groups: Active groups of such a sample.
         precision_every: Training steps between two measurements of credit's precision.
-        precision_steps: Steps that each of them looks at.
+        precision_steps: Steps that each of these measurements examines.
         rollouts_every: Training steps between two whole batches on disk; None: none.
     """
 
@@ -137,9 +137,9 @@ class LocalTrainer(TrainerSettings):
 
 
 class VerlSettings(Strict):
-    """Distribution of verl's work over a machine; it is part of a run's identity.
+    """Distribution of verl's work over a machine.
 
-    verl's order of rows depends on it.
+    It is part of a run's identity, because verl's order of rows depends on it.
 
     Attributes:
         gpus: GPUs per node, the data-parallel ranks of the update.
@@ -151,12 +151,12 @@ class VerlSettings(Strict):
         free_cache: The engine releases its memory during the update.
         offload_reference: The reference policy waits in the host's memory.
         gradient_checkpointing: Activations are computed again in the backward pass.
-        attention: Of the update: flash needs the package flash-attn; sdpa does not, and takes the
-            logits in pieces (verl's fused kernels); auto: flash if installed.
+        attention: Attention kernel of the update: flash needs the package flash-attn; sdpa does
+            not, and takes the logits in pieces (verl's fused kernels); auto: flash if installed.
         offload_training: Keep weights and optimizer in the host's memory while they are not needed.
         agent_workers: Processes that hold the environments.
-        stall_s: When no part of a rollout arrives for so long, or the engine does not accept new
-            weights for so long, the run stops.
+        stall_s: Seconds after which the run stops, if no part of a rollout arrives or the engine
+            does not accept new weights.
         overrides: Appended to verl's own command line.
     """
 
@@ -172,7 +172,7 @@ class VerlSettings(Strict):
     attention: Literal["auto", "flash", "sdpa"] = Field(
         default="auto", exclude_if=lambda name: name == "auto"
     )
-    offload_training: bool = Field(default=False, exclude_if=lambda one: not one)
+    offload_training: bool = Field(default=False, exclude_if=lambda offloads: not offloads)
     agent_workers: PositiveInt
     stall_s: PositiveInt
     overrides: tuple[str, ...]

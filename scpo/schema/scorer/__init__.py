@@ -25,6 +25,8 @@ class ScorerSettings(Strict):
 
 
 class ExactScorer(ScorerSettings):
+    """Similarity 1 of equal step texts, and 0 of all others."""
+
     kind: Literal["exact"]
 
 
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     ScorerConfig = ScorerSettings
 else:
     ScorerConfig = Annotated[
-        # Made of a list, so it cannot be written with |.
+        # Built from a list, so it cannot be written with |.
         Union[(ExactScorer, LexicalScorer, BiEncoderScorer, CrossEncoderScorer, *OWN.values())],
         Field(discriminator="kind"),
     ]
@@ -102,11 +104,11 @@ class ScorerRuntime(Strict):
     """Process of the scorer, and handling of its failures; the scores are the same either way.
 
     Attributes:
-        process: Run it in a process of its own; auto: cross-encoders only.
+        process: Run the scorer in a process of its own; auto: only cross-encoders.
         start_deadline_s: Limit of its start, loading the model and a first pass included.
         deadline_s: Limit of the answer to one request, of at most 128 pairs.
-        crashes: Times in a row that a request may end the process.
-        on_scorer_failure: After those: stop training, or with ``skip_shaping`` continue without
+        crashes: Number of crashes in a row on one request after which scoring has failed.
+        on_scorer_failure: What follows: stop training, or with ``skip_shaping`` continue without
             credit in this step, which is logged and counted in ``scpo/shaping_skipped``.
         speculate: Score some pairs before a walk asks for them, for fewer and larger batches.
     """
