@@ -1,6 +1,6 @@
 """Optional StepBatch columns for estimators that require them, computed by rescoring responses.
 
-A requirement is a function here and a line in ``MEASUREMENTS``.
+Each requirement has a function here and a line in ``MEASUREMENTS``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def entropy(
 ) -> FloatArray:
     """Mean token entropy of each response in nats, under the sampling policy at its temperature."""
     pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
-    return _scored(policy, pairs, config)[1]
+    _, entropy_N = _scored(policy, pairs, config)
+    return entropy_N
 
 
 def hindsight_logprob(
@@ -61,7 +62,7 @@ def hindsight_logprob(
     """Mean token log-probability (nats) of successful responses, with the outcome in the prompt.
 
     NaN in failures. The hindsight text precedes the prompt, so that the response still directly
-    follows its question. Words outside a word-level tokenizer's vocabulary become its unknown
+    follows its question. A word-level tokenizer reads words that it does not know as its unknown
     token.
     """
     # Only estimators with this setting require hindsight_logprob.
@@ -89,7 +90,8 @@ def hindsight_logprob(
         start += len(trajectory)
 
     if pairs:
-        logprob_N[rows] = _scored(policy, pairs, config)[0]
+        measured, _ = _scored(policy, pairs, config)
+        logprob_N[rows] = measured
     return logprob_N
 
 
@@ -102,8 +104,7 @@ def _scored(
     Args:
         policy: The model.
         pairs: Token ids of prompts and responses.
-        config: Micro-batch size and sampling temperature: probabilities are those at which the
-            response was sampled.
+        config: Micro-batch size, and sampling temperature, at which probabilities are computed.
 
     Returns:
         ``(logprob_N, entropy_N)``, float32.
@@ -120,12 +121,10 @@ def _scored(
         )
         tokens = mask.sum(1)
         # Equal pairs were scored once; `pair_of` gives each row its pair's numbers.
-        logprob_N[part.rows] = (
-            ((statistics.logprob_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
-        )
-        entropy_N[part.rows] = (
-            ((statistics.entropy_NL * mask).sum(1) / tokens).cpu().numpy()[part.pair_of]
-        )
+        mean_logprob = (statistics.logprob_NL * mask).sum(1) / tokens
+        mean_entropy = (statistics.entropy_NL * mask).sum(1) / tokens
+        logprob_N[part.rows] = mean_logprob.cpu().numpy()[part.pair_of]
+        entropy_N[part.rows] = mean_entropy.cpu().numpy()[part.pair_of]
     return logprob_N, entropy_N
 
 

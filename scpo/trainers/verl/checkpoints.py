@@ -1,4 +1,4 @@
-"""Checkpoints of verl in the run folder: ``checkpoints/step_<n>/global_step_<n>``, once marked."""
+"""verl's checkpoints (``checkpoints/step_<n>/global_step_<n>``) and their completion markers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def verl_folder(folder: RunFolder, step: int) -> Path:
-    """Where verl's part of a checkpoint lies; verl reads the step off its name."""
+    """Folder of verl's part of a checkpoint; verl reads the step from its name."""
     return folder.checkpoint(step) / f"global_step_{step}"
 
 
@@ -28,8 +28,9 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
     Args:
         folder: The run.
         step: Training step of the checkpoint.
-        logs: Checksums of the run's logs, this step included: a resumed run cuts its logs there.
-        keep: Checkpoints that stay.
+        logs: Checksums of the run's logs, this step included; a resumed run cuts its logs back to
+            them.
+        keep: Number of checkpoints to keep, at least 1.
     """
     folder.mark_complete(
         step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs
@@ -44,8 +45,9 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 class Sealing:
     """Compute a checkpoint's checksums in a thread, so that the next rollout need not wait.
 
-    At 7B the files of a checkpoint are 91 GB. It counts, and older ones are deleted, only once the
-    checksums are written: a run that is killed before goes on from the checkpoint before.
+    At 7B the files of a checkpoint are 91 GB. Only once their checksums are written is the
+    checkpoint valid and are older ones deleted. A run that is killed earlier resumes from the
+    previous checkpoint.
     """
 
     def __init__(self, folder: RunFolder, *, keep: int) -> None:
@@ -55,9 +57,10 @@ class Sealing:
         self._pending: Future[None] | None = None
 
     def start(self, step: int, logs: Mapping[str, FileSum]) -> None:
-        """Begin with a checkpoint that is written; ``logs`` as :func:`mark_complete`'s.
+        """Begin to seal a checkpoint whose files are written; arguments as in ``mark_complete``.
 
-        Waits for the checkpoint before: two at a time would share the disk and finish in any order.
+        First waits for the previous checkpoint: two at a time would share the disk and might finish
+        in the wrong order.
         """
         self.wait()
         arguments = (self._folder, step, dict(logs))
@@ -67,7 +70,7 @@ class Sealing:
         """Wait for the checksums under way; returns the seconds that this took.
 
         Raises:
-            OSError: A file of the checkpoint could not be read, or the marker not be written.
+            OSError: A file of the checkpoint could not be read, or its marker could not be written.
         """
         pending = self._pending
         self._pending = None
@@ -81,10 +84,10 @@ class Sealing:
 def newest(folder: RunFolder) -> int | None:
     """Step of the newest intact checkpoint, or None; incomplete ones are removed.
 
-    Reads the whole checkpoint, since sizes do not show a changed byte: weights that changed on the
-    disk would be trained on without notice.
+    All bytes of the checkpoint are read, because a file with a changed byte still has its size, and
+    the run would go on with damaged weights.
     """
-    # First: on a full disk, half a checkpoint takes the room that the run needs.
+    # Before anything is written: on a full disk, an incomplete checkpoint takes needed space.
     folder.drop_half_checkpoints()
     for step in reversed(folder.complete_checkpoints()):
         damage = _damage(folder, step)

@@ -25,21 +25,21 @@ from scpo.trainers.verl.verl_rows import Rows
 TokenColumn = Sequence[NDArray[np.float32]]
 """One array of response tokens for each row of verl's batch, padding included."""
 
-
 Column = TypeVar("Column")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Measurements by verl. Lengths are of each row of verl's batch, padding included.
+    """verl's measurements, for each row of its batch, padding included.
 
     Attributes:
         tokens: Prompt and response tokens of each row.
         response_tokens: Response tokens of each row.
-        entropy: Per response token under the policy that sampled it; if required.
-        value: The critic's, before each response token; if required.
+        entropy: Entropy of each response token under the policy that sampled it. None if the method
+            does not require it, as for the columns below.
+        value: The critic's value before each response token.
         hindsight: Mean log-probability of each row's response after the hindsight prompt, NaN in
-            failures; if required.
+            failures.
     """
 
     tokens: NDArray[np.int64]
@@ -51,16 +51,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Answer to a training step of verl.
+    """Advantages of a training step of verl, with the data that they were computed from.
 
     Attributes:
-        advantage: Of each response token, one array for each row of verl's batch; 0 on padding
-            rows.
-        target: The critic's target, likewise; the advantage again without a critic, since verl's
-            metrics read a column ``returns`` of every method.
+        advantage: Advantage of each response token, one array for each row of verl's batch; 0 on
+            padding rows.
+        target: The critic's target, in the same form. Without a critic it is the advantage, since
+            verl's metrics read a column ``returns`` of every method.
         batch: The steps, without padding.
-        trajectories: The same as episodes, without tokens.
-        diagnostics: Of ``scpo.credit.assign``.
+        trajectories: The same steps as episodes, without tokens.
+        diagnostics: Diagnostics of ``scpo.credit.assign``.
     """
 
     advantage: list[FloatArray]
@@ -81,14 +81,14 @@ def estimate(
     buffer: ReferenceBuffer | None = None,
     memory: Memory | None = None,
 ) -> Estimate:
-    """Call ``scpo.credit.assign`` on a batch of verl; errors as there.
+    """Call ``scpo.credit.assign`` on a batch of verl; raises what it raises.
 
     Args:
         rows: The environment steps among verl's rows.
-        columns: What verl measured.
+        columns: verl's measurements.
         config: The run's configuration.
         step: Training step, part of every seed.
-        scorer: For methods that need one.
+        scorer: Scorer of the shaper and the state identity; None if the method needs none.
         ranks: Data-parallel ranks of verl's balanced batch.
         buffer: Successes of earlier training steps.
         memory: Findings of the state identity in earlier training steps.
@@ -129,7 +129,7 @@ def estimate(
     length_N = columns.response_tokens[rows.place_N]
     mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
-    value = _of(columns.value, "value")
+    value = _fetched(columns.value, "value")
     value_NL[mask_NL] = np.concatenate([value[place] for place in rows.place_N])
     advantage_NL, target_NL, diagnostics = assign_tokens(
         batch, value_NL, mask_NL, config.trained, seed=seed
@@ -146,17 +146,21 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
     # verl gives an entropy for each token; estimators read the response's mean, which is what the
     # local trainer measures.
     if "entropy" in needed:
-        entropy = _of(columns.entropy, "entropy")
+        entropy = _fetched(columns.entropy, "entropy")
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)
         measured[OPTIONAL_FIELDS["entropy"]] = mean_N
     if "hindsight_logprob" in needed:
-        hindsight = _of(columns.hindsight, "hindsight_logprob")
+        hindsight = _fetched(columns.hindsight, "hindsight_logprob")
         measured[OPTIONAL_FIELDS["hindsight_logprob"]] = hindsight[rows.place_N]
     return measured
 
 
-def _of(column: Column | None, name: str) -> Column:
-    """The column; an error where the trainer did not fetch what the method requires."""
+def _fetched(column: Column | None, name: str) -> Column:
+    """The column, checked to be there.
+
+    Raises:
+        ValueError: The trainer did not fetch a column that the method requires.
+    """
     if column is None:
         raise ValueError(f"the method requires {name}, which was not fetched from verl")
     return column

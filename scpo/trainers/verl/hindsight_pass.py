@@ -24,37 +24,38 @@ def hindsight_logprob(
     multiple: int,
     temperature: float,
 ) -> NDArray[np.float32]:
-    """Mean token log-probability (nats) of responses after their hindsight; NaN without one.
+    """Mean token log-probability (nats) of responses after their hindsight prompt.
 
     Args:
-        worker_group: verl's workers that hold the policy, in the state in which it sampled.
-        extra_fields: Those of every row of verl's batch.
+        worker_group: verl's workers with the policy, before they update it.
+        extra_fields: The ``extra_fields`` of every row of verl's batch.
         responses: Token ids of every row.
         is_padding: True for rows that verl added.
         multiple: The number of rows is rounded up to a multiple of it, so that every rank has
             equally many full micro-batches.
-        temperature: The rollout's.
+        temperature: Sampling temperature of the rollout.
 
     Returns:
-        ``logprob_N``, one for each row of verl's batch, padding included.
+        ``logprob_N``, one for each row of verl's batch, padding included; NaN for rows without a
+        hindsight prompt.
     """
-    found = np.full(len(responses), np.nan, dtype=np.float32)
+    logprob_N = np.full(len(responses), np.nan, dtype=np.float32)
     chosen = [
         row for row, fields in enumerate(extra_fields) if not is_padding[row] and fields[HINDSIGHT]
     ]
     if not chosen:
-        return found
-    # Rows are repeated to fill up, and their scores are cut off below.
+        return logprob_N
+    # Filled up with copies of the first row, whose scores are cut off below.
     filled = chosen + [chosen[0]] * (-len(chosen) % multiple)
     keys = [f"{PARTITION}_{place}" for place in range(len(filled))]
     rows = [_row(extra_fields[row][HINDSIGHT], responses[row]) for row in filled]
     tags = [{"seq_len": len(row["input_ids"])} for row in rows]
     try:
-        found[chosen] = _scored(worker_group, keys, rows, tags, temperature)[: len(chosen)]
+        logprob_N[chosen] = _scored(worker_group, keys, rows, tags, temperature)[: len(chosen)]
     finally:
         # Otherwise the storage would keep every training step's rows.
         tq.kv_clear(keys=keys, partition_id=PARTITION)
-    return found
+    return logprob_N
 
 
 def _scored(
@@ -67,8 +68,8 @@ def _scored(
     """Mean log-probability of each row's response, in nats.
 
     The workers read rows from TransferQueue and write their answers there: only keys travel with
-    the call. In a partition of our own, since verl's replay buffer takes every row of the training
-    partition for a trajectory.
+    the call. The rows have a partition of their own, since verl's replay buffer takes every row of
+    the training partition for a trajectory.
     """
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -87,13 +88,13 @@ def _scored(
 
 
 def _mean(logprob_L: torch.Tensor, length: int) -> float:
-    """Average over the response; logits at position t - 1 predict token t."""
+    """Average over the response, the last ``length`` tokens; position t - 1 predicts token t."""
     # In float32: a mean over hundreds of tokens loses digits in bfloat16.
     return float(logprob_L[-length - 1 : -1].float().mean())
 
 
 def _row(prompt: Sequence[int], response: torch.Tensor) -> dict[str, Any]:
-    """The fields that verl's engine reads of a row, as its agent loop makes them."""
+    """The fields of a row that verl's engine reads, in the form of its agent loop."""
     prompts = torch.tensor(prompt, dtype=torch.int64)
     ids = torch.cat([prompts, response])
     mask = torch.ones_like(response)

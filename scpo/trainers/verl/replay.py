@@ -1,4 +1,6 @@
-"""Replay buffer that detects rollouts that cannot finish; verl's trains on partial data or waits.
+"""Replay buffer that detects rollouts that cannot finish.
+
+verl's own buffer would let the trainer train on partial data, or wait for ever.
 
 verl loads this file by its path, in the process of the trainer.
 """
@@ -15,18 +17,18 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from scpo.errors import RolloutError, first_line
 
 PING_S = 10.0
-"""Dead processes are looked for this often."""
+"""Seconds between two checks for dead processes."""
 
 
 class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
     """Raise RolloutError on a failed episode, a dead rollout process, or a stalled rollout.
 
-    The trainer sets ``stall_s`` and ``failures`` when it makes the buffer, ``actors`` once they
-    run.
+    The trainer sets ``stall_s`` and ``failures`` when it creates the buffer, and ``actors`` once
+    they run.
 
     Attributes:
-        poll_interval: Seconds between two looks at the rollout; verl's name.
-        actors: Processes that the rollout depends on, by what to call them in a message.
+        poll_interval: Seconds between two polls of the rollout; the name is verl's.
+        actors: Processes that the rollout depends on, by their names in messages.
         stall_s: Seconds without a finished episode after which the rollout counts as stuck.
         failures: Log of failed episodes (``Workplace.failures``), for the message.
     """
@@ -43,7 +45,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         self._pings: dict[str, Any] = {}
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:
-        """As verl's; the clock of the stall starts here."""
+        """Sample as verl does; restarts the time without a finished episode."""
         self._seen = ()
         self._progress_at = time.monotonic()
         return super().sample(*args, **kwargs)
@@ -71,8 +73,8 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         now = time.monotonic()
         if now - self._ping_at > PING_S:
             self._ping_at = now
-            self._look_for_the_dead()
-        # Rows of episodes that ended, and tasks all of whose episodes did.
+            self._check_actors()
+        # Numbers of rows of ended episodes, and of tasks all of whose episodes have ended.
         counts = (len(self.partitions[partition_id]), len(self.finished_keys[partition_id]))
         if counts != self._seen:
             self._seen = counts
@@ -85,20 +87,20 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
             )
         return float(super()._wait_for_next_poll(partition_id, last_debug_time))
 
-    def _look_for_the_dead(self) -> None:
+    def _check_actors(self) -> None:
         """Ping every process: a busy actor may answer late, a dead one raises at once."""
         for name in self.actors.keys() - self._pings.keys():
             self._pings[name] = self.actors[name].__ray_ready__.remote()
-        # Without a timeout: who has not answered yet is asked again at the next poll.
+        # Does not wait: an actor that has not answered yet is checked at a later poll.
         answered, _ = ray.wait(list(self._pings.values()), num_returns=len(self._pings), timeout=0)
         for name, ping in list(self._pings.items()):
             if ping in answered:
                 del self._pings[name]
-                self._check(name, ping)
+                self._check_ping(name, ping)
 
     @staticmethod
-    def _check(name: str, ping: Any) -> None:
-        """Raise RolloutError if an answered ping is the error of a dead actor."""
+    def _check_ping(name: str, ping: Any) -> None:
+        """Raise RolloutError if the answer to a ping is the error of a dead actor."""
         try:
             ray.get(ping)
         except ray.exceptions.RayError as error:
@@ -109,6 +111,6 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
 
 def rollout_actors(workers: Sequence[Any], servers: Sequence[Any]) -> dict[str, Any]:
-    """The processes that a rollout depends on, by what to call them."""
+    """The processes that a rollout depends on, by their names in messages."""
     named = {f"agent loop worker {number}": actor for number, actor in enumerate(workers)}
     return named | {f"rollout engine {number}": actor for number, actor in enumerate(servers)}

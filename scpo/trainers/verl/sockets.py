@@ -1,8 +1,8 @@
 """Unique socket names per run, so that runs on one node never share a socket.
 
-verl names the sockets through which the engine gets new weights by Ray's job id, in the node's
-temporary folder. Every local Ray cluster calls its first job 01000000: the engine of one run took
-the weights of the other.
+The rollout engine gets new weights through sockets in the node's temporary folder, which verl names
+after Ray's job id. The first job of every local Ray cluster is 01000000: without other names, the
+engine of one run would take the weights of another.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import secrets
 from pathlib import Path
 
 VARIABLE = "SCPO_SOCKETS"
-"""The environment variable that holds the name, in every process of the run."""
+"""Environment variable of all processes of a run: the name of its sockets."""
 MODULE = __name__
 MODULES = "VERL_USE_EXTERNAL_MODULES"
-"""verl's environment variable: modules that it imports, with commas."""
+"""Environment variable of verl: comma-separated modules that it imports."""
 
 
 def new_name(run_folder: Path) -> str:
-    """A name for one attempt at a run: the folder's hash, and what no other attempt has."""
+    """Unique name for one attempt at a run: a hash of the folder and random digits."""
     return hashlib.sha256(str(run_folder.resolve()).encode()).hexdigest()[:8] + secrets.token_hex(4)
 
 
@@ -38,5 +38,5 @@ def name_by_run() -> None:
 
 
 if VARIABLE in os.environ:
-    # The process that prepares an attempt does not set it, and may have no Ray.
+    # Not set in the process that prepares an attempt, where Ray may not be installed.
     name_by_run()

@@ -25,12 +25,12 @@ it contains "max", their mean otherwise. This one has to be a mean.
 
 
 def environment(skip: bool) -> dict[str, str]:
-    """The variable, for every process of an attempt."""
+    """Environment variables for every process of an attempt."""
     return {VARIABLE: str(int(skip))}
 
 
 def largest_advantage(data: Any, group: Any) -> float:
-    """The largest absolute advantage of a mini-batch over all ranks of ``group``; 0 of none.
+    """Largest absolute advantage of a mini-batch over all ranks of ``group``; 0 without values.
 
     Args:
         data: This rank's part, with ``advantages`` as padded rows or as a jagged tensor.
@@ -49,16 +49,16 @@ def largest_advantage(data: Any, group: Any) -> float:
 
 
 def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, skip: bool) -> Any:
-    """One mini-batch of the policy's update, as verl's engine does it but for the optimizer step.
+    """Run a mini-batch of the policy's update like verl's engine, but guard the optimizer step.
 
-    Forward and backward pass are made all the same, so that every rank calls the same collectives
-    and every mini-batch has the same metrics. The norm of a gradient that is not followed is 0.
+    A skipped mini-batch still makes its forward and backward pass, so that every rank calls the
+    same collectives and every mini-batch has the same metrics. Its gradient norm is logged as 0.
 
     Args:
         engine: verl's policy engine of this rank.
         data: This rank's part of the mini-batch.
-        loss_function: verl's.
-        skip: Make no optimizer step without an advantage; False: only count it.
+        loss_function: verl's loss.
+        skip: Make no optimizer step without an advantage. False: make it, and only count it.
 
     Returns:
         The outputs of ``forward_backward_batch``, with the metrics of the step.
@@ -69,14 +69,14 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
     engine.optimizer_zero_grad()
     outputs = engine.forward_backward_batch(data, loss_function, forward_only=False)
     if blind and skip:
-        # The gradient of entropy and KL term is dropped, too: the next step must not begin with it.
+        # Drop the gradient of the entropy bonus and the KL term: it must not enter the next step.
         engine.optimizer_zero_grad()
         grad_norm: Any = 0.0
     else:
         grad_norm = engine.optimizer_step()
     if engine.is_mp_src_rank_with_outputs():
         outputs["metrics"]["grad_norm"] = grad_norm
-        # A list, as verl's own metrics of micro-batches.
+        # A list, like verl's own metrics of micro-batches.
         outputs["metrics"][BLIND] = [float(blind)]
     return outputs
 
@@ -87,7 +87,7 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
     Returns:
         ``actor/updates``, ``update/without_advantage`` and ``update/skipped``.
     """
-    # A mean of 0s and 1s in floating point, so that the product is rounded back to a count.
+    # The mean is rounded in floating point, so the product is rounded back to a count.
     blind = float(round(share_blind * mini_batches))
     made, skipped = (0.0, blind) if skip else (blind, 0.0)
     return {
@@ -100,8 +100,8 @@ def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[
 def guard_updates() -> None:
     """Replace ``train_batch`` of verl's policy engine; the critic's subclass keeps verl's.
 
-    The critic derives from the policy's engine: it learns from every mini-batch, whose targets
-    differ from its values although no row has an advantage.
+    The critic learns from every mini-batch, since its targets differ from its values even where no
+    row has an advantage.
     """
     from verl.workers.engine.fsdp.transformer_impl import (
         FSDPEngineWithLMHead,
@@ -109,18 +109,19 @@ def guard_updates() -> None:
     )
 
     skip = os.environ[VARIABLE] == "1"
-    verls = FSDPEngineWithValueHead.train_batch
+    critics_own = FSDPEngineWithValueHead.train_batch
 
     def guarded(self: Any, data: Any, loss_function: Callable[..., Any]) -> Any:
         return train_batch(self, data, loss_function, skip=skip)
 
-    FSDPEngineWithValueHead.train_batch = verls
+    # The critic's class derives from the policy's, and would inherit the replacement.
+    FSDPEngineWithValueHead.train_batch = critics_own
     FSDPEngineWithLMHead.train_batch = guarded
 
 
 WORKERS = "verl.workers.engine_workers"
 
-# A worker has this module loaded when it reads the model's configuration, and not yet the engine.
-# Processes that only play load neither.
+# Only in verl's workers. They have imported WORKERS when the model's configuration makes them
+# import this module, and import the engine later. Processes that only play import neither.
 if VARIABLE in os.environ and WORKERS in sys.modules:
     guard_updates()

@@ -1,4 +1,4 @@
-"""Our configuration as overrides of verl's, each with where its value comes from."""
+"""Overrides of verl's configuration for a run, each with the source of its value."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def settings(
     Args:
         config: The run's configuration.
         files: What the launcher prepared.
-        attention: Of the update, as this machine has it; None: somebody else chooses it.
+        attention: Attention kernel of the update on this machine; None on a CPU, whose settings
+            choose it.
 
     Raises:
         ConfigError: The mini-batch cannot be expressed in verl's unit.
@@ -119,7 +120,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
 
-    # Whose own module verl imports there; it brings the guard.
+    # The CPU settings of engine=hf name another module here, which imports the guard itself.
     if trainer.verl.engine != "hf":
         yield Setting(
             f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage"
@@ -144,8 +145,8 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         "trainer.verl.offload_reference",
     )
     for part in (actor, ref):
-        # verl's yaml has false, its dataclass true, with which a rank keeps whole gradients: 28 GiB
-        # at 7B.
+        # The default is false in verl's YAML, but true in its dataclass. With true, each rank keeps
+        # whole gradients: 28 GiB at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
 
@@ -163,10 +164,10 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 def _without_flash(config: RunConfig) -> Iterator[Setting]:
     """Torch's attention, and logits in chunks; else verl computes log-probabilities per token."""
-    for part in (
-        "actor_rollout_ref.model",
-        *(["critic.model"] if "value" in required(config.method) else []),
-    ):
+    parts = ["actor_rollout_ref.model"]
+    if "value" in required(config.method):
+        parts.append("critic.model")
+    for part in parts:
         yield Setting(
             f"{part}.override_config.attn_implementation",
             "sdpa",
@@ -180,7 +181,7 @@ def _without_flash(config: RunConfig) -> Iterator[Setting]:
 
 
 def _mini_batch(config: RunConfig) -> int:
-    """``mini_batch_rows`` in verl's unit: verl multiplies it by ``rollout.n``.
+    """``mini_batch_rows`` in verl's unit, tasks: verl multiplies it by ``rollout.n``.
 
     Raises:
         ConfigError: It is not a multiple of the siblings.
@@ -244,6 +245,7 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
+    """The critic's model, optimizer and batches."""
     # Only GAE requires values, and so a critic.
     assert isinstance(config.trained.estimator, GaeSettings)  # noqa: S101
     critic = config.trained.estimator.critic

@@ -40,10 +40,10 @@ OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def check_version() -> None:
-    """Look at the installed distribution, without importing it.
+    """Check the version of the installed verl, without importing it.
 
     Raises:
-        ConfigError: verl is not there, or of another version.
+        ConfigError: verl is not installed, or of another version.
     """
     installed = installed_version("verl")
     if installed is None:
