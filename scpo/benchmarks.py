@@ -31,10 +31,10 @@ class Benchmark:
     Attributes:
         label: Name in print.
         tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
-        judged: Scale -> panel whose success rate decides.
+        judged: Scale -> panel whose success rate is the result.
         mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
         longest_prompt_tokens: The longest of them.
-        families: Task families by their column in the result table; empty if results are not split.
+        families: Column of the result table -> task family; empty if results are not split.
         panel_titles: Names of its panels in figures, where they differ from the usual ones.
         paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None without a figure.
         states_from_text: The text that verl-agent's trainer hands over determines the states.
@@ -87,13 +87,13 @@ BENCHMARKS: dict[str, Benchmark] = {
     # env.setting=paper: results of the two settings never share a table.
     "webshop_paper": replace(_WEBSHOP, label="WebShop (the paper's text)"),
 }
-"""By the name that results go by: ``EnvConfig.benchmark``."""
+"""Descriptions by the name of the benchmark in results, ``EnvConfig.benchmark``."""
 
 
 def with_families(benchmark: str) -> bool:
     """Return True if the benchmark's results are split by task family.
 
-    False for a name that is not registered, such as a record's of an environment since removed.
+    False for an unregistered name, for example in a record of an environment that was removed.
     """
     if benchmark not in BENCHMARKS:
         return False

@@ -24,10 +24,10 @@ class Finding:
     """One line of a check's report.
 
     Attributes:
-        check: What was looked at, such as ``GPU memory``.
+        check: Name of the check, such as ``GPU memory``.
         level: Severity.
-        text: What was found.
-        fix: What to change; empty if it is fine.
+        text: Result of the check.
+        fix: What to change; empty if nothing needs to be.
     """
 
     check: str
@@ -36,20 +36,20 @@ class Finding:
     fix: str = ""
 
     def as_record(self) -> dict[str, Any]:
-        """For --json, and from one process to another."""
+        """Dictionary for ``--json`` output and for exchange between processes."""
         return asdict(self)
 
 
 def ok(check: str, text: str) -> Finding:
-    """It is fine."""
+    """Finding of a check that passed."""
     return Finding(check, Level.OK, text)
 
 
 def warning(check: str, text: str, fix: str) -> Finding:
-    """It may go wrong."""
+    """Finding of something that may make the run fail."""
     return Finding(check, Level.WARNING, text, fix)
 
 
 def error(check: str, text: str, fix: str) -> Finding:
-    """It will go wrong."""
+    """Finding of something that will make the run fail."""
     return Finding(check, Level.ERROR, text, fix)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 Ids = tuple[int, ...] | bytes
 """Token ids of a prompt or a response; hashable and ordered.
 
-Bytes where a prompt's tokens are its characters (choice policies): as a tuple of integers it would
-take eight times the memory.
+Bytes if a prompt's tokens are its characters (choice policies): a tuple of integers would take
+eight times the memory.
 """
 
 
@@ -18,8 +18,8 @@ class Generation:
 
     Attributes:
         text: The response as text, which the environment parses.
-        prompt_ids: What the model read, after truncation.
-        response_ids: What it sampled, the end token included.
+        prompt_ids: Tokens that the model read, after truncation.
+        response_ids: Tokens that it sampled, the end token included.
         logprobs: Log-probability of each of ``response_ids`` at the sampling temperature.
         truncated: The prompt was too long and lost its beginning.
     """
@@ -32,4 +32,5 @@ class Generation:
 
     @property
     def tokens(self) -> int:
+        """Number of tokens of prompt and response."""
         return len(self.prompt_ids) + len(self.response_ids)

@@ -18,13 +18,13 @@ CONSTRAINTS = {
 }
 """Extra of pyproject.toml -> file with its tested versions, if that is not constraints.txt.
 
-``verl`` has no entry: its torch is the one that its vLLM was built for."""
+``verl`` has no such file: its vLLM determines the version of torch."""
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package, without importing it; None: it is not installed.
+    """Version of a package, found without importing it; None if it is not installed.
 
-    Importing would take seconds (torch, vllm) and may itself fail on a machine without a GPU.
+    An import of torch or vllm takes seconds, and may fail on a machine without a GPU.
     """
     try:
         return metadata.version(package)
@@ -38,7 +38,7 @@ def install_command(*extras: str) -> str:
     scpo is on no package index, so ``pip install 'scpo[...]'`` finds nothing.
 
     Args:
-        extras: Names of extras; the first that has constraints of its own decides the file.
+        extras: Names of extras. The first one in CONSTRAINTS determines the file.
     """
     pins = next((CONSTRAINTS[extra] for extra in extras if extra in CONSTRAINTS), "constraints.txt")
     constraints = f"-c {pins} " if pins else ""
@@ -46,10 +46,10 @@ def install_command(*extras: str) -> str:
 
 
 def explain_wrong_python() -> str:
-    """The line for a Python without the core packages; empty: this one has them.
+    """Message if this Python lacks the core packages; empty if it has them.
 
-    Mostly the shell's own Python, since the environment of ``make setup`` was not activated. To be
-    asked before anything that is installed is imported.
+    It is then usually the shell's own Python, because the environment of ``make setup`` was not
+    activated. Call this before any installed package is imported.
     """
     missing = [name for name in CORE if find_spec(name) is None]
     if not missing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation (ddof 1) of n values; what n cannot give is NaN, never 0.
+    """Mean and standard deviation (ddof 1) of n values; NaN where n is too small.
 
     Attributes:
         mean: Mean of the values; NaN without any.
@@ -31,28 +31,26 @@ class Summary:
 
 
 def summarise(values: Iterable[float | None]) -> Summary:
-    """Summary over seeds. A seed without a value lowers n; it is never averaged over in silence."""
+    """Summarise values over seeds; ``n`` counts only the seeds with a finite value."""
     present = [float(value) for value in values if value is not None and math.isfinite(value)]
     n = len(present)
     if n == 0:
         return Summary(math.nan, math.nan, 0)
     # `fsum` rounds once, so that the order in which runs are read changes no digit of a table.
     mean = math.fsum(present) / n
-    std = (
-        math.sqrt(math.fsum((value - mean) ** 2 for value in present) / (n - 1))
-        if n > 1
-        else math.nan
-    )
-    return Summary(mean, std, n)
+    if n == 1:
+        return Summary(mean, math.nan, 1)
+    variance = math.fsum((value - mean) ** 2 for value in present) / (n - 1)
+    return Summary(mean, math.sqrt(variance), n)
 
 
 def decimal(value: float, digits: int, *, sign: bool = False) -> str:
-    """Format a number for print: with the minus sign, and never as a negative zero.
+    """Format a number for print, with a typographic minus sign and no negative zero.
 
     Args:
         value: The number.
         digits: Decimals.
-        sign: Print a plus, too.
+        sign: Also print a plus sign.
     """
     # Option z: -0.0004 rounds to 0.000, as 0.0004 does, and not to -0.000.
     text = f"{value:+z.{digits}f}" if sign else f"{value:z.{digits}f}"

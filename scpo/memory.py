@@ -31,6 +31,7 @@ ROLLOUT_BYTES = 12
 
 # Bytes of a number in bfloat16: frozen weights, gathered weights, keys and values.
 BF16 = 2
+FLOAT32 = 4
 
 # Bytes per logit in an update: bfloat16 forward and backward, and parts of the softmax in float32.
 LOGIT_BYTES = 7
@@ -50,20 +51,20 @@ SYNC_GIB = 1.0
 # A reranker of 0.6 billion parameters in float16, its context and its passes.
 SCORER_GIB = 3.0
 
-# Tokens of a micro-batch of trainer=local: as many rows as have those, at least one.
+# Tokens of a micro-batch of trainer=local, which has at least one row.
 BATCH_TOKENS = 8192
 
 # Fused kernels take the logits in pieces, so their peak does not grow with the micro-batch.
 FUSED_GIB = 1.0
 
-# Of the memory that an update allocates and frees again (gathered weights, activations, logits):
-# PyTorch's allocator keeps blocks that fit no later request.
+# Blocks that fit no later request, which PyTorch's allocator keeps: share of the memory that an
+# update allocates and frees again (gathered weights, activations, logits).
 FRAGMENT_SHARE = 0.05
 
 # Tokens of a mean response (thought and action), as verl-agent's runs have them.
 MEAN_RESPONSE = 150
 
-# What an A800 of 80 GB has (appendix A.2), as CUDA reports it.
+# Memory of an A800 of 80 GB (appendix A.2), as CUDA reports it.
 PAPER_GPU_GIB = 79.15
 
 # A run should stay below this share of a GPU: all of these figures are estimates.
@@ -134,14 +135,14 @@ def parameters(model: ModelConfig) -> float | None:
 def shape(model: ModelConfig) -> Shape | None:
     """Sizes of a Hugging Face model: from its config.json, or of the Qwen2.5 nearest in size.
 
-    None for models without a GPU estimate (API, choice, tiny) and for names that tell no size.
+    None for models without a GPU estimate (API, choice, tiny) and for names without a size.
     """
     count = parameters(model)
     if model.kind != "huggingface" or not count:
         return None
 
     # By ratio, so that a difference of 10 % counts the same at 0.5B and at 32B.
-    nearest = min(KNOWN, key=lambda one: abs(one.parameters / count - 1))
+    nearest = min(KNOWN, key=lambda known: abs(known.parameters / count - 1))
     path = Path(model.path) / "config.json"
     if not path.is_file():
         # A name rounds (Qwen2.5-7B has 7.6e9), and an estimate must not be too small.
@@ -159,10 +160,10 @@ def shape(model: ModelConfig) -> Shape | None:
 
 @dataclass(frozen=True)
 class Part:
-    """GiB of one GPU that something takes while the policy is updated, and while it plays.
+    """Memory that one use takes on a GPU during the update of the policy and during the rollout.
 
-    The two phases never overlap, and each frees what only it needs: a GPU must hold the larger of
-    the two sums, not their total.
+    The two phases never overlap, and each frees what the other does not need: a GPU must hold the
+    larger of the two sums, not their total.
     """
 
     name: str
@@ -175,7 +176,7 @@ def gpu_table(config: RunConfig, gpu_gib: float) -> list[Part]:
 
     Args:
         config: The run.
-        gpu_gib: Memory of one GPU, of which the rollout engine is given a share.
+        gpu_gib: Memory of one GPU, of which the rollout engine fills a share.
     """
     size = shape(config.model)
     if size is None:
@@ -211,7 +212,9 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
     phase = "update" if sum(part.update_gib for part in parts) == needed else "rollout"
     # Parts below 0.05 GiB would read as 0.0.
     listed = ", ".join(
-        f"{part.name} {_of(part, phase):.1f}" for part in parts if _of(part, phase) >= 0.05
+        f"{part.name} {_phase_gib(part, phase):.1f}"
+        for part in parts
+        if _phase_gib(part, phase) >= 0.05
     )
     return (
         f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of "
@@ -223,8 +226,8 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
     """Share of each GPU that the rollout engine may fill, and the setting that it comes from.
 
-    A critic's weights and optimizer share the GPU with the policy's: the engine then gets three
-    quarters of its share.
+    A critic's weights and optimizer are on the GPU, too: then the share is three quarters of the
+    configured one.
     """
     share = trainer.verl.engine_memory
     if "value" in required(config.method):
@@ -238,10 +241,10 @@ def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
 def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
     """Rows of a micro-batch on one GPU, and the source of the number.
 
-    The largest divisor of a rank's share of the mini-batch that ``trainer.micro_batch_rows`` is a
-    multiple of, halved until a micro-batch of the longest rows stays under ``FULL_SHARE`` of one of
-    the paper's GPUs. With verl this changes no result: the loss is the mini-batch's token mean.
-    verl-agent averages over micro-batches, so its number is left as it is configured.
+    The greatest common divisor of ``trainer.micro_batch_rows`` and a rank's share of the
+    mini-batch. With verl it is halved until a micro-batch of the longest rows takes at most
+    ``FULL_SHARE`` of one of the paper's GPUs, which changes no result: verl's loss is the token
+    mean over the mini-batch. verl-agent averages over micro-batches, so it is not halved there.
 
     Raises:
         ConfigError: The ranks cannot share a mini-batch evenly.
@@ -256,24 +259,22 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
 
     # verl asserts that the micro-batch divides a rank's share of the mini-batch.
     rows = math.gcd(share, trainer.micro_batch_rows)
-    source = "trainer.micro_batch_rows"
+    source = "trainer.micro_batch_rows, dividing a rank's share"
     size = shape(config.model)
     if size is None or trainer.name != "verl":
-        return rows, f"{source}, dividing a rank's share"
+        return rows, source
 
-    # Against the paper's GPU, whatever the machine's: the settings of a run, and with them its
+    # Compared with the paper's GPU and not this machine's: the settings of a run, and so its
     # records, must not depend on where they are composed.
     fitting = rows
     while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
         fitting //= 2
     if _update_gib(config, trainer, size, fitting) > _limit_gib():
-        # Fewer rows would not help: shortage() refuses.
-        return (
-            rows,
-            f"{source}, dividing a rank's share",
-        )
-    halved = "" if fitting == rows else f", halved from {rows} so that the longest rows fit"
-    return fitting, f"{source}, dividing a rank's share{halved}"
+        # Fewer rows do not help: `shortage` refuses the run.
+        return rows, source
+    if fitting == rows:
+        return rows, source
+    return fitting, f"{source}, halved from {rows} so that the longest rows fit"
 
 
 def _limit_gib() -> float:
@@ -305,7 +306,7 @@ def _remedy(config: RunConfig, phase: str) -> str:
     )
 
 
-def _of(part: Part, phase: str) -> float:
+def _phase_gib(part: Part, phase: str) -> float:
     if phase == "update":
         return part.update_gib
     return part.rollout_gib
@@ -314,14 +315,14 @@ def _of(part: Part, phase: str) -> float:
 def _verl_table(
     config: RunConfig, trainer: VerlTrainer, size: Shape, *, rows: int, gpu_gib: float
 ) -> list[Part]:
-    """Parts of a GPU that verl's colocated policy, engine, critic and the scorer share.
+    """Memory of a GPU that the policy, critic and engine of verl share with the scorer.
 
     Args:
         config: The run.
         trainer: Its trainer, already known to be verl or verl-agent.
         size: Sizes of the policy; a critic has the same.
         rows: Rows of a micro-batch.
-        gpu_gib: Memory of one GPU, which the engine's share is of.
+        gpu_gib: Memory of one GPU, of which the engine fills a share.
     """
     verl = trainer.verl
     ranks = trainer.verl.gpus * trainer.verl.nodes
@@ -346,7 +347,7 @@ def _verl_table(
 def _kept_by_verl(
     config: RunConfig, trainer: VerlTrainer, size: Shape, ranks: int
 ) -> Iterator[Part]:
-    """States that every rank holds a share of."""
+    """Weights and optimizer states, which are divided among the ranks."""
     verl = trainer.verl
     share = size.parameters / ranks / GIB
     offloaded = verl.offload_training
@@ -371,7 +372,7 @@ def _freed_after_an_update(
     head = size.vocabulary * size.hidden
     # Two layers at a time in bfloat16, the output layer with its gradient in float32: FSDP
     # prefetches the next layer while it computes one.
-    gathered = BF16 * 2 * layer + (BF16 + 4) * head
+    gathered = BF16 * 2 * layer + (BF16 + FLOAT32) * head
     yield Part("weights gathered by FSDP", gathered / GIB, 0.0)
     tokens = rows * _longest_row(config)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
@@ -399,13 +400,13 @@ def _scorer(config: RunConfig) -> list[Part]:
 
 
 def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
-    """One process: float32 weights under autocast, the reference too, no engine."""
+    """Memory of the one process of trainer=local: float32 weights under autocast, no engine."""
     count = size.parameters / GIB
     yield Part("weights, gradients, optimizer", UPDATE_BYTES * count, ROLLOUT_BYTES * count)
     if config.trainer.loss.kl_coefficient > 0:
-        # A copy of the policy, and so in float32: four bytes.
-        yield Part("reference", 2 * BF16 * count, 2 * BF16 * count)
-    # A micro-batch has at least one row, also where that alone exceeds BATCH_TOKENS.
+        # A copy of the policy, and so in float32.
+        yield Part("reference", FLOAT32 * count, FLOAT32 * count)
+    # A micro-batch has at least one row, even if that row alone exceeds BATCH_TOKENS.
     tokens = max(_longest(config), BATCH_TOKENS)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)

@@ -2,12 +2,12 @@
 
     python -m scpo.preflight data|panels|environment|scorer|tokenizer < configuration.json
 
-Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Nothing is
-written but the caches of the environments.
+Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Only the
+caches of the environments are written.
 
-A process of its own for each question: the doctor and the sweep commands import neither torch nor
-an environment's packages, and a library that crashes while it is loaded is a finding, not the end
-of the command.
+Each question is answered in a process of its own: the doctor and the sweep commands import neither
+torch nor an environment's packages, and a library that crashes while it is loaded is a finding, not
+the end of the command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from scpo.findings import Finding
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import RunConfig
 
-# Steps as the shaper's default text shows them, of both benchmarks: same place, same act, neither.
+# Step texts of both benchmarks in the shaper's default form. Pairs of them share the place, the
+# action, or neither.
 SAMPLE = (
     "go to fridge 1 On arriving, the fridge 1 is closed.",
     "go to fridge 1 On arriving, the fridge 1 is open; inside is a lettuce 1.",
@@ -53,19 +54,17 @@ def panels(config: RunConfig) -> dict[str, Any]:
     from scpo.envs import open_environment
 
     environment = open_environment(config)
-    found = {
-        name: environment.panel(name)
-        for name in ("train", "probe", *sorted(config.env.validation_panels))
-    }
-    return {
-        name: {"sha256": panel.sha256, "tasks": len(panel.tasks)} for name, panel in found.items()
-    }
+    facts = {}
+    for name in ("train", "probe", *sorted(config.env.validation_panels)):
+        panel = environment.panel(name)
+        facts[name] = {"sha256": panel.sha256, "tasks": len(panel.tasks)}
+    return facts
 
 
 def data(config: RunConfig) -> dict[str, Any]:
     """Report the environment's data without loading it."""
     check = _data_check(config, "check_data")
-    return _told(check(config.env, config.data_folder) if check else ())
+    return _as_json(check(config.env, config.data_folder) if check else ())
 
 
 def environment(config: RunConfig) -> dict[str, Any]:
@@ -73,25 +72,25 @@ def environment(config: RunConfig) -> dict[str, Any]:
     from scpo.envs import open_environment
 
     check = _data_check(config, "check_loaded")
-    return _told(
-        check(config.env, config.data_folder, lambda: open_environment(config)) if check else ()
-    )
+    if check is None:
+        return _as_json(())
+    return _as_json(check(config.env, config.data_folder, lambda: open_environment(config)))
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
-    """Time that the scorer takes to load, and the share of sample pairs with a score >= theta."""
+    """Seconds that the scorer takes to load, and the share of sample pairs that score >= theta."""
     from scpo.scoring import make_scorer
 
     started = time.perf_counter()
-    made = make_scorer(config.scorer)
-    loaded = time.perf_counter() - started
-    # Ordered pairs: a reranker reads two texts in order.
-    scores = np.asarray(made.score(list(itertools.permutations(SAMPLE, 2))))
+    loaded = make_scorer(config.scorer)
+    load_s = time.perf_counter() - started
+    # Ordered pairs, because a reranker's score depends on the order of the two texts.
+    scores = np.asarray(loaded.score(list(itertools.permutations(SAMPLE, 2))))
     shaper = config.method.shaper if config.method.kind == "trained" else None
     theta = shaper.theta if shaper else None
     above = None if theta is None else float(np.mean(scores >= theta))
     return {
-        "load_s": loaded,
+        "load_s": load_s,
         "theta": theta,
         "above_theta": above,
         "finite": bool(np.isfinite(scores).all()),
@@ -104,21 +103,20 @@ def tokenizer(config: RunConfig) -> dict[str, Any]:
         return {}
     from transformers import AutoTokenizer
 
-    return {
-        "vocabulary": len(AutoTokenizer.from_pretrained(config.model.path, local_files_only=True))
-    }
+    loaded = AutoTokenizer.from_pretrained(config.model.path, local_files_only=True)
+    return {"vocabulary": len(loaded)}
 
 
-def _told(findings: Iterable[Finding]) -> dict[str, Any]:
-    """Findings as the JSON object that goes to the caller."""
+def _as_json(findings: Iterable[Finding]) -> dict[str, Any]:
+    """Convert findings to the JSON object that is printed."""
     return {"findings": [finding.as_record() for finding in findings]}
 
 
 def _data_check(config: RunConfig, name: str) -> Callable[..., Iterable[Finding]] | None:
-    """A check in ``data_check.py`` of the environment's folder.
+    """Find a check in ``data_check.py`` of the environment's folder; None without one.
 
-    None without one: an environment that has no files to download needs no such module. Found by
-    its place, so that registering an environment is a single line.
+    An environment without files to download needs no such module. It is found by its path, so that
+    registering an environment takes a single line.
     """
     from scpo.envs import ENVIRONMENTS
 
@@ -138,7 +136,7 @@ FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer one question about the configuration on the standard input."""
+    """Answer one question about the configuration on standard input; returns the exit status."""
     try:
         if len(arguments) != 1 or arguments[0] not in FACTS:
             raise ConfigError(
@@ -146,8 +144,8 @@ def main(arguments: Sequence[str]) -> int:
             )
         answer = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read()))
         code = 0
-    # What a missing package, file or an impossible setting raises. A bug of ours is not among them
-    # and keeps its traceback, on stderr.
+    # The errors of a missing package, a missing file and an impossible setting. Others are bugs of
+    # ours, and keep their traceback on stderr.
     except (ScpoError, ImportError, OSError, ValueError) as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
         code = 1

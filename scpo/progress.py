@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# Seconds without a line at least: a loop that ends sooner logs its beginning alone.
+# Least number of seconds between two lines. A loop that ends sooner logs only its beginning.
 QUIET_S = 10.0
 
 # Pause between two lines, as a share of the time so far: a minute has 6 lines, an hour about 105.
@@ -54,13 +54,13 @@ def progress(
     """Iterate over ``items``; report the number done and the estimated time left.
 
     Args:
-        items: What the loop goes over; its length is the total.
-        description: Name of the loop, before each line.
-        unit: Singular of what is counted, such as ``update``.
+        items: Items of the loop; their number is the total.
+        description: Name of the loop, at the beginning of each line.
+        unit: Noun for one item, such as ``update``.
         clock: Source of seconds for the log lines.
     """
     if sys.stderr.isatty():
-        # On stderr, and gone at the end: the output of a command stays free of it.
+        # On stderr and removed at the end, so that it never mixes with a command's output.
         from rich.console import Console
         from rich.progress import track
 
@@ -79,8 +79,8 @@ def progress(
 
 
 def about(seconds: float) -> str:
-    """A time as it is estimated: ``about 40 s``, ``about 3 min``, ``about 2.5 h``."""
-    # 55 s and more would round to "about 60 s"; from 90 min, minutes are harder to read than hours.
+    """Format an estimated time: ``about 40 s``, ``about 3 min``, ``about 2.5 h``."""
+    # From 55 s on, it would round to "about 60 s"; from 90 min on, hours are easier to read.
     if seconds < 55:
         return f"about {max(1, 5 * round(seconds / 5))} s"
     if seconds < 90 * 60:
@@ -89,5 +89,5 @@ def about(seconds: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """For example ``1 run``, ``3 runs``."""
+    """Format a number with its noun: ``1 run``, ``3 runs``."""
     return f"{number} {what}{'' if number == 1 else 's'}"

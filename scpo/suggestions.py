@@ -9,16 +9,17 @@ from typing import NoReturn
 
 
 def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
-    """`; did you mean x?` for the nearest known name, or an empty string.
+    """Return ``; did you mean x?`` with the nearest known name, or an empty string.
 
-    A prefix comes last and counts from three letters on: "we" would suggest too much.
+    Names that differ only in case are suggested first, then similar ones, then those that ``name``
+    is a prefix of. A prefix of two letters would match too many names.
 
     Args:
         name: The unknown name.
-        known: Names to compare it with: equal but for case, then similar, then by prefix.
+        known: Names to compare it with.
         first: Names to suggest in place of any of those.
     """
-    # Several tables may have a row of one name.
+    # Without duplicates: rows of several tables may have the same name.
     names = list(dict.fromkeys(known))
     small = name.lower()
     nearest = list(first)
@@ -34,10 +35,10 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
 class SuggestingParser(argparse.ArgumentParser):
     """A parser that names the nearest command or choice for a misspelt one.
 
-    argparse learned to do this in Python 3.14 (``suggest_on_error``); older versions are supported.
+    argparse can do this since Python 3.14 (``suggest_on_error``), but older versions are supported.
 
     Attributes:
-        meant: Words that are no choices -> the choice that has what they name.
+        meant: Word that is not a choice -> the choice that does what it names.
     """
 
     meant: Mapping[str, str] = MappingProxyType({})

@@ -32,7 +32,7 @@ def cores_needed(trainer: VerlTrainer) -> int:
 SOCKET_PATH_BYTES = 107
 """Longest path of a Unix socket (Linux: sun_path holds 108 bytes with the final zero)."""
 
-# What Ray appends to its temporary folder, the date and a process id of 7 digits included.
+# Longest path that Ray appends to its temporary folder, with its date and a process id of 7 digits.
 RAY_SOCKET = "/session_2026-11-23_22-16-43_123456_1234567/sockets/plasma_store"
 
 
@@ -77,7 +77,7 @@ class Setting:
         key: Dotted path in the trainer's configuration.
         value: Text, number, truth value, list of these, or None.
         source: Key of our configuration, or reason, that the value comes from.
-        added: The trainer's configuration has no such key of its own, so that Hydra wants a ``+``.
+        added: The trainer's configuration lacks this key, so that Hydra requires a ``+``.
     """
 
     key: str
@@ -87,7 +87,7 @@ class Setting:
 
     @property
     def override(self) -> str:
-        """As the trainer's command line takes it."""
+        """The setting as an argument of the trainer's command line."""
         return f"{'+' if self.added else ''}{self.key}={_literal(self.value)}"
 
 
