@@ -159,8 +159,9 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
         ) from error
 
     try:
+        operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, operation)
         except BlockingIOError:
             yield False
         else:
@@ -287,7 +288,12 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def naming_write_errors(path: Path, size: int) -> Iterator[None]:
-    """Turn an OSError into a RecordWriteError with the needed and the free space, and a remedy."""
+    """Turn an OSError into a RecordWriteError with the needed and the free space, and a remedy.
+
+    Args:
+        path: The file that is written; its old content must be intact after a failure.
+        size: Number of bytes to write.
+    """
     try:
         yield
     except OSError as error:
@@ -393,7 +399,8 @@ def yaml_problem(path: Path | str, error: yaml.YAMLError) -> str:
     """Message with file, line and column of a YAML file that cannot be parsed."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"{path} is no YAML: {first_line(error)}"
-    mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+    mark = error.problem_mark or error.context_mark
+    problem = error.problem or error.context
     place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     return f"{path}{place}: no YAML: {problem}"
 

@@ -64,8 +64,8 @@ class Manifest(BaseModel):
     title: str
     scale: Scale
     overrides: tuple[str, ...] = ()
-    # What a command asks for where the name alone is not enough: the experiment's file, or the
-    # experiment and axes of the command line (+experiment=one method=gigpo,scpo).
+    # Arguments that select the experiment on the command line, if its name alone does not: its
+    # file, or the experiment and axes that were typed (+experiment=one method=gigpo,scpo).
     asked_as: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     primary: PrimaryComparisons | None = None
     rows: tuple[PlannedRow, ...]
@@ -93,9 +93,9 @@ def read(path: Path) -> Manifest:
 def update(runs_dir: Path, planned: Manifest) -> None:
     """Write a manifest, merged with the runs of earlier calls with other axes.
 
-    The latest call has the experiment's name. An earlier one with other overrides or other rows is
-    kept under the name and a hash, because its runs would be in no table; its command gives it the
-    name back.
+    The manifest of the latest call has the experiment's name. An earlier one with other overrides
+    or rows is renamed, a hash appended, because otherwise no table would show its runs. Repeating
+    its command gives it the experiment's name again.
 
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
     still exists, and its settings apart from the seed equal those of the planned runs of the same
@@ -104,26 +104,30 @@ def update(runs_dir: Path, planned: Manifest) -> None:
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
     aside = manifest_path(runs_dir, _name_aside(planned), planned.scale)
     rows = planned.rows
-    for known in (path, aside):
-        if not known.exists():
+    for existing in (path, aside):
+        if not existing.exists():
             continue
-        earlier = read(known)
+        earlier = read(existing)
         if earlier.overrides == planned.overrides:
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
+    merged = planned.model_copy(update={"rows": rows})
     if path.exists():
-        _keep_aside(runs_dir, read(path), planned.model_copy(update={"rows": rows}))
-    write_json(path, planned.model_copy(update={"rows": rows}).model_dump(mode="json"))
+        _keep_aside(runs_dir, read(path), merged)
+    write_json(path, merged.model_dump(mode="json"))
     aside.unlink(missing_ok=True)
 
 
 def _name_aside(manifest: Manifest) -> str:
-    """Name of a manifest that is kept beside a later one: the experiment and a hash."""
-    apart = [manifest.overrides, sorted(row.name for row in manifest.rows)]
-    return f"{manifest.experiment}_{text_sum(json.dumps(apart).encode())[:6]}"
+    """Name of a manifest after a later one took its own: the experiment and a hash."""
+    distinctive = [manifest.overrides, sorted(row.name for row in manifest.rows)]
+    return f"{manifest.experiment}_{text_sum(json.dumps(distinctive).encode())[:6]}"
 
 
 def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> None:
-    """Keep an earlier manifest of other overrides or rows, if it has runs that no other has."""
+    """Write an earlier manifest of other overrides or rows under its new name.
+
+    It is dropped if all of its runs that still exist are in the planned one.
+    """
     name = _name_aside(earlier)
     own = {row.name for row in earlier.rows}
     if earlier.overrides == planned.overrides and own <= {row.name for row in planned.rows}:
@@ -178,7 +182,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         matches = set(fnmatch.filter(folders, pattern))
         for name in fnmatch.filter(members, pattern):
             matches |= members[name] & folders.keys()
-        # "*" is no error before the first run exists.
+        # "*" may match nothing: there are no runs before the first sweep.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"

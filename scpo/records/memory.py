@@ -37,7 +37,7 @@ class NodeMemory:
 
     ``perf/node_memory_gib``: resident memory of process ``root`` and its descendants, without files
     and shared memory, which would count several times. ``perf/node_gpu_gib``: memory in use on the
-    fullest GPU, by any process. A measure is left out where the system does not provide it.
+    fullest GPU, by any process. A measure that the system does not provide is left out.
 
     Args:
         root: The process; None: this one.
@@ -137,7 +137,7 @@ def used_gib(visible: str = "", ask: Callable[[str], list[str]] = query_driver) 
     used = {}
     for line in ask(MEMORY_QUERY):
         index, uuid, mib = (part.strip() for part in line.split(","))
-        # CUDA accepts indices and prefixes of UUIDs. Up to three characters may be an index.
+        # CUDA accepts indices and prefixes of UUIDs. A name of up to three characters is an index.
         named = any(name == index or (len(name) > 3 and uuid.startswith(name)) for name in chosen)
         if named or not chosen:
             used[index] = float(mib) / 1024

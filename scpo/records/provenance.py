@@ -50,7 +50,7 @@ CODE_PARTS = ("scpo", "sweeps", "train.py")
 # Suffixes of code; other files may be written next to it by tools.
 CODE_SUFFIXES = (".py", ".yaml")
 
-# Largest number of files that a message names.
+# Largest number of files that a message lists.
 SHOWN_FILES = 6
 
 # Modules that list all estimators or identities of states, of which a run uses few.
@@ -83,7 +83,8 @@ def code_state(secret_names: Collection[str] = ()) -> dict[str, Any]:
     Args:
         secret_names: Environment variables that are secret although their names do not show it.
     """
-    if snapshot := _snapshot():
+    snapshot = _snapshot()
+    if snapshot:
         return snapshot
     diff = (output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")
     return {"commit": git_commit(), "uncommitted": redaction.redact(diff, names=secret_names)}
@@ -237,12 +238,12 @@ def check_resume(
         else:
             changed = _changed(earlier, present, config)
         if changed:
+            which = "it" if len(changed) == 1 else "them"
             raise ConfigError(
                 f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "
-                f"since: {shown_files(changed)}. Restore "
-                f"{'it' if len(changed) == 1 else 'them'} ({_earlier_and_present(folder, commits)})"
-                ", or add machine.resume_across_versions=true, or delete "
-                f"{folder.path} to start again"
+                f"since: {shown_files(changed)}. Restore {which} "
+                f"({_earlier_and_present(folder, commits)}), or add "
+                f"machine.resume_across_versions=true, or delete {folder.path} to start again"
             )
     write_json(folder.path / CODE_RECORD, CodeRecord(files=present).model_dump())
 
@@ -250,17 +251,18 @@ def check_resume(
 def _earlier_and_present(folder: RunFolder, commits: tuple[str | None, str | None]) -> str:
     """The code under which a run stopped and the present code, for a message.
 
-    The commits alone would mislead: the changes are often in neither.
+    The commits alone would mislead: often only the uncommitted changes differ.
     """
     earlier = f"the run stopped under commit {commits[0]}"
     attempts = _attempts(folder)
     if attempts:
         diff = folder.attempt(max(map(int, attempts))) / UNCOMMITTED
-        earlier += f" with uncommitted changes, {diff}" if diff.exists() else ""
+        if diff.exists():
+            earlier += f" with uncommitted changes, {diff}"
     present = f"now it is commit {commits[1]}"
-    return (
-        f"{earlier}; {present}{' with uncommitted changes' if code_state()['uncommitted'] else ''}"
-    )
+    if code_state()["uncommitted"]:
+        present += " with uncommitted changes"
+    return f"{earlier}; {present}"
 
 
 def changed_files(
@@ -290,9 +292,9 @@ def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig)
 
 
 def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
-    """Files that these runs use and of which they used several versions.
+    """Files that these runs use, and that were not the same in all of them.
 
-    Runs without a record of their code, as old ones and those of an archive, are left out.
+    Runs without a record of their code are left out: old ones, and those of an archive.
     """
     known: list[tuple[CodeRecord, RunConfig]] = []
     for folder, config in runs:
@@ -303,7 +305,7 @@ def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
         return []
 
     versions: dict[str, set[str | None]] = {}
-    # Seeds of a row use the same files, which take a while to find.
+    # Found once for all seeds of a row, which use the same files: it takes half a second.
     used: dict[tuple[str, ...], set[str]] = {}
     for record, config in known:
         kind = (*_parts(config), _trainer(config), config.env.name)
@@ -357,7 +359,7 @@ def _parts(config: RunConfig) -> Iterator[str]:
     """Files of the estimator, the identities, the matcher and the scorer that a run names."""
     if config.method.kind != "trained":
         return
-    # Of a scorer in files of its own; the others are imported by name.
+    # Only a scorer in files of its own has these two; other scorers are found as imports.
     yield f"scpo/schema/scorer/{config.scorer.kind}.py"
     yield f"scpo/scoring/{config.scorer.kind}.py"
     functions = [ESTIMATORS[config.method.estimator.name].function]
@@ -381,7 +383,7 @@ def _imported(text: str) -> tuple[str, ...]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
             parts = name.split(".")
-            # scpo/__init__.py names two functions of analysis for notebooks.
+            # Not analysis: scpo/__init__.py imports two of its functions, but only for notebooks.
             if parts[0] != "scpo":
                 continue
             for length in range(1, len(parts) + 1):

@@ -79,9 +79,10 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     # The settings are recorded twice, so that a change of either record is detected.
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
-    _same(folder.path, "config.yaml", identity(config), "identity.yaml", hashed)
+    path = folder.path
+    _check_same(path, "config.yaml", identity(config), "identity.yaml", hashed)
     if want is not None:
-        _same(folder.path, "identity.yaml", hashed, "the configuration asked for", identity(want))
+        _check_same(path, "identity.yaml", hashed, "the configuration asked for", identity(want))
     check_name(folder)
     return config
 
@@ -129,7 +130,8 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
         shutil.rmtree(draft.path, ignore_errors=True)
 
 
-def _same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
+def _check_same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
+    """Raise RecordError with the first setting in which two records of a run differ."""
     difference = next(_differences(old, new), None)
     if difference:
         key, before, after = difference

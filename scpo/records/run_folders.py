@@ -108,7 +108,7 @@ class RunFolder:
 
     def write_status(self, status: Status) -> Status:
         """Write the status with the current time; returns the written status."""
-        # Of a finished run this is the end, from which ``PastTimes`` computes its duration.
+        # The time of a finished run's last status is its end, which ``PastTimes`` reads.
         stamped = status.model_copy(update={"updated_at": now()})
         write_json(self.status, stamped.model_dump(mode="json"))
         return stamped
@@ -280,9 +280,9 @@ def finished_in(archive: str | None) -> frozenset[str]:
     damaged = [name for name in (METRICS, RUNS) if locate(folder, name, index) is None]
     if damage or damaged:
         raise ConfigError(
-            f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): which of its "
-            f"runs are whole is named by `python -m analysis figures --runs-dir {archive}`. "
-            "Restore it; or machine.archive=null runs everything here"
+            f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): `python -m "
+            f"analysis figures --runs-dir {archive}` names the runs that are whole. Restore it; or "
+            "machine.archive=null runs everything here"
         )
     return frozenset(index.runs)
 
@@ -300,7 +300,7 @@ def list_runs(runs_dir: Path) -> list[RunFolder]:
 
 
 def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
-    """Lock for starting runs, waiting for it: two sweeps at once would submit a run twice."""
+    """Lock for starting runs; waits for it, since two sweeps at once would submit a run twice."""
     with naming_write_errors(runs_dir, 0):
         runs_dir.mkdir(parents=True, exist_ok=True)
     return locked(runs_dir / ".lock", wait=True)

@@ -92,7 +92,7 @@ class Observed:
         recorded: The state in status.json; NEW without a folder.
         alive: True if a process holds the run's lock now.
         job: The scheduler's answer; None if no job was ever submitted.
-        stop: The state in which it was asked to end.
+        stop: The state in which it was asked to end; None without a request.
         failures: Number of failed attempts.
         checkpoint: True if it has a checkpoint to resume from.
     """

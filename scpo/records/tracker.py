@@ -110,6 +110,7 @@ class Tracker:
         self._read()
 
     def _check_lines(self, step: int, lines: bytes) -> None:
+        """Verify that the kept lines of metrics.jsonl ascend to ``step``, the last one."""
         steps = [record["step"] for record in self._metrics.parse(lines)]
         if step < 0:
             return
@@ -164,10 +165,10 @@ def _key(remark: Remark) -> tuple[str, str]:
 
 @dataclass
 class StepLines:
-    """Log line of a step: ``step 3 of 20: success 41 %, credit on 2.3 steps a failure, 3 s``.
+    """Log line of a step: ``step 3 of 20: success 41 %, credit on 2.3 steps a failure, 3.0 s``.
 
-    The time left is estimated from the mean time of a step in this attempt, validation included;
-    the first line has no estimate.
+    An estimate of the time left follows, from the mean time of a step in this attempt, validation
+    included. The first line has none.
     """
 
     steps: int

@@ -100,13 +100,17 @@ def _checkpoints(folder: RunFolder) -> None:
     """
     for step in folder.complete_checkpoints()[-1:]:
         place = folder.checkpoint(step)
-        marker = read_record(
-            place / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint", DELETE_CHECKPOINT
-        )
+        path = place / CHECKPOINT_MARKER
+        marker = read_record(path, CheckpointMarker, "marker of a checkpoint", DELETE_CHECKPOINT)
+        if marker.step != step:
+            raise RecordError(
+                f"{path} is of step {marker.step}, its folder of step {step}: this checkpoint is "
+                f"damaged. {DELETE_CHECKPOINT}"
+            )
         for name, known in marker.files.items():
             path = place / name
             size = path.stat().st_size if path.is_file() else None
-            if size != known.bytes or marker.step != step:
+            if size != known.bytes:
                 held = "is missing" if size is None else f"holds {size} bytes of {known.bytes}"
                 raise RecordError(f"{path} {held}: this checkpoint is damaged. {DELETE_CHECKPOINT}")
 

@@ -3,8 +3,9 @@ import re
 import pytest
 
 from scpo.records import State, manifest, run_config, verify
-from scpo.records.files import write_json
+from scpo.records.files import read_json, write_json
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
+from scpo.records.run_folders import CHECKPOINT_MARKER
 from sweeps.records import attempt as entry
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -35,12 +36,21 @@ def lose_lines_of_an_unfinished_run(folder):
     lose_a_line(folder)
 
 
+def give_the_newest_checkpoint_the_marker_of_another_step(folder):
+    path = folder.checkpoint(folder.complete_checkpoints()[-1]) / CHECKPOINT_MARKER
+    write_json(path, {**read_json(path), "step": 1})
+
+
 BREAKS = {
     "a lost line": (lose_a_line, "says DONE, but .* ends at step 3 of 4"),
     "a repeated line": (repeat_a_line, "steps do not ascend"),
     "lines behind a checkpoint": (
         lose_lines_of_an_unfinished_run,
         "ends at step 3, and .* says 4: lines were lost",
+    ),
+    "a marker of another step": (
+        give_the_newest_checkpoint_the_marker_of_another_step,
+        "COMPLETE is of step 1, its folder of step 4: this checkpoint is damaged",
     ),
     "an edited config": (
         lambda f: run_config.write_config(f, run_config.read_config(f).model_copy(update={"seed": 9})),
