@@ -3,8 +3,8 @@
     python -m scpo.integrations.verl_agent runs/<id> [verl-agent's overrides ...]
 
 `python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The fork's
-overrides are generated from it and shown; those that are typed come after them. Run it where the
-fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
+overrides are generated from it and shown; overrides from the command line come after them. Run it
+where the fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
 """
 
 from __future__ import annotations
@@ -26,21 +26,18 @@ logger = logging.getLogger(__name__)
 
 
 def open_hooks(run_folder: str) -> Hooks:
-    """SCPO for one process of a run."""
+    """Create the hooks for one process of a run, with a scorer if the method needs one."""
     folder = RunFolder(run_folder)
     config = run_config.read_config(folder)
-    return Hooks(
-        config,
-        folder,
-        open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None,
-    )
+    scorer = open_ray_scorer(config, on_gpu=True) if config.trained.needs_scorer else None
+    return Hooks(config, folder, scorer)
 
 
 def hooked_runner(task_runner: Any) -> Any:
     """The fork's task runner, a Ray actor class, with the hooks installed in its process."""
     import ray
 
-    # The class inside Ray's actor wrapper
+    # Ray wraps the class of an actor; this is the class itself, from which one can inherit.
     class HookedTaskRunner(task_runner.__ray_metadata__.modified_class):  # type: ignore[misc]
         """Install the hooks, then run the fork's task runner."""
 
@@ -53,14 +50,20 @@ def hooked_runner(task_runner: Any) -> Any:
 
 
 def main(run_folder: str, typed: Sequence[str]) -> None:
-    """Generate the fork's overrides, start it, and let it train."""
+    """Generate the fork's overrides and run its training.
+
+    Args:
+        run_folder: Folder of a prepared run.
+        typed: Overrides from the command line, which win over generated ones.
+    """
     folder = RunFolder(Path(run_folder).resolve())
     run = run_config.read_config(folder)
     check_packages()
     chosen = settings(run, folder.path)
     for setting in chosen:
         logger.info("%s    (%s)", setting.override, setting.source)
-    # Only here: the fork is in no other environment, and a missing package has been named above.
+    # Imported here: only verl-agent's environment has the fork, and a missing package has been
+    # reported above.
     from verl.trainer import main_ppo
 
     config = compose_fork(
@@ -91,7 +94,7 @@ def check_packages() -> None:
 def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
     """Compose the fork's configuration with these overrides.
 
-    The fork's own decorator finds it only when it is run as a script.
+    The fork's own Hydra decorator finds the configuration only if the fork runs as a script.
 
     Raises:
         ConfigError: An override has an unknown key.

@@ -1,4 +1,4 @@
-"""The fork's batch as a StepBatch: NumPy columns in, the data contract out."""
+"""Conversion of the fork's batch, NumPy columns by name, to a StepBatch."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def step_batch(
     entropy_N: FloatArray | None = None,
     length_N: NDArray[np.int64] | None = None,
 ) -> StepBatch:
-    """Rows in the fork's order, which is the processing order; rows that it copied are marked.
+    """Build the StepBatch of the fork's rows, in their order; rows that it copied are marked.
 
     Args:
         columns: ``non_tensor_batch``.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         entropy_N: Mean token entropy of each row, where the estimator requires it.
-        length_N: Tokens of each row, where they are the processing order: longest first, ties in
-            time order.
+        length_N: Tokens of each row, if they determine the processing order: longest first, ties in
+            time order. None: rows are processed in the fork's order.
 
     Raises:
         StepBatchError: A column is missing, or a row breaks the data contract.
@@ -63,7 +63,7 @@ def step_batch(
             "scpo.integrations.verl_agent)"
         )
 
-    # By way of lists: the fork's columns hold Python objects.
+    # Via lists, because the fork's columns hold Python objects.
     slot_N = np.asarray(columns[SLOT].tolist(), dtype=np.int64)
     step_N = np.asarray(columns[STEP].tolist(), dtype=np.int64)
     # Rows are balanced over the ranks by now: their order is the paper's "reordered" (ledger 9).
@@ -95,7 +95,7 @@ def _by_length(
     length_N: NDArray[np.int64], slot_N: NDArray[np.int64], step_N: NDArray[np.int64]
 ) -> IntArray:
     """Position of each row if the longest is processed first."""
-    # Ties of length are in time order, whichever order the fork has now.
+    # Sorted by time first, so that rows of equal length do not depend on the fork's order.
     in_time = np.lexsort((step_N, slot_N))
     position_N = np.empty_like(in_time)
     position_N[in_time] = positions(length_N[in_time], "length", 1)
@@ -103,13 +103,15 @@ def _by_length(
 
 
 def _floats(column: NDArray[Any]) -> FloatArray:
-    """The fork keeps numbers as objects, some of them arrays of one."""
+    """Convert the fork's column of Python objects, some of them arrays with one number."""
     return np.array([float(np.asarray(value).item()) for value in column], dtype=np.float32)
 
 
 def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each label's smallest number: names of groups that do not depend on the fork's random ids."""
-    # The fork's ids are unseeded UUIDs.
+    """Replace each label by the smallest number among its rows.
+
+    The result names groups reproducibly: the fork's labels are UUIDs without a seed.
+    """
     _, place_N = np.unique(label_N.astype(str), return_inverse=True)
     smallest = np.full(place_N.max(initial=-1) + 1, np.iinfo(np.int64).max)
     np.minimum.at(smallest, place_N, number_N)
@@ -124,7 +126,7 @@ def _ever(flag_N: NDArray[Any], trajectory_N: NDArray[np.int64]) -> NDArray[np.b
 
 
 def _repeated(trajectory_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """All rows of one step but the first."""
+    """True on all rows of a (trajectory, step) but its first."""
     # The fork copies rows to fill its mini-batches, and does not mark the copies.
     _, first = np.unique(np.stack([trajectory_N, step_N]), axis=1, return_index=True)
     repeated = np.ones(len(step_N), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Our configuration as overrides of the fork's, each with where its value comes from."""
+"""Overrides of the fork's configuration for a run, each with the source of its value."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
     """The settings of the paper's script with the values of this run.
 
     Raises:
-        ConfigError: The fork cannot run this method, model or environment, or not as the run has
-            it.
+        ConfigError: The fork cannot run this method, model or environment, or not with the settings
+            of the run.
     """
     trainer = _check(config)
     return [
@@ -45,15 +45,15 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All overrides for the fork: configuration, then ``typed``; of equal keys the last wins."""
+    """All overrides for the fork: those of the run, then ``typed``; the last one of a key wins."""
     return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 
 def _check(config: RunConfig) -> VerlTrainer:
-    """The run's trainer, checked to be verl-agent's, with nothing that the fork cannot do.
+    """Check that the fork can train exactly what the run configures; returns the run's trainer.
 
     Raises:
-        ConfigError: The fork would train something else than the configuration says.
+        ConfigError: The fork would train something else.
     """
     trainer = config.trainer
     model = config.model
@@ -68,17 +68,18 @@ def _check(config: RunConfig) -> VerlTrainer:
             f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}"
         )
 
-    # A knob that the fork does not read would be recorded as if it had been.
-    for key, asked, has in _of_one_value(config, trainer):
-        if asked != has:
+    # The run would record a setting that the fork does not read as if it had taken effect.
+    for key, configured, only in _fixed_settings(config, trainer):
+        if configured != only:
             raise ConfigError(
-                f"{key}={asked}: verl-agent knows {has} only; trainer=local and verl have more"
+                f"{key}={configured}: verl-agent knows {only} only; trainer=local and verl have "
+                "more"
             )
     return trainer
 
 
-def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str, Any, Any]]:
-    """Knobs of which the fork has but one setting: key, what the run has, what the fork has."""
+def _fixed_settings(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str, Any, Any]]:
+    """Settings with a single value in the fork: key, value of the run, value in the fork."""
     estimator = config.trained.estimator
     yield "trainer.verl.engine", trainer.verl.engine, "vllm"
     yield "env.prompt", config.env.prompt, "verl_agent"
@@ -96,8 +97,8 @@ def _of_one_value(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[str
 def _data(config: RunConfig) -> Iterator[Setting]:
     """Tasks, episodes and environment."""
     trainer = config.trainer
-    # The fork asks for files of prompts, of which it uses only the number of rows: its environments
-    # draw the tasks.
+    # The fork reads files of prompts, but uses only their number of rows: its environments draw the
+    # tasks.
     yield Setting(
         "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
     )
@@ -206,8 +207,8 @@ def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
 def _method(config: RunConfig) -> Iterator[Setting]:
     """Estimator, penalty and sampling.
 
-    An estimator that the fork lacks goes by the name of ``grpo`` there, which needs no critic; the
-    hooks compute its advantages.
+    An estimator that the fork lacks is passed to it as ``grpo``, which needs no critic; the hooks
+    then replace the advantages.
     """
     estimator = config.trained.estimator
     sampling = config.trained.sampling
@@ -247,6 +248,7 @@ def _method(config: RunConfig) -> Iterator[Setting]:
 
 
 def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
+    """The critic's model, optimizer and batches; nothing without a critic."""
     if not isinstance(config.trained.estimator, GaeSettings) or not isinstance(
         config.model, HuggingFaceModel
     ):

@@ -1,4 +1,4 @@
-"""Hooks around functions of the fork, where SCPO reads and adds data. No file of it is edited."""
+"""Hooks around functions of the fork, by which SCPO reads and adds data; no file is edited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 logger = logging.getLogger(__name__)
 
 OF_THE_FORK = ("gae", "grpo", "rloo", "gigpo")
-"""Estimators that the fork computes itself; all others are computed by ours, in its place."""
+"""Estimators that the fork computes itself; scpo computes all others in its place."""
 
 
 @dataclass
@@ -34,10 +34,10 @@ class Hooks:
 
     Attributes:
         config: The run.
-        folder: Where credit is recorded.
-        scorer: For methods with a shaper.
-        trainer: The fork's, from the moment it trains: it knows the number of the step.
-        entropy_N: Of the rows of the batch under way, where the method requires it.
+        folder: The run folder, in which credit is recorded.
+        scorer: Scorer of the shaper and the state identity; None if the method needs none.
+        trainer: The fork's trainer, which knows the step; None before it trains.
+        entropy_N: Mean token entropy of each row of the present batch; None if not required.
     """
 
     config: RunConfig
@@ -48,7 +48,7 @@ class Hooks:
     _logs: dict[str, JsonLines] = field(default_factory=dict)
 
     def fit(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Wraps ``RayPPOTrainer.fit``, only to know whose step it is."""
+        """Wrap ``RayPPOTrainer.fit`` to keep the trainer, which knows the step."""
 
         def wrapped(trainer: Any) -> None:
             self.trainer = trainer
@@ -72,12 +72,12 @@ class Hooks:
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
             estimator = self.config.trained.estimator
-            # PPO has neither a shaper nor step terms: the fork computes all of it.
+            # PPO has neither a shaper nor step terms, so the fork computes it alone.
             if estimator.name == "gae":
                 return original(data, adv_estimator=adv_estimator, **options)
 
-            # Our own reading of the batch, at the last point before the fork estimates: rows are
-            # copied and balanced by now, and the penalty of invalid actions is subtracted.
+            # The batch is read at the last point before the fork estimates: by now rows are copied
+            # and balanced, and the penalty of invalid actions is subtracted.
             batch = step_batch(
                 data.non_tensor_batch,
                 success_threshold=self.config.env.success_threshold,
@@ -95,14 +95,13 @@ class Hooks:
             )
             self._record(batch, diagnostics)
 
-            # The fork's own estimator, with credit in its step returns, wherever it has one.
+            # The fork compares states only by their exact text.
             compares_otherwise = (
                 isinstance(estimator, StateSettings) and estimator.states != "exact"
             )
             if estimator.name not in OF_THE_FORK or compares_otherwise:
-                # The fork lacks this estimator, or forms its states otherwise, so that ours takes
-                # its place.
                 return _with_advantages(data, advantage_N)
+            # The fork's own estimator, with credit added to its step returns.
             shaper = self.config.trained.shaper
             if diagnostics.shaped is not None and shaper is not None:
                 _add(data, np.float32(shaper.alpha) * diagnostics.shaped.credit_N)
@@ -118,7 +117,7 @@ class Hooks:
         return int(self.trainer.global_steps)
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-        """Record credit of this step; drop later lines, which an earlier attempt left."""
+        """Record the credit of this step; lines of an earlier attempt from here on are dropped."""
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in (
             (self.folder.metrics, diagnostics.metrics),
@@ -131,9 +130,9 @@ class Hooks:
 
 
 def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
-    """Tokens of each row, as the fork's balancing counts them; None: nothing is ordered by them.
+    """Tokens of prompt and response of each row, without padding, as the fork balances them.
 
-    Prompt and response, without padding.
+    None if the processing order does not depend on them.
     """
     if shaper is None or shaper.order != "length":
         return None
@@ -142,10 +141,10 @@ def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
 
 
 def _add(data: Any, bonus_N: FloatArray) -> None:
-    """Add credit to the step returns, from which the fork's GiGPO makes its step term.
+    """Add credit to the step returns, from which the fork's GiGPO computes its step term.
 
-    The fork has subtracted the penalty of invalid actions by now and normalises afterwards: credit
-    enters where the paper adds it (ledger 56).
+    The fork has already subtracted the penalty of invalid actions, and normalises afterwards: the
+    paper adds credit at the same point (ledger 56).
     """
     import torch
 

@@ -12,23 +12,23 @@ from scpo.envs.alfworld.transcript import Transcript
 
 logger = logging.getLogger(__name__)
 
-# Columns added to the batch. ``SLOT``: number of the environment in its training step.
+# Columns added to the batch. ``SLOT`` numbers the episodes of a training step.
 SLOT = "scpo_slot"
 STEP = "scpo_step"
 ACTION = "scpo_action"
 ANSWER = "scpo_answer"
 WON = "scpo_won"
 
-# Added where the method reads states: ALFWorld's, before and after the step.
+# Added if the method reads states: ALFWorld's state before and after the step.
 STATE = "scpo_state"
 NEXT_STATE = "scpo_next_state"
 
 
 class RecordingEnvironments:
-    """The fork's environment manager, with an eye on what goes in and comes out of ``step``.
+    """Wrapper of the fork's environment manager that records actions and answers of each step.
 
-    With ``states`` it also keeps each ALFWorld episode's state, read off observations and
-    admissible commands, before the first step and after each.
+    With ``states`` it also records the state of each ALFWorld episode before the first step and
+    after each, derived from observations and admissible commands.
     """
 
     def __init__(self, environments: Any, *, states: bool) -> None:
@@ -42,11 +42,11 @@ class RecordingEnvironments:
         self.won: list[list[bool]] = []
 
     def __getattr__(self, name: str) -> Any:
-        # Everything but `step` and `reset` is the fork's own.
+        # All attributes but `step` and `reset` are the manager's.
         return getattr(self._environments, name)
 
     def reset(self, *args: Any, **options: Any) -> Any:
-        """As the manager's; the episodes begin."""
+        """Reset the manager, and begin a transcript of each episode."""
         observations, infos = self._environments.reset(*args, **options)
         if self._keeps_states:
             self._transcripts = []
@@ -60,16 +60,16 @@ class RecordingEnvironments:
         return [tuple(commands) for commands in self._environments.envs.get_admissible_commands]
 
     def step(self, text_actions: Any) -> Any:
-        """As the manager's; keeps the projected actions, the raw observations and who has won."""
+        """Make a step of the manager; record projected actions, raw observations and wins."""
         project = self._environments.projection_f
 
-        def listen(*args: Any, **options: Any) -> Any:
+        def project_and_keep(*args: Any, **options: Any) -> Any:
             projected = project(*args, **options)
             self._actions = projected[0]
             return projected
 
-        # The fork does not return the projected actions, but it looks the function up at each step.
-        self._environments.projection_f = listen
+        # The manager does not return the projected actions, but it looks the function up each time.
+        self._environments.projection_f = project_and_keep
         try:
             observations, rewards, dones, infos = self._environments.step(text_actions)
         finally:
@@ -83,7 +83,7 @@ class RecordingEnvironments:
         return observations, rewards, dones, infos
 
     def _follow(self, actions: list[str], answers: list[str]) -> None:
-        """Record a step in every transcript, also of episodes that are over; no row reads those."""
+        """Record a step in every transcript; no row reads those of episodes that are over."""
         moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
         for transcript, action, answer, admissible in moves:
             executed = action.strip() in transcript.admissible
@@ -152,5 +152,5 @@ class Recorder:
                 if self._states:
                     row[STATE] = recording.states[step][slot]
                     row[NEXT_STATE] = recording.states[step + 1][slot]
-        # Dynamic sampling plays several rounds in a step, whose episodes must not share a number.
+        # Dynamic sampling plays several rounds in a step; their episodes must not share a number.
         self._slots += len(rows)
