@@ -2,9 +2,9 @@
 
 Kinds: estimator, identity (of states), scorer, matcher, figure, experiment. The generated code
 runs, passes ruff, its own test and the laws of its kind; TODO marks what the author must fill in.
-An estimator starts as a row's score less the mean of its group, an identity as equality of the
-words of a text, a scorer as shared words, a matcher as the reference's positions in order, a figure
-as one point a row, an experiment as SCPO and GiGPO.
+An estimator starts as a row's score minus the mean of its group, an identity as the same words of a
+text, a scorer as the share of common words, a matcher as the reference's positions in order, a
+figure as one point per row, an experiment as SCPO and GiGPO.
 """
 
 import argparse
@@ -31,10 +31,10 @@ from scpo.suggestions import SuggestingParser
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
-# Run folders and lines of code hold the name, so that it is short, lower-case and an identifier.
+# Run folders and code contain the name, so it must be a short, lower-case identifier.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
-# Words that YAML or the command line reads as a truth value, nothing or a number.
+# Words that YAML or the command line reads as a truth value, null or a number.
 YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
 
 Edit = Callable[[str, dict[str, str]], str]
@@ -46,10 +46,10 @@ class Kind:
     """A kind of part.
 
     Attributes:
-        article: Its name in a sentence.
+        article: Its name with an article, for messages.
         files: Path -> text of the new files, both with names in braces.
-        next_steps: What its author does next.
-        edits: Files of the checkout in which it is registered.
+        next_steps: Instructions to the author.
+        edits: Path -> edits of the files of the checkout that register it.
         taken: Names in use.
     """
 
@@ -68,7 +68,7 @@ def _insert_import(line: str) -> Edit:
         lines = text.splitlines(keepends=True)
         package = new[: new.index(words["name"])]
         places = [number for number, old in enumerate(lines) if old.startswith(package)]
-        # Sorted as ruff sorts imports, so that the edited file passes the check.
+        # In ruff's order of imports, so that the edited file passes the check.
         place = next((number for number in places if lines[number] > new), places[-1] + 1)
         return "".join([*lines[:place], new, *lines[place:]])
 
@@ -81,7 +81,7 @@ def _append_to(opening: str, entry: str, closing: str) -> Edit:
     def edit(text: str, words: dict[str, str]) -> str:
         start = text.index(opening) + len(opening)
         end = text.index(closing, start)
-        # With or without a trailing comma, depending on how ruff has laid the tuple out.
+        # ruff writes a trailing comma only if the entries are one per line.
         before = text[:end].rstrip().removesuffix(",")
         return f"{before}{entry.format(**words)}{text[end:]}"
 
@@ -90,15 +90,15 @@ def _append_to(opening: str, entry: str, closing: str) -> Edit:
 
 KINDS = {
     "estimator": Kind(
-        "an estimator",
-        {
+        article="an estimator",
+        files={
             "scpo/advantages/{name}.py": texts.ESTIMATOR,
             "conf/estimator/{name}.yaml": texts.ESTIMATOR_YAML,
             "conf/method/{name}.yaml": texts.METHOD_YAML,
             "conf/scale/method/study_{name}.yaml": texts.RATE_YAML,
             "tests/unit/advantages/test_{name}.py": texts.ESTIMATOR_TEST,
         },
-        (
+        next_steps=(
             "scpo/advantages/{name}.py: the formula, its source, what it requires "
             '(CONTRIBUTING.md, "A baseline")',
             "tests/unit/advantages/test_{name}.py: a table worked by hand",
@@ -110,21 +110,21 @@ KINDS = {
             "written: python sweep.py +experiment=one method={name} scale=study "
             "seeds=[100,101,102] trainer.optimizer.learning_rate=5e-4,1e-3,2e-3,4e-3",
         ),
-        {
+        edits={
             "scpo/advantages/registry.py": (
                 _insert_import("from scpo.advantages.{name} import {constant}"),
                 _append_to("\nOURS = (", ", {constant}", ")"),
             )
         },
-        ESTIMATORS,
+        taken=ESTIMATORS,
     ),
     "identity": Kind(
-        "an identity of states",
-        {
+        article="an identity of states",
+        files={
             "scpo/states/{name}.py": texts.IDENTITY,
             "tests/unit/states/test_{name}.py": texts.IDENTITY_TEST,
         },
-        (
+        next_steps=(
             "scpo/states/{name}.py: what makes two visits one state (scpo/states/identity.py has "
             "what can be read)",
             "tests/unit/states/test_{name}.py: texts whose states are known",
@@ -132,23 +132,23 @@ KINDS = {
             "-k {name}   (the laws)",
             "python train.py method=crbc method.estimator.states={name}",
         ),
-        {
+        edits={
             "scpo/states/registry.py": (
                 _insert_import("from scpo.states.{name} import {constant}"),
                 _append_to("\nOURS = (", ", {constant}", ")"),
             )
         },
-        IDENTITIES,
+        taken=IDENTITIES,
     ),
     "scorer": Kind(
-        "a scorer",
-        {
+        article="a scorer",
+        files={
             "scpo/scoring/{name}.py": texts.SCORER,
             "scpo/schema/scorer/{name}.py": texts.SCORER_SETTINGS,
             "conf/scorer/{name}.yaml": texts.SCORER_YAML,
             "tests/unit/scoring/test_{name}.py": texts.SCORER_TEST,
         },
-        (
+        next_steps=(
             "scpo/scoring/{name}.py: the similarity; scpo/schema/scorer/{name}.py: its "
             "settings, and conf/scorer/{name}.yaml",
             "tests/unit/scoring/test_{name}.py: pairs worked by hand",
@@ -159,12 +159,12 @@ KINDS = {
         taken=(*SCORERS, "minilm", "bge_reranker_v2_m3"),
     ),
     "matcher": Kind(
-        "a matcher",
-        {
+        article="a matcher",
+        files={
             "scpo/shaping/{name}_match.py": texts.MATCHER,
             "tests/unit/shaping/test_{name}_match.py": texts.MATCHER_TEST,
         },
-        (
+        next_steps=(
             "scpo/shaping/{name}_match.py: the rule and its source",
             "tests/unit/shaping/test_{name}_match.py: credit worked by hand",
             "python -m pytest tests/unit/shaping   (the laws: test_matcher.py, test_drive.py)",
@@ -174,21 +174,21 @@ KINDS = {
         taken=MATCHERS,
     ),
     "figure": Kind(
-        "a figure",
-        {
+        article="a figure",
+        files={
             "analysis/figures/fig_{name}.py": texts.FIGURE,
             "tests/unit/analysis/figures/test_fig_{name}.py": texts.FIGURE_TEST,
         },
-        (
+        next_steps=(
             "analysis/figures/fig_{name}.py: what is drawn, and the caption",
             "python -m pytest tests/unit/analysis/figures/test_fig_{name}.py",
             "python -m analysis figures fig_{name}    then open the PNG",
         ),
     ),
     "experiment": Kind(
-        "an experiment",
-        {"conf/experiment/{name}.yaml": texts.EXPERIMENT_YAML},
-        (
+        article="an experiment",
+        files={"conf/experiment/{name}.yaml": texts.EXPERIMENT_YAML},
+        next_steps=(
             "conf/experiment/{name}.yaml: rows, axes, and the comparisons that are named before "
             "the runs",
             "python sweep.py +experiment={name} dry_run=true",
@@ -228,7 +228,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
         )
 
-    # Everything is made, checked and formatted in memory first, so that a failure writes nothing.
+    # Everything is built, checked and formatted in memory first, so that a failure writes nothing.
     contents = {path: text.format(**words) for path, text in files.items()}
     for edited, edits in part.edits.items():
         text = (root / edited).read_text()
@@ -240,7 +240,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             _check_bindings(path.relative_to(root), text, words)
             contents[path] = _formatted(path, text, root)
 
-    # The files that register it come last: what they import is there by then.
+    # The files that register the part come last, when the modules that they import exist.
     try:
         for path, text in contents.items():
             replace_file(path, text.encode(), readable=True)
@@ -252,14 +252,18 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
 
 
 def _check_name(part: Kind, words: dict[str, str]) -> None:
-    """Refuse what is no name, and words that code, YAML or the command line reads otherwise."""
+    """Refuse malformed names, and words of Python, YAML or the command line.
+
+    Raises:
+        ConfigError: The name is one of them; the message suggests another.
+    """
     name = words["name"]
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
             "a-z, 0-9 and _"
         )
-    # The class of a scorer `none` would be `None`.
+    # The title is checked, too: the class of a scorer `none` would be `None`.
     for word in (name, words["title"]):
         if keyword.iskeyword(word) or hasattr(builtins, word):
             raise ConfigError(
@@ -274,10 +278,10 @@ def _check_name(part: Kind, words: dict[str, str]) -> None:
 
 
 def _check_bindings(path: Path, text: str, words: dict[str, str]) -> None:
-    """Refuse a name that the file binds to something else: an import, a variable (`np`, `batch`).
+    """Refuse a name that the new file also gives to an import or a variable (`np`, `batch`).
 
     Raises:
-        ConfigError: It does; names the file.
+        ConfigError: The name is bound twice; the message names the file.
     """
     count = Counter(_bound(ast.parse(text)))
     name, title = words["name"], words["title"]
@@ -287,7 +291,7 @@ def _check_bindings(path: Path, text: str, words: dict[str, str]) -> None:
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:
-    """Every name that a file binds, as often as it does."""
+    """Names that a file binds, once for each binding."""
     for node in ast.walk(tree):
         if isinstance(node, ast.alias):
             yield node.asname or node.name
@@ -300,7 +304,7 @@ def _bound(tree: ast.AST) -> Iterator[str]:
 
 
 def _formatted(path: Path, text: str, root: Path) -> str:
-    """The text as ruff formats it: line lengths depend on the name. As it is without ruff."""
+    """Format a file with ruff, if installed, since its line lengths depend on the name."""
     if importlib.util.find_spec("ruff") is None:
         return text
     ruff = [sys.executable, "-m", "ruff", "format", "--quiet"]
@@ -316,7 +320,7 @@ def _formatted(path: Path, text: str, root: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer the command line."""
+    """Run the command line; returns the exit status."""
     parser = SuggestingParser(
         prog="python -m scpo.new",
         description=__doc__,
@@ -330,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = write_part(options.kind, options.name)
     except ScpoError as error:
         sys.stderr.write(f"error: {error}\n")
-        # As argparse exits on a command line that it refuses.
+        # The exit status of argparse for a refused command line.
         return 2
 
     lines = ["Written:", *(f"  {path.relative_to(CHECKOUT)}" for path in files)]

@@ -1,4 +1,4 @@
-"""Texts of the files that ``python -m scpo.new`` writes; names in braces are filled in."""
+"""Templates of the files that ``python -m scpo.new`` writes; names in braces are filled in."""
 
 ESTIMATOR = '''"""{label}: TODO one line and the source (arXiv id, section)."""
 
@@ -53,8 +53,8 @@ sampling: null # siblings in groups, once
 clip_high: 0.2 # verl-agent's default
 """
 RATE_YAML = """# @package _global_
-# {label} on the laptop: not tuned, the rate of GRPO and GiGPO. TODO take, as the others do,
-# the one of four rates with the largest mean area under validation on seeds 100 to 102
+# {label} on the laptop: the rate of GRPO and GiGPO, not tuned. TODO tune it like theirs: of four
+# rates, take the one with the largest mean area under validation on seeds 100 to 102
 # (+experiment=learning_rates). WebShop has a rate of its own.
 trainer:
   optimizer:
@@ -109,7 +109,7 @@ from scpo.scoring import SCORERS
 
 
 class {title}:
-    """Shared words of two step texts, of all their words; TODO the formula."""
+    """Share of the words of two step texts that both have; TODO the formula."""
 
     def __init__(self, config: {title}Scorer) -> None:
         self.name = config.identity
@@ -181,8 +181,8 @@ from scpo.shaping.matcher import MATCHERS, Cell, Credited, Matching, MatchRule, 
 def {name}_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """TODO the rule in one line.
 
-    As written, a step may only match the next position. One that does not is left out, and the
-    walk stays where it is.
+    As written, a step may only match the next position. A step that does not match it is left out,
+    and the walk stays at its position.
     """
     j = -1
     walk, credited = [], []
@@ -224,7 +224,11 @@ CAPTION = "TODO: success (%), last checkpoint, {{panel}}: mean ± standard devia
 
 
 def build(data: Collected) -> Drawing:
-    """One point a row of the first section with finished runs; MissingRunsError without one."""
+    """One point per row of the first section with finished runs.
+
+    Raises:
+        MissingRunsError: No run is finished.
+    """
     sections = [part for part in data.sections if any(row.finished for row in part.rows)]
     if not sections:
         raise missing_runs("a finished run", data.sections)
@@ -243,7 +247,7 @@ def build(data: Collected) -> Drawing:
             )
         axis.set_yticks(range(len(rows)), [row.label for row in rows])
         axis.invert_yaxis()
-        # Short: beside long labels of rows the axis is narrow, and a longer text would be cut off.
+        # A short text, because long labels of rows leave a narrow axis that would cut it off.
         axis.set_xlabel("success (%)")
     cells = tuple(
         (row.label, row.count, percent(rate)) for row, rate in zip(rows, success, strict=True)
