@@ -10,7 +10,7 @@ from scpo.envs.webshop.compact_actions import compact_action
 from scpo.envs.webshop.shop.pages import DONE_SCORE, DONE_TITLE, SEPARATOR, SUB_PAGES, Page
 from scpo.envs.webshop.shop.shop import Actions, WebShop
 
-# Words of an action that the compact history keeps; a policy may write any number.
+# Number of words of an action that the compact history keeps; a policy may write more.
 ACTION_WORDS = 16
 
 

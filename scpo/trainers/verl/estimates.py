@@ -96,15 +96,13 @@ def estimate(
     shaper = config.trained.shaper
     seed = (config.seed, step)
     trajectories = rows.trajectories
+    order = shaper.order if shaper else UNSHAPED_ORDER
+    order_ranks = shaper.order_ranks if shaper else UNSHAPED_RANKS
+    length_N = columns.tokens[rows.place_N]
     batch = step_batch(
         trajectories,
         success_threshold=config.env.success_threshold,
-        position_N=rows.positions(
-            shaper.order if shaper else UNSHAPED_ORDER,
-            columns.tokens[rows.place_N],
-            ranks=ranks,
-            order_ranks=shaper.order_ranks if shaper else UNSHAPED_RANKS,
-        ),
+        position_N=rows.positions(order, length_N, ranks=ranks, order_ranks=order_ranks),
         measured=_measured(rows, columns, config),
     )
     if resolve(config.trained).level == "row":
@@ -126,8 +124,8 @@ def estimate(
         return Estimate(shared, shared, batch, trajectories, diagnostics)
 
     # Token level: ragged columns of verl's rows to a padded matrix in canonical order, and back.
-    length_N = columns.response_tokens[rows.place_N]
-    mask_NL = np.arange(int(length_N.max())) < length_N[:, None]
+    response_N = columns.response_tokens[rows.place_N]
+    mask_NL = np.arange(int(response_N.max())) < response_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
     value = _fetched(columns.value, "value")
     value_NL[mask_NL] = np.concatenate([value[place] for place in rows.place_N])

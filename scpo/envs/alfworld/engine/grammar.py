@@ -224,7 +224,7 @@ class Writer:
             return symbol
         if isinstance(symbol, Nonterminal):
             return self._rule(symbol.name, bound)
-        # Only once all values are known, it is known which separator is the last one.
+        # A list, because the separator before the last value differs from the others.
         texts = list(self._values(symbol, bound))
         if symbol.listed:
             return self._join(texts, bound)

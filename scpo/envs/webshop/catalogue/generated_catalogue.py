@@ -339,7 +339,10 @@ def _pricing(rng: random.Random) -> str:
 
 
 def _category_path(department: Department, query: str) -> str:
-    """Path of three parts, of which products of one kind share two: one category for the reward."""
+    """Category path of three parts.
+
+    Products of one kind share the first two: the reward takes two shared parts as one category.
+    """
     # The longest match: a query for a dress shirt ends with "shirt", too.
     thing = max((thing for thing in department.things if query.endswith(thing)), key=len)
     return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
