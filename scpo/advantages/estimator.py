@@ -55,7 +55,7 @@ class GroupSettings(EstimatorSettings):
 
 @dataclass(frozen=True)
 class Estimator:
-    """An entry of the registry, the last line of each estimator's file.
+    """Registry entry of an estimator, defined at the end of the estimator's file.
 
     Attributes:
         settings: Its settings; their ``name`` is the estimator's.
@@ -84,7 +84,7 @@ class Estimator:
     @property
     def name(self) -> str:
         """Its name in configurations."""
-        # Read off the Literal, which the configuration selects the settings by: declared once.
+        # The configuration selects the settings by this Literal, so the name is declared once.
         return str(get_args(self.settings.model_fields["name"].annotation)[0])
 
 
@@ -92,7 +92,7 @@ def check_fields(batch: StepBatch, estimator: Estimator) -> None:
     """Refuse a batch without an optional column that the estimator requires.
 
     Raises:
-        StepBatchError: It lacks one; names the column.
+        StepBatchError: A required column is None; names it.
     """
     for requirement, field in OPTIONAL_FIELDS.items():
         if requirement in estimator.requires and getattr(batch, field) is None:
@@ -106,9 +106,9 @@ def measured(
     batch: StepBatch,
     name: Literal["entropy_N", "hindsight_logprob_N"],
     needed_N: BoolArray,
-    why: str,
+    reader: str,
 ) -> NDArray[np.float64]:
-    """An optional column in float64, checked where it is needed.
+    """An optional column in float64, checked on the rows that are needed.
 
     A NaN on a needed row would pass through means and ratios into the advantages of other rows.
 
@@ -116,16 +116,18 @@ def measured(
         batch: The steps.
         name: Field of the batch.
         needed_N: Rows that must have a finite value.
-        why: Who needs it where, for the message.
+        reader: Estimator that reads the column, the subject of the error messages.
 
     Raises:
         StepBatchError: The batch lacks the field, or a needed value is not finite; names the row.
     """
     column_N = getattr(batch, name)
     if column_N is None:
-        raise StepBatchError(f"{why} needs {name}, which this batch lacks: the trainer provides it")
-    # Only where it is needed: a failure has no hindsight, for one.
+        raise StepBatchError(
+            f"{reader} needs {name}, which this batch lacks: the trainer provides it"
+        )
+    # Other rows may be NaN: failures, for example, have no hindsight log-probability.
     bad = np.flatnonzero(needed_N & ~np.isfinite(column_N))
     if len(bad):
-        refuse(batch, bad[0], f"{name} is {column_N[bad[0]]}, {why} needs a finite number")
+        refuse(batch, bad[0], f"{name} is {column_N[bad[0]]}, {reader} needs a finite number")
     return np.asarray(column_N, np.float64)

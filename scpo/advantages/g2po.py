@@ -17,8 +17,8 @@ class G2poSettings(StateSettings):
 
     Attributes:
         omega: Weight of the two step terms together.
-        success_value: Value of the end of a success, 10 in its paper for all rewards; a failure's
-            end is worth 0.
+        success_value: Value of the end of a success, 10 in the paper whatever the reward; a
+            failure's end is worth 0.
     """
 
     name: Literal["g2po"]
@@ -58,8 +58,8 @@ def step_term(
     node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
-    # The node term compares actions of one state, so it has their bonus, as the authors' code has
-    # the penalty there; the edge term compares states.
+    # Only the node term has the bonus, because it compares the actions of one state; the edge term
+    # compares states. The authors' code has the penalty of invalid actions there, too.
     node_term_N = config.normalised(next_value_N + bonus_N, node_N)
     edge_term_N = config.normalised(next_value_N - value_N, group_N)
     return config.omega * (node_term_N + edge_term_N)

@@ -28,8 +28,8 @@ class CriticSettings(Strict):
 
     learning_rate: PositiveFloat
     value_clip: PositiveFloat
-    # Not in the record of a critic without it: its run ids are the same as before there was a
-    # choice policy.
+    # Left out of a run's identity while it is None, so that runs from before the field existed keep
+    # their ids.
     epochs: PositiveInt | None = Field(default=None, exclude_if=lambda epochs: epochs is None)
 
 
@@ -79,7 +79,7 @@ def gae(
     reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
     critic_NL = _checked("value_NL", value_NL, valid_NL)
     advantage_NL = np.zeros(valid_NL.shape)
-    # What follows the token, for all rows at once: 0 after the last valid token of each.
+    # Advantage and value of the next valid token of each row: 0 after the last one.
     advantage_N = np.zeros(len(valid_NL))
     next_value_N = np.zeros(len(valid_NL))
     for token in range(valid_NL.shape[1] - 1, -1, -1):
@@ -111,10 +111,13 @@ def outcome_rewards(score_N: NDArray[Any], mask_NL: NDArray[Any]) -> FloatArray:
         ``reward_NL``, float32.
     """
     valid_NL = np.asarray(mask_NL, dtype=bool)
-    rows = np.flatnonzero(valid_NL.any(axis=1))
-    # argmax of a reversed mask: the number of tokens after the last valid one.
-    last = valid_NL.shape[1] - 1 - np.argmax(valid_NL[rows, ::-1], axis=1) if len(rows) else rows
     reward_NL = np.zeros(valid_NL.shape, dtype=np.float32)
+    rows = np.flatnonzero(valid_NL.any(axis=1))
+    # NumPy has no argmax of a mask without columns.
+    if not len(rows):
+        return reward_NL
+    # argmax of a reversed mask: the number of tokens after the last valid one.
+    last = valid_NL.shape[1] - 1 - np.argmax(valid_NL[rows, ::-1], axis=1)
     reward_NL[rows, last] = np.asarray(score_N)[rows]
     return reward_NL
 
@@ -139,10 +142,10 @@ def _checked(name: str, value_NL: NDArray[Any], valid_NL: BoolArray) -> Float64A
 def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
     """Mean 0 and standard deviation 1 over the valid tokens of the batch; 0 elsewhere.
 
-    A batch whose advantages are all equal gets 0: the epsilon keeps the divisor above it.
+    A batch whose advantages are all equal gets 0: the epsilon keeps the divisor positive.
     """
     valid = value_NL[valid_NL]
-    # One group of all tokens; the sums are over that single group, and 0 without a token.
+    # All tokens form one group. The sums over groups below read its value, or 0 without a token.
     stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
     white_NL = np.zeros(value_NL.shape)
     white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(

@@ -1,6 +1,7 @@
 """GAGPO: generalised advantage estimation with a group's mean returns as values (arXiv 2605.13217).
 
-No code was published, and the equations are known at second hand: the form is ours.
+No code was published, and the equations are known to us only through other papers: the form is
+ours.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +20,7 @@ class GagpoSettings(StateSettings):
 
     Attributes:
         gae_lambda: With 0, A_t is the one-step difference δ_t; with 1 and without a bonus, it is
-            R_t - V(s_t) before it is normalised. Its paper's value is not known to us (ledger 45).
+            R_t - V(s_t) before it is normalised. The paper's value is not known to us (ledger 45).
     """
 
     name: Literal["gagpo"]
@@ -50,7 +51,7 @@ def gagpo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GagpoSettings
 ) -> Float64Array:
-    """Return the whole advantage: all of it varies between steps."""
+    """Return the whole advantage: it has no part that is equal in all steps of a trajectory."""
     advantage_N = accumulated(batch, step_return_N, bonus_N, config)
     return config.normalised(advantage_N, group_ids(batch.group_N))
 
@@ -61,7 +62,7 @@ def accumulated(
     """A_t before it is normalised, in the unit of the rewards; a copy has its original's."""
     line = batch.timeline
     state_N = state_groups(batch, config)
-    # Without the bonus: values are of what the environment paid, and credit is measured beyond it.
+    # Without the bonus: V is the return that the environment pays, and credit comes on top of it.
     value_N = moments(step_return_N, state_N).mean_G[state_N]
     next_N = line.neighbours(1)
     next_value_N = np.where(next_N >= 0, value_N[next_N], 0.0)

@@ -36,7 +36,7 @@ def graphgpo(
     """A = A_E + ω A_S (equations 4 to 8; what they leave open as the authors' code has it).
 
     A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s')
-    with d the steps to success by the shortest way known to the group (``state_graph.distances``),
+    with d the length of the shortest path to success in the graph (``state_graph.distances``),
     or r = 10 w^(d(s') - d(s) + 1) with ``normalize_distance``. The bonus holds the penalty of an
     invalid action. In a group without success all r are equal, so that only the bonus separates its
     rows (ledger 46). Step returns are not read.
@@ -69,7 +69,7 @@ def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
     """
     distance_V = distances(graph)
     exponent_N = distance_V[graph.target_N]
-    # The change of the distance instead of the distance: 0 for a step along a shortest way.
+    # The change of the distance instead of the distance: 0 for a step along a shortest path.
     if config.normalize_distance:
         exponent_N = exponent_N - distance_V[graph.source_N] + 1
     reward_N: Float64Array = config.success_value * config.decay**exponent_N

@@ -1,7 +1,8 @@
 """Vectorised group-by: dense group ids and order-independent group statistics.
 
-Everything is float64. In the stack's float32 a value x of a group with standard deviation s is
-known to about 6e-8 |x| / s, which is up to 0.06 where rewards are 10 and s is at the floor of 1e-5.
+Everything is float64. verl-agent computes in float32, where the rounding of a value x, divided by
+the group's standard deviation s, becomes an error of about 6e-8 |x| / s in the advantage: 0.06 for
+a reward of 10 and s at the floor of 1e-5.
 """
 
 from dataclasses import dataclass, replace
@@ -71,9 +72,9 @@ def moments(value_N: NDArray[Any], id_N: IntArray) -> Moments:
     """Group statistics in float64, for dense ids.
 
     Values are taken relative to the least of their group and summed in ascending order, so that
-    equal values have a standard deviation of exactly 0, and permuting the rows changes no bit. The
-    order of a batch differs between trainers and numbers of GPUs: a last bit that changed with it
-    would become another update, and two runs of one seed would part.
+    equal values have a standard deviation of exactly 0, and permuting the rows changes no bit.
+    Trainers and numbers of GPUs order a batch differently: if a last bit depended on the order, two
+    runs of one seed would diverge.
 
     Args:
         value_N: Finite numbers.
@@ -112,8 +113,8 @@ def normalise(
     (``Moments.flat``) gets exactly 0 in both. Groups of one value have std 0, hence 0.
 
     Args:
-        value_N: The values; need not be those that ``stats`` are of (statistics over trajectories
-            normalise the scores of rows).
+        value_N: The values. ``stats`` may be those of other values, such as trajectory means that
+            normalise the scores of rows.
         id_N: Dense ids of their groups.
         stats: The groups' statistics.
         normalisation: The mode.

@@ -50,8 +50,8 @@ def episode_advantage(
 ) -> Float64Array:
     """The outcome term A_E that most group-based estimators share.
 
-    A group of one value has mean 0 and deviation 1, so its advantage is the score itself (up to the
-    1e-6), as in verl-agent.
+    A group of one value counts as having mean 0 and deviation 1, as in verl-agent, so its advantage
+    is the score itself (up to the 1e-6).
 
     Args:
         batch: The steps.

@@ -56,7 +56,7 @@ def hgpo(
     Args:
         batch: The steps.
         step_return_N: R, discounted step returns.
-        bonus_N: What is added to them, the penalty of invalid actions included.
+        bonus_N: Added to the step returns; includes the penalty of invalid actions.
         config: The settings.
 
     Returns:
@@ -71,12 +71,14 @@ def hgpo(
         sum_N = episode_advantage(batch, config, config.normalisation)
         weight_N = (sum_N != 0).astype(np.float64)
 
+    # w_k = (k+1)^a or (k+2)^a.
+    offset = 1 if config.weights == "paper" else 2
     levels = history_groups(batch, state_groups(batch, config), config.context)
     for level, id_N in enumerate(levels):
         # At step t only the levels up to t have a history.
         rows = np.flatnonzero(id_N >= 0)
         stats = moments(q_N[rows], id_N[rows]).population()
-        weight = float(level + (1 if config.weights == "paper" else 2)) ** config.exponent
+        weight = float(level + offset) ** config.exponent
         sum_N[rows] += weight * normalise(
             q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor
         )
@@ -93,13 +95,13 @@ def hgpo(
 def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterator[IntArray]:
     """Dense ids of rows with equal last k+1 anchors, k = 0..context; -1 at steps t < k.
 
-    Level k joins the row's anchor with the level k-1 of the step before it, so that no list of
-    anchors is ever compared.
+    A level-k id numbers the pairs of a row's anchor and the level k-1 id of the step before it, so
+    that lists of anchors need not be compared.
 
     Args:
         batch: The steps.
-        anchor_N: Dense id of each row's anchor group; holds the rollout group, so that histories of
-            different groups never coincide.
+        anchor_N: Dense id of each row's anchor group. Rollout groups share no anchor group, so
+            histories of different rollout groups never coincide.
         context: K, the last level.
 
     Yields:
@@ -121,8 +123,8 @@ def step_term(
 ) -> Float64Array:
     """Advantage without the outcome of ``base_group``.
 
-    The levels are an average, not a sum, so that the outcome's part cannot be subtracted from the
-    whole: the rest is computed as if it were off.
+    The advantage is an average over the levels, not a sum, so the outcome cannot be subtracted from
+    it: the advantage is computed again with ``base_group`` off.
     """
     without_outcome = config.model_copy(update={"base_group": False})
     return hgpo(batch, step_return_N, bonus_N, without_outcome).astype(np.float64)

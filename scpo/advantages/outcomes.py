@@ -61,8 +61,9 @@ def score_moments(
     """
     if config.statistics == "rows":
         return moments(score_N, id_N)
-    # Copies would count a trajectory's value more than once.
+    # Copies would weigh their step twice in a trajectory's mean.
     rows = np.flatnonzero(batch.original_N)
     line = batch.timeline
-    # A mean for each trajectory first; its group is that of its first row.
-    return moments(moments(score_N[rows], line.slot_N[rows]).mean_G, id_N[line.row_KT[:, 0]])
+    mean_K = moments(score_N[rows], line.slot_N[rows]).mean_G
+    group_K = id_N[line.row_KT[:, 0]]
+    return moments(mean_K, group_K)

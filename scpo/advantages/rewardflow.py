@@ -13,8 +13,10 @@ from scpo.advantages.state_graph import StateGraph, state_graph
 from scpo.states.identity import state_texts
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
-LOOKING_ACTIONS, LOOKING_VERB, NO_OP = ("inventory", "look"), "examine", "Nothing happens"
-"""ALFWorld's steps that change nothing, as the authors' code knows them."""
+# The authors' code recognises ALFWorld's steps that change nothing by these texts.
+LOOKING_ACTIONS = ("inventory", "look")
+LOOKING_VERB = "examine"
+NO_OP = "Nothing happens"
 
 
 class RewardflowSettings(StateSettings):
@@ -25,8 +27,8 @@ class RewardflowSettings(StateSettings):
         gamma: Discount of a step of the propagation, 0.9 in the authors' scripts; diagnostics
             discount the step returns by it, too.
         bridge: Skip steps without effect; the authors' code does so on ALFWorld only.
-        failed_end: Last step of a failure: ``reward``, the environment's, or ``value``, that less
-            V(s) (ledger 46).
+        failed_end: Reward of the last step of a failure: ``reward``, the environment's; ``value``,
+            the environment's less V(s) (ledger 46).
     """
 
     name: Literal["rewardflow"]
@@ -39,19 +41,20 @@ class RewardflowSettings(StateSettings):
 def rewardflow(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
 ) -> FloatArray:
-    """A = A_E + ω A_S (what the paper leaves open as the authors' code has it).
+    """A = A_E + ω A_S; where the paper is silent, as in the authors' code.
 
     A_S normalises the step's reward + bonus among the rows of a group that leave the same state.
-    The step's reward is V(s') - V(s) with V as in ``propagated``. A success's end is worth the
-    reward that it brought; the last step of a failure gets the environment's reward (``failed_end:
-    reward``, as in the code when time is up) or that less V(s) (``value``, as in the code when an
-    episode is lost before). The bonus holds the penalty of an invalid action. Step returns are not
-    read. Equal to the authors' code (tmlr-group/RewardFlow) on batches without copies.
+    The step's reward is V(s') - V(s) with V as in ``propagated``. The value of a success's end is
+    the environment's reward. The last step of a failure gets the environment's reward
+    (``failed_end: reward``, as in the code when time is up) or the environment's reward less V(s)
+    (``value``, as in the code when an episode is lost before that). The bonus holds the penalty of
+    an invalid action. Step returns are not read. Equal to the authors' code
+    (tmlr-group/RewardFlow) on batches without copies.
 
     Args:
         batch: The steps.
         step_return_N: Not read.
-        bonus_N: Added to the rise of V.
+        bonus_N: Added to the step's reward.
         config: The settings.
 
     Returns:
@@ -71,25 +74,26 @@ def step_term(
 
 
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
-    """The rise of V by every step, in the unit of the rewards.
+    """Reward V(s') - V(s) of each step, in the unit of the rewards.
 
-    A step earns V(s') - V(s) whether or not ``bridge`` left it out of the propagation: bridging
-    decides what states are worth, not which steps are rewarded.
+    Steps that ``bridge`` leaves out of the propagation are rewarded, too: bridging decides what
+    states are worth, not which steps are rewarded.
     """
     value_V = propagated(batch, graph, config)
     reward_N = batch.reward_N.astype(np.float64)
     timed_out_N = graph.end_N & ~batch.success_N & (config.failed_end == "reward")
     before_N = np.where(timed_out_N, 0.0, value_V[graph.source_N])
-    rise_N: Float64Array = np.where(graph.end_N, reward_N, value_V[graph.target_N]) - before_N
-    return rise_N
+    after_N = np.where(graph.end_N, reward_N, value_V[graph.target_N])
+    flow_N: Float64Array = after_N - before_N
+    return flow_N
 
 
 def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
     """Value of each node: V(s) = max(reward of arriving at s, γ max over its successors of V).
 
-    With ``bridge``, steps that look around, that change nothing or that return to their state are
-    left out: the next one that leads elsewhere starts where they did. A state that only such steps
-    touch is worth 0.
+    With ``bridge``, steps that only look, that change nothing or that return to their state are
+    left out: the next step that leads elsewhere is taken to start where they did. A state that only
+    such steps leave or reach is worth 0.
 
     Returns:
         ``value_V``, float64, in the unit of the rewards; never negative.
@@ -98,7 +102,7 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     reward_N = batch.reward_N.astype(np.float64)
     inner = np.flatnonzero(~graph.end_N)
 
-    # Rewards on the way belong to the state that they brought the rollout to.
+    # A reward before the end is part of the value of the state that its step led to.
     np.maximum.at(value_V, graph.target_N[inner], reward_N[inner])
     source_N = graph.source_N
     used_N = np.ones(len(batch), dtype=bool)
@@ -111,7 +115,7 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     np.maximum.at(value_V, source_N[ends], config.gamma * reward_N[ends])
     edges = np.flatnonzero(~graph.end_N & used_N)
 
-    # Ends after finitely many rounds: γ < 1 makes going around a cycle worthless.
+    # Ends after finitely many rounds: with γ < 1 a cycle cannot raise a value.
     while True:
         higher_V = value_V.copy()
         np.maximum.at(higher_V, source_N[edges], config.gamma * value_V[graph.target_N[edges]])
@@ -127,7 +131,7 @@ def _bridged(
     # By trajectory and time, so that one loop over steps bridges all trajectories at once.
     line = batch.timeline
     target_N = graph.target_N
-    idle_KT = line.table(_looks_about(batch, graph, config)).astype(bool)
+    idle_KT = line.table(_without_effect(batch, graph, config)).astype(bool)
     source_KT = line.table(graph.source_N)
     target_KT = line.table(target_N)
     used_KT = np.zeros_like(idle_KT)
@@ -139,8 +143,8 @@ def _bridged(
     return line.column(source_KT), line.column(used_KT)
 
 
-def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
-    """Steps without effect: looking actions, and those that lead to the answer of a no-op."""
+def _without_effect(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
+    """Rows without effect: actions that only look, and steps that a no-op's answer follows."""
     action_N = batch.action_N
     no_op_V = np.zeros(len(graph), dtype=bool)
     no_op_V[graph.source_N] = _after_no_op(batch, config)
@@ -152,10 +156,10 @@ def _looks_about(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 
 
 def _after_no_op(batch: StepBatch, config: RewardflowSettings) -> BoolArray:
-    """Rows whose state is the answer to a step that changed nothing.
+    """Rows whose step follows one that changed nothing.
 
-    The authors look for ALFWorld's sentence in the text. An environment that rewords its answers
-    has no such sentence and reports no-ops itself.
+    The authors' code looks for ALFWorld's sentence in the state's text. An environment that rewords
+    its answers has no such sentence and reports no-ops itself.
     """
     if batch.no_op_N is None:
         return np.array(

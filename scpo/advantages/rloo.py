@@ -22,9 +22,9 @@ def rloo(
 ) -> FloatArray:
     """A_i = s_i - (Σ_{j≠i} s_j) / (n - 1) = n / (n - 1) * (s_i - mean(s)) over a group's n values.
 
-    s = episode return - penalty * [invalid], in the unit of the rewards. The paper has one response
-    per prompt sample and excludes that one; verl-agent takes the n *step rows* of the group, so
-    that a row is also compared with the other rows of its own trajectory (``statistics: rows``). A
+    s = episode return - penalty * [invalid], in the unit of the rewards. In the paper the n values
+    are the responses to one prompt; in verl-agent they are the *step rows* of the group, so that a
+    row is also compared with the other rows of its own trajectory (``statistics: rows``). A
     group of one value keeps its score. Step returns and bonus are not read. Equal to verl-agent's
     ``compute_rloo_outcome_advantage``; over trajectories if all steps are valid (ledger 30).
 

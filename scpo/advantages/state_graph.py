@@ -13,15 +13,15 @@ from scpo.steps import BoolArray, IntArray, StepBatch
 class StateGraph:
     """Graph whose edges are the rows and whose nodes are states of a group.
 
-    ``_V``: nodes of all groups. Nodes are numbered by the first step that has them, in the order of
-    trajectory and time: the numbers, and so the bits of what is computed with them, do not depend
-    on the order of the rows.
+    ``_V``: nodes of all groups. Nodes are numbered in the order in which they first appear, by
+    trajectory and time: neither the numbers nor the last bits of sums over nodes depend on the
+    order of the rows.
 
     Attributes:
         source_N: Node that the step was taken from.
         target_N: Node that it led to. The last step of a success leads to its group's node
-            ``success``, which nothing leaves; that of a failure to the state that it ended in,
-            which other rollouts may have gone on from.
+            ``success``, which no step leaves. The last step of a failure leads to the state that
+            the rollout ended in, from which other rollouts may have continued.
         end_N: Rows that are the last step of their trajectory.
         group_V: Dense id of each node's group.
         success_V: The nodes ``success``.
@@ -40,9 +40,9 @@ class StateGraph:
 def state_graph(batch: StepBatch, key: StateKey, ids: StateIds | None = None) -> StateGraph:
     """Build the graph of all groups of a batch; copies are edges, too.
 
-    One graph with a component for each group, so that what walks over it is one array operation for
-    all groups. Texts of the next state are read only of failures' last steps: elsewhere a step
-    leads to what the next one starts from, which is the same state by construction.
+    The groups are components of one graph, so that one array operation serves all of them. The text
+    of the next state is read only for the last steps of failures: any other step leads to the state
+    that the next step starts from.
 
     Args:
         batch: The steps.
@@ -97,17 +97,18 @@ def _in_order_of_appearance(id_M: IntArray) -> IntArray:
 
 
 def distances(graph: StateGraph) -> Float64Array:
-    """Steps from each node to its group's success by the shortest way that the rollouts know of.
+    """Length of the shortest path in the graph from each node to its group's success, in steps.
 
-    A node without a way is one step farther than the farthest that has one; in a group without a
-    success, where nothing has one, all nodes are 1 away. The same distances as the reverse Dijkstra
-    search of GraphGPO's code: every edge costs 1.
+    A node without a path counts as one step farther than the farthest node with one, and so as 1 in
+    a group without a success. The same distances as the reverse Dijkstra search of GraphGPO's code:
+    every edge costs 1.
 
     Returns:
-        ``distance_V``, float64 but whole numbers: infinity marks unknown ways on the way.
+        ``distance_V``, whole numbers in float64.
     """
+    # Infinity marks nodes to which no path is known yet.
     distance_V = np.where(graph.success_V, 0.0, np.inf)
-    # Bellman-Ford: one round per step of the longest shortest way. A round is one vectorised pass
+    # Bellman-Ford: one round per step of the longest shortest path. A round is one vectorised pass
     # over the edges of all groups, where Dijkstra's queue would be a Python loop over nodes.
     while True:
         shorter_V = distance_V.copy()
@@ -115,7 +116,6 @@ def distances(graph: StateGraph) -> Float64Array:
         if np.array_equal(shorter_V, distance_V):
             break
         distance_V = shorter_V
-    # States without a way to success count as one step farther than the farthest known one.
     farthest_G = np.zeros(int(graph.group_V.max(initial=-1)) + 1)
     known = np.isfinite(distance_V)
     np.maximum.at(farthest_G, graph.group_V[known], distance_V[known])
