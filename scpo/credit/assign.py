@@ -1,4 +1,4 @@
-"""The one call that every trainer makes: a batch of steps in, an advantage for each of them out."""
+"""Credit assignment, as every trainer calls it: a batch of steps in, an advantage per step out."""
 
 import logging
 import time
@@ -39,8 +39,7 @@ _log = logging.getLogger(__name__)
 class _Terms:
     """Terms of an advantage, one value for each row, in the unit of the rewards.
 
-    Read-only: the estimator, the metrics and the second call without credit share them, and one
-    that wrote into them would falsify the others.
+    Read-only, because the estimator, its second call without credit, and the metrics share them.
 
     Attributes:
         return_N: Discounted step returns R, unshaped.
@@ -75,8 +74,8 @@ def assign(
     R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the
     step that earned it: neither term is discounted back to the steps before (as in GiGPO's code).
     The episode's outcome stays unshaped. The estimator decides how R~ is used. With ``added_to:
-    advantages`` the bonus is only the penalty, and α * credit is added to the estimator's
-    advantages (ours).
+    advantages`` (ours) the bonus is -penalty * [invalid] alone, and α * credit is added to the
+    estimator's advantages.
 
     Args:
         batch: The steps.
@@ -84,8 +83,8 @@ def assign(
         config: The method.
         seed: Run seed and training step, for what is random in the shaper.
         speculate: Score some pairs in advance, for fewer, larger batches; the credit is the same.
-        buffer: Successes of earlier training steps; this one's are kept in it at the end.
-        memory: What the state identity found in earlier training steps; this one's is added.
+        buffer: Successes of earlier training steps; those of this step are added at the end.
+        memory: What the state identity learned in earlier training steps; this step is added.
 
     Returns:
         ``advantage_N`` (float32) and the diagnostics.
@@ -93,20 +92,20 @@ def assign(
     Raises:
         ConfigError: The estimator is unknown or not a row-level one, or a scorer is missing.
         StepBatchError: The batch lacks a field that the estimator requires.
-        ScorerError: The scorer gave something else than similarities in [0, 1].
-        ContractError: The matcher or a control of the shaper gave something else than credit.
+        ScorerError: The scorer returned anything but similarities in [0, 1].
+        ContractError: The matcher returned no valid credit, or a control of the shaper made it
+            infinite or NaN.
     """
     _check_kinds(batch, scorer, config)
     estimator = resolve(config)
     host = config.estimator
-    # Everything that a caller can get wrong is refused before the first score is paid for.
+    # Arguments are checked before any pair is scored, which is what takes time.
     _check_level(config, estimator, "row")
     check_fields(batch, estimator)
     _warn_of_contradictions(batch)
     started = time.perf_counter()
 
-    # 1. States. Numbered here, once, because estimators and metrics share the states and have no
-    # scorer.
+    # 1. States, numbered once: estimators and metrics read the same numbers and have no scorer.
     batch, fell_back = identified(batch, host, scorer, memory)
     states_s = time.perf_counter() - started
 
@@ -123,7 +122,7 @@ def assign(
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
 
-    # 4. Metrics. The buffer is read before it takes this step's successes in (`_remembered`).
+    # 4. Metrics. `_remembered` also adds this step's successes to the buffer.
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
     metrics |= _metrics_of_terms(batch, config, terms, advantage_N)
@@ -154,7 +153,7 @@ def _timings(
 def _metrics_of_terms(
     batch: StepBatch, config: TrainedMethod, terms: _Terms, advantage_N: FloatArray
 ) -> dict[str, float]:
-    """Size of the advantage's two terms, and how near the step term is to the true states' one."""
+    """Mean and deviation of the advantage's two terms, and the step term's ``states/cosine``."""
     estimator = ESTIMATORS[config.estimator.name]
     host = config.estimator
     if estimator.step_term is None:
@@ -180,7 +179,7 @@ def _without_credit(
     if not shaped:
         return None, {}
     if not shaped.credit_N.any():
-        # The second call of the estimator is only made if there was credit.
+        # Without credit a second call of the estimator would give the same advantages.
         return advantage_N, {}
     host = config.estimator
     given = ESTIMATORS[host.name].function(batch, terms.return_N, -terms.penalty_N, host)
@@ -195,9 +194,9 @@ def _remembered(
     seed: Seed,
     buffer: ReferenceBuffer | None,
 ) -> dict[str, float]:
-    """Keep the step's successes in the buffer; returns the buffer's metrics as it was read.
+    """Add the step's successes to the buffer; returns the buffer's metrics before that.
 
-    Called after the credit: what a step matches with must be successes of earlier steps.
+    Called after the credit, because a step is matched only with successes of earlier steps.
     """
     if buffer is None or config.shaper is None:
         return {}
@@ -207,11 +206,13 @@ def _remembered(
 
 
 def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
-    """An estimator's answer as float32; another shape would be broadcast without a word.
+    """Check an estimator's result and return it as float32.
+
+    NumPy would silently broadcast another shape, such as one that an estimator of another package
+    returns.
 
     Raises:
-        StepBatchError: The answer is not an array with one number for each row, which an estimator
-            of an installed package may return.
+        StepBatchError: The result is not an array with one number for each row.
     """
     array = np.asarray(given)
     if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
@@ -225,7 +226,7 @@ def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
 
 
 def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMethod) -> None:
-    """Refuse NaN and an overflow of float32: one of them would make every weight NaN."""
+    """Refuse NaN and float32 overflow: a single one would make every weight of the policy NaN."""
     bad = np.flatnonzero(~np.isfinite(advantage_N))
     if len(bad):
         alpha = f", method.shaper.alpha={config.shaper.alpha:g}" if config.shaper else ""
@@ -240,18 +241,18 @@ def _check_finite(batch: StepBatch, advantage_N: FloatArray, config: TrainedMeth
 def _placed(
     shaper: ShaperConfig | None, shaped: Shaped | None, batch: StepBatch
 ) -> tuple[FloatArray, FloatArray]:
-    """α * credit, split into the parts added to step returns and to advantages.
+    """α * credit, as the part added to step returns and the part added to advantages.
 
-    One of them is 0. α is cast to float32 first, so that the product has the credit's data type
-    and the trainer's.
+    One of the two is 0. α is cast to float32 first, because a product with a float64 would not be
+    float32, which trainers expect.
     """
     nothing_N = np.zeros(len(batch), dtype=np.float32)
     if shaper is None or shaped is None:
         return nothing_N, nothing_N
     scaled_N = np.float32(shaper.alpha) * shaped.credit_N
     if shaper.added_to == "returns":
-        return (scaled_N, nothing_N)
-    return (nothing_N, scaled_N)
+        return scaled_N, nothing_N
+    return nothing_N, scaled_N
 
 
 def _shape(
@@ -264,7 +265,7 @@ def _shape(
     buffer: ReferenceBuffer | None,
     memory: Memory | None,
 ) -> Shaped | None:
-    """The shaper's answer; None for a method without a shaper, or when the scorer is gone.
+    """The shaper's answer; None for a method without a shaper, or if the scorer is unavailable.
 
     ``ScorerUnavailable`` is only raised where the configuration allows a step without shaping
     (``on_scorer_failure: skip_shaping``); any other failure of a scorer ends the run.
@@ -298,9 +299,9 @@ def _shape(
 
 
 def _check_credit(batch: StepBatch, shaped: Shaped, shaper: ShaperConfig) -> None:
-    """Refuse NaN and infinite credit here, where the estimator cannot be blamed for it.
+    """Refuse NaN and infinite credit before the estimator turns it into advantages.
 
-    The matcher's own credit was checked when it was returned, so that what is left is its control.
+    The matcher's own credit was checked when it was returned, so a control must be the cause.
 
     Raises:
         ContractError: Credit of a step is not finite; names the row and the settings.
@@ -309,9 +310,9 @@ def _check_credit(batch: StepBatch, shaped: Shaped, shaper: ShaperConfig) -> Non
     if len(bad):
         raise ContractError(
             f"{place_of(batch, bad[0])}: the shaper's credit is {shaped.credit_N[bad[0]]}; allowed "
-            f"is a finite number. The credit of matcher {shaper.matcher!r} was one, so one of "
+            f"is a finite number. The credit of matcher {shaper.matcher!r} was finite, so one of "
             f"method.shaper.amount={shaper.amount}, allocation={shaper.allocation} and "
-            f"credited_states={shaper.credited_states} made it that"
+            f"credited_states={shaper.credited_states} is the cause"
         )
 
 
@@ -326,7 +327,7 @@ def assign_tokens(
     """Advantage of every response token, for estimators that read a critic's values (PPO).
 
     The row's score (episode return - penalty * [invalid]) is the reward of its last valid token.
-    Never with credit: a shaper's host must read a step's bonus, and GAE does not.
+    There is no credit: a shaper's host must read a step's bonus, and GAE does not.
 
     Args:
         batch: The steps.
@@ -353,7 +354,7 @@ def assign_tokens(
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     inputs = (read_only(np.asarray(array)) for array in (token_reward_NL, value_NL, mask_NL))
     advantage_NL, return_NL = estimator.function(*inputs, settings)
-    # For the diagnostics only: `row_scores` holds the penalty already.
+    # For the diagnostics only: the penalty is already in the scores.
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
     metrics = credit_metrics(batch, config, None, seed)
     step_return_N = step_returns(batch, settings.gamma)
@@ -365,9 +366,10 @@ def assign_tokens(
 
 
 def resolve(config: TrainedMethod) -> Estimator:
-    """Registered estimator of a method; ``level`` selects ``assign`` or ``assign_tokens``.
+    """Registered estimator of a method; its ``level`` selects ``assign`` or ``assign_tokens``.
 
-    Warns where λ exceeds θ, which is allowed: it separates what advances the walk from what earns.
+    Warns if λ exceeds θ. That is allowed: matches between θ and λ then advance the walk but earn
+    nothing.
 
     Raises:
         ConfigError: The estimator is unknown.
@@ -419,8 +421,8 @@ def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> Non
 def _warn_of_contradictions(batch: StepBatch) -> None:
     """Warn where ``success_N`` and the returns of siblings contradict each other.
 
-    No error, because rewards may be shaped on purpose. The text is the same for every batch, so
-    that Python shows it once in a training.
+    Not an error, because rewards may be shaped on purpose. The text does not depend on the batch,
+    so Python shows the warning once per training.
     """
     line = batch.timeline
     return_K = batch.episode_return_N[line.row_KT[:, 0]]

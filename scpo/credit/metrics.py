@@ -18,8 +18,10 @@ from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
 """The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
-ABOVE_THETA_WARNING, ABOVE_THETA_PAIRS = 0.8, 50
-"""Warn when more than this share of at least this many scored pairs reaches θ."""
+# Warn if more than this share of the scored pairs reaches θ, unless there are fewer pairs than
+# ABOVE_THETA_PAIRS: in a small sample a large share may be chance.
+ABOVE_THETA_WARNING = 0.8
+ABOVE_THETA_PAIRS = 50
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +42,9 @@ class CreditDiagnostics:
             advantages`` the credit is only in ``advantage_N``.
         shaped: The shaper's answer with one record per failed trajectory; None for a method without
             a shaper, and for one whose scorer is unavailable.
-        advantage_N: The advantages; None of a token-level estimator.
+        advantage_N: The advantages; None for a token-level estimator.
         unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
-        anchor_group_N: Dense id of every row's anchor group, as the host forms them; None of a
+        anchor_group_N: Dense id of every row's anchor group, as the host forms them; None for a
             token-level estimator.
     """
 
@@ -70,7 +72,8 @@ def credit_metrics(
     """Metrics of the batch, of credit and of scored pairs, over rows without copies.
 
     Copies are left out because their number depends on the trainer and its number of GPUs.
-    ``exact`` is about what the matcher credited, also where a control moved the credit on.
+    ``credit/exact`` counts what the matcher credited, even where a control moved the credit to
+    other steps.
 
     Args:
         batch: The steps.
@@ -84,7 +87,7 @@ def credit_metrics(
     original_N = batch.original_N
     failed = int((original_N & ~batch.success_N).sum())
     matches = shaped.matches if shaped else ()
-    # The paper's number of credited steps is over failures with a successful sibling.
+    # The paper averages the number of credited steps over failures with a successful sibling.
     siblings = [match for match in matches if match.age is None]
     alpha = config.shaper.alpha if config.shaper else 0.0
     # In float64: float32 sums over thousands of steps would depend on their order.
@@ -95,7 +98,7 @@ def credit_metrics(
     cells = exact = 0
     for match in matches:
         for cell in match.trace.credited:
-            # A match below λ is a cell of the walk that earned nothing.
+            # A match whose similarity is below λ earns nothing.
             if cell.credit > 0:
                 cells += 1
                 exact += match.task.reference[cell.u] == match.task.failed[cell.v]
@@ -120,34 +123,39 @@ def _credited(match: FailedMatch) -> int:
 def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[str, float]:
     """Metrics of the reference buffer, before this step's successes are stored.
 
-    ``all_failed``: groups without a success / groups; ``served``: those that had a remembered
-    reference / those; ``age`` of these references in training steps, mean over groups; ``steps``:
-    credited rows / trajectories matched with one; ``share``: of all credit, what came of them;
-    ``tasks`` that it remembers.
+    - ``all_failed``: share of groups without a success.
+    - ``served``: share of those for which the buffer had a reference.
+    - ``age``: training steps since these references were played, mean over groups.
+    - ``steps``: credited rows per trajectory that was matched with such a reference.
+    - ``share``: share of all credit that was earned with such a reference.
+    - ``tasks``: number of tasks in the buffer.
     """
     line = batch.timeline
     groups = len(np.unique(line.group_K))
     failed = len(list(failed_groups(line)))
     matches = shaped.matches if shaped else ()
-    remembered = [match for match in matches if match.age is not None]
-    # By group, because all failures of a group share one reference.
-    ages = {match.task.group: match.age for match in remembered}
 
     # Credit of every failed trajectory, and of those matched with a remembered reference.
     amounts = []
     from_buffer = []
+    # Credited rows of the latter.
+    counts = []
+    # By group, because all failures of a group share one reference.
+    ages: dict[int, int] = {}
     for match in matches:
         amount = float(match.credit_l.sum(dtype=np.float64))
         amounts.append(amount)
         if match.age is not None:
             from_buffer.append(amount)
+            counts.append(_credited(match))
+            ages[match.task.group] = match.age
 
     return {
         **_ratio("buffer/all_failed", failed, groups),
         **_ratio("buffer/served", len(ages), failed),
-        **_ratio("buffer/age", sum(age or 0 for age in ages.values()), len(ages)),
-        **_ratio("buffer/steps", sum(map(_credited, remembered)), len(remembered)),
-        **({"buffer/share": sum(from_buffer) / sum(amounts)} if any(amounts) else {}),
+        **_ratio("buffer/age", sum(ages.values()), len(ages)),
+        **_ratio("buffer/steps", sum(counts), len(counts)),
+        **_ratio("buffer/share", sum(from_buffer), sum(amounts)),
         "buffer/tasks": float(tasks),
     }
 
@@ -158,8 +166,8 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
     ``group/without_win``: share of groups in which every sibling failed. ``anchor/alone``: share of
     rows without another row in their anchor group, whose step term is 0 in most hosts.
     ``credit/no_op_anchors``: share of rows whose anchor group may mix unlike states (ledger 13).
-    ``credit/descents``: how often the step index falls along the processing order, a trajectory
-    (ledger 9).
+    ``credit/descents``: how often the step index falls along the processing order, mean over
+    trajectories (ledger 9).
     """
     line = batch.timeline
     shaper = config.shaper
@@ -181,10 +189,9 @@ def _batch_metrics(batch: StepBatch, config: TrainedMethod, seed: Seed) -> dict[
 def _pair_metrics(pairs: Pairs) -> dict[str, float]:
     """Counts of pairs, and the share that reaches θ.
 
-    Warns where nearly all do: such a scorer matches any two steps, as a bi-encoder does whose
-    cosine is mapped to (1 + cosine) / 2.
+    Warns if nearly all pairs reach θ: then the scorer matches any two steps, as a bi-encoder does
+    that maps the cosine to (1 + cosine) / 2.
     """
-    # Of few pairs, a large share may be chance.
     if pairs.scored >= ABOVE_THETA_PAIRS and pairs.above_theta > ABOVE_THETA_WARNING * pairs.scored:
         _log.warning(
             "%d of %d scored pairs reach theta: the scorer hardly tells steps apart",
@@ -209,12 +216,12 @@ def effect_metrics(
 ) -> dict[str, float]:
     """The effect of the credit on the advantages, over rows without copies.
 
-    ``effective``: share of the credit in anchor groups of at least two rows. Dividing by a
-    deviation leaves two rows nothing but their order, so credit in a group of two may shift
-    neither: it counts as effective all the same (ledger 29). ``shift``: mean absolute change of the
-    advantages of credited rows. ``shift_rms``: root mean square change over all rows; a
-    normalisation also moves rows without credit. ``turned_positive``: share of credited rows whose
-    advantage is positive with the credit and was not without.
+    ``effective``: share of the credit in anchor groups of at least two rows. After division by the
+    deviation, the advantages of two rows depend only on which is larger, so credit in a group of
+    two may change neither; it counts as effective all the same (ledger 29). ``shift``: mean
+    absolute change of the advantages of credited rows. ``shift_rms``: root mean square change over
+    all rows, because a normalisation also moves rows without credit. ``turned_positive``: share of
+    credited rows whose advantage is positive only with the credit.
 
     Args:
         batch: The steps.
@@ -226,7 +233,7 @@ def effect_metrics(
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
-    # Credit on a step that is its group's only one is removed by the group's mean.
+    # Subtracting the mean removes the credit of a step that is alone in its group.
     in_groups = credit_N[credited_N & shared_N].sum(dtype=np.float64)
     effective = in_groups / credit_N[credited_N].sum(dtype=np.float64)
     shift_N = (advantage_N - unshaped_N).astype(np.float64)
@@ -283,6 +290,6 @@ def host_anchor_groups(batch: StepBatch, host: EstimatorSettings) -> IntArray:
     return anchor_groups(batch)
 
 
-def _ratio(name: str, part: float, whole: int) -> dict[str, float]:
-    """``part / whole`` under a name; nothing where ``whole`` is 0."""
+def _ratio(name: str, part: float, whole: float) -> dict[str, float]:
+    """``{name: part / whole}``; empty if ``whole`` is 0."""
     return {name: part / whole} if whole else {}

@@ -1,4 +1,4 @@
-"""The matcher's credit on other steps than it chose, by the states that siblings share (ours)."""
+"""Controls that move the matcher's credit to other steps, by states that siblings share (ours)."""
 
 from dataclasses import replace
 from itertools import groupby
@@ -12,10 +12,10 @@ from scpo.steps import FloatArray, StepBatch
 
 
 def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) -> Shaped:
-    """Credit without the steps whose state a success of their group also visited: a control.
+    """Remove the credit of steps whose state a success of their group also visited: a control.
 
-    The host estimator compares these with the success's step and may already reward them; the
-    remaining ones it compares with no success.
+    The host estimator compares these steps with the success's step from the same state and may
+    already reward them. It compares the remaining steps with no success.
 
     Args:
         batch: The steps.
@@ -30,12 +30,13 @@ def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) ->
 
 
 def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
-    """Credit of every group, spread over the steps of its failures nearer to success: a control.
+    """Spread each group's credit over the steps of its failures that lead nearer to success.
 
-    Does it take semantic similarity to find the good steps of failures, or do states that siblings
-    share suffice? Nearer by one: along a shortest way known to the group
-    (``scpo.advantages.state_graph.distances``), among the steps that survived the filter. If its
-    failures have no such step, all surviving ones share the credit. A step may get more than 1.
+    A control: it shows whether finding the good steps of failures takes semantic similarity, or
+    whether the states that siblings share suffice. A step leads nearer if the distance to success
+    (``scpo.advantages.state_graph.distances``) is smaller after it than before; steps that the step
+    filter dropped do not count. If a group's failures have no such step, all their surviving steps
+    share the credit. A step may get more than 1.
 
     Args:
         batch: The steps, with ``state_N``.
@@ -53,7 +54,7 @@ def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
         chosen = rows[nearer_N[rows]] if nearer_N[rows].any() else rows
         if len(chosen):
             credit_N[chosen] = total / len(chosen)
-    # Written to originals; a copy gets its original's.
+    # Only rows of originals were written; a copy gets its original's credit.
     return _credited(shaped, credit_N[batch.timeline.neighbours(0)])
 
 

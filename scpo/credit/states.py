@@ -1,4 +1,4 @@
-"""The states of a batch by the method's identity, and how near they are to the simulator's."""
+"""States of a batch by the method's identity, and their agreement with the simulator's states."""
 
 import logging
 from dataclasses import replace
@@ -31,7 +31,7 @@ def identified(
         batch: The steps.
         host: Settings of the estimator.
         scorer: For ``states=scorer``.
-        memory: As in ``scpo.states.registry.identify``; this step's findings are added.
+        memory: As in ``scpo.states.registry.identify``, which adds this step to it.
 
     Returns:
         The batch with ``state_id_N`` and ``next_state_id_N``, or unchanged where the host compares
@@ -56,9 +56,9 @@ def identified(
 
 
 def make_memory(config: TrainedMethod) -> Memory | None:
-    """The empty memory of a run whose host or matcher compares states by an identity with one.
+    """Empty memory of a run; None if neither host nor matcher uses an identity that keeps one.
 
-    One memory serves both: ``effects`` is the only identity with one.
+    Both share one memory, because ``effects`` is the only identity that keeps one.
     """
     host, shaper = config.estimator, config.shaper
     identities = [host.identity] if isinstance(host, StateSettings) else []
@@ -73,15 +73,18 @@ def make_memory(config: TrainedMethod) -> Memory | None:
 def named_states(
     batch: StepBatch, shaper: ShaperConfig, memory: Memory | None = None
 ) -> tuple[StepBatch, ShaperConfig]:
-    """Batch whose texts are state numbers, and a shaper that compares actions and these.
+    """Replace the state texts by state numbers, and let the shaper compare actions and numbers.
 
-    Equal numbers are equal texts, so that a matcher with the exact scorer finds a similarity of 1
-    in equal states after equal actions, and of 0 elsewhere. No-ops are still found by their
-    observations, which stay as they are.
+    Equal states then have equal texts, so the exact scorer gives 1 to steps whose actions are equal
+    and lead to equal states, and 0 to all others. No-ops are still found by their observations,
+    which do not change.
+
+    Returns:
+        The batch and the shaper's settings; both unchanged if the matcher has no state identity.
     """
     if shaper.states is None:
         return batch, shaper
-    # The fullest text of a state that the environment gives.
+    # The state's text says more than the observation, where the environment provides it.
     key: StateKey = "anchor" if batch.state_N is None else "state"
     identity = find_identity(shaper.states, shaper.states_threshold)
     ids = identify(batch, key, identity, memory=memory)
@@ -102,13 +105,14 @@ def state_metrics(
 ) -> dict[str, float]:
     """Agreement of the host's states with the simulator's, over rows without copies.
 
-    ``states/precision``: of pairs of rows that the identity joins, the share in one true state;
-    ``states/recall``: of pairs in one true state, the share that it joins; ``states/purity``: share
-    of rows in the most frequent true state of theirs. ``states/fell_back``: the scorer was missing
-    and equal texts were compared instead.
+    - ``states/precision``: of the pairs of rows in one found state, the share in one true state.
+    - ``states/recall``: of the pairs of rows in one true state, the share in one found state.
+    - ``states/purity``: share of rows whose true state is the most frequent one among the rows of
+      their found state.
+    - ``states/fell_back``: 1 if the scorer was unavailable and equal texts were compared instead.
 
-    The true states are only given where an environment rewords its observations; elsewhere only
-    ``states/fell_back`` can be reported.
+    True states are known only where an environment rewords its observations; elsewhere only
+    ``states/fell_back`` is reported.
     """
     if not isinstance(host, StateSettings):
         return {}
@@ -121,12 +125,12 @@ def state_metrics(
     found_M = state_groups(batch, host)[rows]
     both_M = group_ids(found_M, true_M)
 
-    # Numbers of pairs, from the sizes of the states: no pair is looked at by itself.
+    # Pairs are counted from the sizes of the states, without a loop over pairs.
     joined = _pairs(found_M)
     same = _pairs(true_M)
     agreed = _pairs(both_M)
+    # For each found state, the number of its rows in its most frequent true state.
     largest = np.zeros(int(found_M.max()) + 1)
-    # For each found state, the size of its largest part that is in one true state.
     np.maximum.at(largest, found_M, np.bincount(both_M)[both_M])
     metrics["states/purity"] = float(largest.sum() / len(rows))
     if joined:
@@ -143,31 +147,34 @@ def oracle_cosine(
     returns: tuple[FloatArray, FloatArray],
     step_N: Float64Array,
 ) -> dict[str, float]:
-    """Cosine of the step term with the one of the simulator's states; nothing without the latter.
+    """Cosine between the host's step term and the step term by the simulator's states.
 
-    0 where the host's step term is 0 and that of the simulator's states is not. The measure to
-    judge an identity by: precision and recall of pairs do not tell which of them credit depends on
-    (docs/meaning.md).
+    0 if only the host's step term is 0. This is the measure to judge an identity by: precision and
+    recall weigh all pairs alike, whether credit depends on them or not (docs/meaning.md).
 
     Args:
         batch: The steps.
         estimator: The host.
         host: Its settings.
         returns: Step returns and bonus, as the host reads them.
-        step_N: Its step term.
+        step_N: The host's step term.
+
+    Returns:
+        ``states/cosine``; empty without true states, and if their step term is 0.
     """
     truth = _by_oracle(batch, host) if isinstance(host, StateSettings) else None
     if truth is None or estimator.step_term is None:
         return {}
     rows = batch.original_N
     reference_N: Any = estimator.step_term(truth[0], *returns, truth[1])[rows]
-    lengths = float(np.linalg.norm(reference_N)), float(np.linalg.norm(step_N[rows]))
-    if not lengths[0]:
+    reference_norm = float(np.linalg.norm(reference_N))
+    step_norm = float(np.linalg.norm(step_N[rows]))
+    if not reference_norm:
         return {}
-    if not lengths[1]:
+    if not step_norm:
         return {"states/cosine": 0.0}
     product = float(reference_N @ step_N[rows])
-    return {"states/cosine": product / (lengths[0] * lengths[1])}
+    return {"states/cosine": product / (reference_norm * step_norm)}
 
 
 def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateSettings] | None:
@@ -176,7 +183,7 @@ def _by_oracle(batch: StepBatch, host: StateSettings) -> tuple[StepBatch, StateS
     if known is None:
         return None
     changes: dict[str, object] = {"states": "oracle", "states_threshold": None}
-    # GiGPO's `anchors: similar` would otherwise go before `states`.
+    # GiGPO's `anchors: similar` would otherwise take precedence over `states`.
     if "anchors" in type(host).model_fields:
         changes["anchors"] = "exact"
     return replace(batch, state_id_N=None, next_state_id_N=None), host.model_copy(update=changes)
