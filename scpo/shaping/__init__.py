@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 
 # Matchers in files of their own enter ``MATCHERS`` when they are imported. They are found by their
-# file names, because a line for each, in a file that all runs use, would make every finished run
-# one of other code (scpo/records/provenance.py).
+# file names. A line for each in a file that all runs use would change the recorded code of every
+# run (scpo/records/provenance.py).
 for _module in pkgutil.iter_modules(__path__):
     if _module.name.endswith("_match"):
         importlib.import_module(f"{__name__}.{_module.name}")

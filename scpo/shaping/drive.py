@@ -2,10 +2,10 @@
 
 Each round gathers the pairs that the walks ask for, drops known ones, asks the scorer once and
 sends the answers back. The lazy driver starts without scores; the dense one, as in the paper, knows
-every cell before the first step. Walks cannot tell the difference: equal scores give equal credit,
-bit for bit. The drivers ask in different calls, so if the last bits of a score depend on the other
-pairs of a call, credit differs in its last bits, too, and a pair whose score is that close to θ may
-match in one and not in the other.
+every cell before the first step. Equal scores give equal credit, bit for bit. The drivers group
+pairs into different calls, so if the last bits of a score depend on the other pairs of a call,
+credit differs in its last bits, too, and a pair whose score is that close to θ may match with one
+driver and not with the other.
 """
 
 import time
@@ -25,10 +25,10 @@ TextPair = tuple[str, str]
 class Scorer(Protocol):
     """Similarity of two step texts, f(x*_u, x^w_v) in the paper.
 
-    ``name`` identifies the scorer with all settings that change its answers. ``score`` answers
-    ordered pairs with float32 similarities in [0, 1], and the same call again with the same bits.
-    They may depend on the other pairs of the call, as rounding on a GPU does, but on no earlier
-    call: a run that is resumed repeats the calls of a step.
+    ``name`` identifies the scorer with all settings that change its scores. ``score`` returns
+    float32 similarities of ordered pairs in [0, 1]; a repeated call returns the same bits. A score
+    may depend on the other pairs of the call, as rounding on a GPU does, but not on earlier calls:
+    a resumed run repeats only the calls of a step.
     """
 
     @property
@@ -55,15 +55,13 @@ class MatchTask:
 
     def texts(self, cell: Cell) -> TextPair:
         """Ordered text pair of a cell: the reference step first, in M* the earlier step."""
-        return self.reference[cell.u], (self.failed if cell.matrix == "failed" else self.reference)[
-            cell.v
-        ]
+        columns = self.failed if cell.matrix == "failed" else self.reference
+        return self.reference[cell.u], columns[cell.v]
 
     def cells(self, matrix: str) -> Iterator[Cell]:
         """All cells of M, or those of M* above its diagonal.
 
-        Below the diagonal M* would be the same pairs with the later step first, which no table
-        reads.
+        Below the diagonal, M* has the same pairs with the later step first, which no matcher reads.
         """
         if matrix == "failed":
             return (
@@ -122,20 +120,20 @@ def credit_batch(
         scorer: Answers text pairs with similarities in [0, 1].
         rule: θ, λ, the matcher and its variants.
         dense: Score every cell before the walks start, as in the paper.
-        speculate: Score in advance what a walk is likely to read: fewer, larger batches, a few
-            pairs for nothing.
+        speculate: Score in advance what a walk is likely to read: this takes fewer, larger calls,
+            but some of the pairs are never read.
 
     Returns:
-        A trace per task, the pairs it took, and the seconds spent in ``scoring`` (failed against
+        A trace per task, counts of pairs, and the seconds spent in ``scoring`` (failed against
         reference), ``self_similarity`` and ``matching``.
 
     Raises:
-        ScorerError: The scorer answered with another number of scores, or with one outside [0, 1];
-            names the pair.
+        ScorerError: The scorer returned another number of scores, or one outside [0, 1]; names the
+            pair.
     """
     started = time.perf_counter()
-    # New for every training step: a resumed run has no older scores, and must ask in the same
-    # calls to get the same bits (docs/scoring.md).
+    # New for every training step: a resumed run has no older scores, and must group pairs into the
+    # same calls to get the same bits (docs/scoring.md).
     book = _ScoreBook(scorer)
 
     # The forward match never compares the reference with itself.
@@ -147,19 +145,19 @@ def credit_batch(
                 all_pairs += [(cell.matrix, task.texts(cell)) for cell in task.cells(kind)]
         book.learn(all_pairs)
 
-    # After a dense start every pair is known, so that the walks end in one round without a call.
+    # If all pairs were scored above, the walks end in one round without a call.
     traces, asked = _run_in_lockstep(
         tasks, rule, book, speculate=speculate and rule.matcher == "kmp"
     )
 
-    # Speculated pairs that no walk read are counted apart: the matching did not ask for them.
+    # Speculated pairs that no walk read are counted separately, so that neither the number of
+    # scored pairs nor the share above θ depends on `speculate`.
     scores = np.array(
         [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
     )
-    # Speculated pairs are left out here as well, so that the share does not depend on `speculate`.
     above_theta = int((scores >= rule.theta).sum())
     pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
-    # The walks took the time that was not spent in the scorer.
+    # Matching is all the time that was not spent in the scorer.
     matching = time.perf_counter() - started - sum(book.seconds.values())
     seconds = {
         "scoring": book.seconds["failed"],
@@ -184,9 +182,9 @@ def _run_in_lockstep(
 ) -> tuple[tuple[MatchTrace, ...], int]:
     """Run all walks to their end, and count the cells that they read.
 
-    A single walk asks for one pair at a time, which would be a call of the scorer for each step.
-    Side by side, the walks of all groups fill one call a round, and there are at most as many
-    rounds as the longest walk reads cells.
+    A walk asks for one pair at a time, so walks that run one after the other would take a call of
+    the scorer for each pair. In lockstep, the walks of all groups share one call per round, and
+    there are at most as many rounds as the longest walk reads cells.
 
     Returns:
         The trace of each task, and the number of cells read.
@@ -210,17 +208,20 @@ def _run_in_lockstep(
 
         # Every walk that is still waiting asks for exactly one cell.
         asking = [(tasks[i], cell) for i, cell in waiting.items() if cell]
-        ahead = [pair for task, cell in asking for pair in _ahead(task, cell)] if speculate else []
+        ahead: list[TextPair] = []
+        if speculate:
+            for task, cell in asking:
+                ahead += _ahead(task, cell)
         book.learn([(cell.matrix, task.texts(cell)) for task, cell in asking], ahead)
-    # Walks end at different rounds; the answer is in the order of the tasks.
+    # Walks end in different rounds; the traces are returned in the order of the tasks.
     return tuple(traces[i] for i in range(len(tasks))), asked
 
 
 def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
-    """First reference step with all failed steps to come, for a progress match.
+    """Pairs that a KMP walk is likely to read next: reference step 0 with the failed steps to come.
 
-    The walk reads them one after the other until one matches, and most steps match nothing. Further
-    positions are not worth guessing, nor is anything of the forward match (docs/scoring.md).
+    The walk reads these one after the other until a step matches, and most steps match nothing.
+    Other pairs, and those of the forward match, are not worth guessing (docs/scoring.md).
     """
     # Before the first match the walk stays at reference step 0.
     if cell.matrix == "failed" and cell.u == 0:
@@ -229,10 +230,10 @@ def _ahead(task: MatchTask, cell: Cell) -> Iterator[TextPair]:
 
 
 class _Advanced(NamedTuple):
-    """A walk after known scores carried it on.
+    """Progress of a walk.
 
-    ``state``: the cell that it waits for, or its result at the end; ``answered``: cells that it
-    read meanwhile.
+    ``state``: the cell that it waits for, or its trace if it has ended; ``answered``: number of
+    cells that it has read on the way.
     """
 
     state: Cell | MatchTrace
@@ -261,7 +262,7 @@ def _advance(walk: Matching, task: MatchTask, cell: Cell | None, book: "_ScoreBo
 class _ScoreBook:
     """Scores of one batch by ordered text pair.
 
-    By text rather than by cell: siblings share their reference and repeat each other's steps. On
+    By text, not by cell, because siblings share their reference and repeat each other's steps: on
     the recorded rollouts the walks read about three times as many cells as there are pairs.
 
     Attributes:
@@ -313,19 +314,19 @@ class _ScoreBook:
 
 
 def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
-    """The scorer's answers, after making sure that they are what the protocol promises.
+    """Score pairs, and check that the scores are as the protocol promises.
 
     Raises:
-        ScorerError: Another number of answers than pairs, or one that is not a number in [0, 1].
+        ScorerError: Another number of scores than pairs, or one that is not a number in [0, 1].
     """
-    # A copy: a scorer that consumes its list must not change what is asked and checked here.
+    # A copy, because a scorer may change the list that it is given.
     answers: NDArray[Any] = np.asarray(scorer.score(list(pairs)))
     if answers.shape != (len(pairs),):
         raise ScorerError(
             f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
             f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
-    # In the precision of θ, so that a check here and a comparison there see the same number.
+    # In the precision of θ, so that the check here and the comparison with θ see the same number.
     scores = answers.astype(np.float32)
     # Negated, so that NaN, for which every comparison is false, counts as bad too.
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))

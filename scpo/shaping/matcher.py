@@ -35,8 +35,8 @@ class Cell(NamedTuple):
 class Credited(NamedTuple):
     """Failed step v earned ``credit`` at reference position u, with ``similarity`` M[u, v].
 
-    Both are float32 values as Python floats. ``credit`` is 0 where λ exceeds θ and the similarity
-    lies between them: the position is used up all the same.
+    Both numbers are float32 values as Python floats. ``credit`` is 0 where λ exceeds θ and the
+    similarity lies between them; the match uses up the position nevertheless.
     """
 
     u: int
@@ -67,10 +67,10 @@ class MatchTrace:
         return credit_l
 
     def distance_credit_l(self, length: int, m: int) -> FloatArray:
-        """Credit times its advance along the reference, beyond all earlier credit (ours).
+        """Credit times the share of the reference that a match advances beyond earlier ones (ours).
 
-        Sums to at most 1, the share of the reference's ``m`` positions that the trajectory reached,
-        if every match is exact. Without monotonicity, credit before the frontier counts nothing.
+        If every match is exact, the sum is the share of the reference's ``m`` positions that the
+        trajectory reached, at most 1. Without monotonicity, credit before the frontier counts 0.
         """
         credit_l = np.zeros(length, dtype=np.float32)
         frontier = -1
@@ -117,7 +117,7 @@ class MatchRule:
 
     @property
     def stops(self) -> bool:
-        """A full match ends the walk; with monotonic credit nothing could follow it anyway."""
+        """True if a full match ends the walk; after it, monotonic credit could not grow anyway."""
         return self.monotonic or self.after_full_match == "stop"
 
     def credit(self, similarity: np.float32) -> np.float32:
@@ -132,7 +132,7 @@ def known_matcher(name: T) -> T:
     Raises:
         ConfigError: It is not registered; the message says how to add one.
     """
-    # A tuple: a value that cannot be hashed is refused as well.
+    # A tuple, so that a value that cannot be hashed is refused, too.
     if name not in tuple(MATCHERS):
         raise ConfigError(
             f"matcher {name!r} is unknown; allowed: {', '.join(MATCHERS)}, or one of your own in "
@@ -145,12 +145,13 @@ def known_matcher(name: T) -> T:
 def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Match one failed trajectory, processed in ``order``, with a reference of length ``m``.
 
-    Checks what the matcher asks for and what it returns, because NumPy would read a wrong position
-    from the other end, and a driver would fail far from the matcher.
+    Checks what the matcher asks for and what it returns: NumPy would read a negative position from
+    the end of the array, and a driver would fail far from the matcher.
 
     Raises:
-        ContractError: The matcher is no generator, asks for a cell that is not there, or its trace
-            has a step, position or credit that is not allowed; names the matcher and the value.
+        ContractError: The matcher is not a generator, asks for a cell that does not exist, or
+            returns a trace with an invalid step, position or credit; names the matcher and the
+            value.
     """
     if not m:
         # An empty reference has no position to ask for: the walk ends at once, without credit.
@@ -178,7 +179,7 @@ def _check_cell(matcher: str, cell: object, m: int, failed: AbstractSet[int]) ->
     """Check that a matcher asks for a similarity that exists.
 
     Raises:
-        ContractError: It yielded something else than a cell of M or of M* above its diagonal.
+        ContractError: It yielded anything but a cell of M or a cell of M* above the diagonal.
     """
     if isinstance(cell, Cell) and _is_position(cell.u, m):
         if cell.matrix == "failed" and _is_step(cell.v, failed):
@@ -193,10 +194,10 @@ def _check_cell(matcher: str, cell: object, m: int, failed: AbstractSet[int]) ->
 
 
 def _checked_trace(matcher: str, trace: object, m: int, failed: AbstractSet[int]) -> MatchTrace:
-    """A matcher's result, after making sure that it is what credit and diagnostics rest on.
+    """Check the result of a matcher, which credit and diagnostics depend on, and return it.
 
     Raises:
-        ContractError: It is no trace, or has a step, position or credit that is not allowed.
+        ContractError: It is not a trace, or has an invalid step, position or credit.
     """
     if not isinstance(trace, MatchTrace):
         raise ContractError(
@@ -239,13 +240,13 @@ def _is_position(value: Any, m: int) -> bool:
 
 
 def _is_step(value: object, failed: AbstractSet[int]) -> bool:
-    # The type too: a set finds 1.0, which is no index.
+    # The type is checked, too: 1.0 is in a set that has 1, but cannot be an index.
     return isinstance(value, int | np.integer) and value in failed
 
 
 def _is_share(value: Any) -> bool:
-    # NaN is refused, since every comparison with it is false. A little above 1 is allowed:
-    # cosines that a caller passes to ``match_dense`` exceed it in their last digits.
+    # NaN is refused, since every comparison with it is false. Slightly more than 1 is allowed,
+    # because cosines that a caller passes to ``match_dense`` may exceed 1 by rounding.
     return isinstance(value, int | float | np.number) and bool(0 <= value <= 1 + 1e-5)
 
 
@@ -272,8 +273,8 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     Returns:
         The trace.
     """
-    # A table for each walk, grown on demand. Siblings repeat each other's questions about M*, but
-    # the driver scores a pair once.
+    # A table for each walk, grown on demand. Siblings ask for the same cells of M*, but the driver
+    # scores each pair only once.
     table = [-1]
     j = frontier = -1
     walk = []
@@ -284,14 +285,14 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
         while j >= 0 and score < rule.theta:
             j = yield from _fall_back(table, j, rule)
             score = yield Cell("failed", j + 1, v)
-        # ≥ as in algorithm 2; by section 3.3 it must exceed θ (ledger 31).
+        # ≥ as in algorithm 2; in section 3.3 the score must exceed θ (ledger 31).
         if score >= rule.theta:
             j += 1
             if j > frontier or not rule.monotonic:
                 credited.append(Credited(j, v, float(score), float(rule.credit(score))))
             frontier = max(frontier, j)
         walk.append((v, j))
-        # A full match; what follows is silent in the paper.
+        # A full match: the paper leaves open what follows (ledger 11).
         if j == m - 1:
             if rule.stops:
                 break
@@ -302,15 +303,15 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
 def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.float32, int]:
     """next(j) of the semantic KMP table over M*, which is built only as far as a walk needs it.
 
-    Most walks never get far: without this, m - 1 self-similarities at least would be scored for
-    every reference before its first failed step is read.
+    Most walks never get far. The whole table would take at least m - 1 self-similarities of every
+    reference before its first failed step is read.
 
     next(0) = -1; next(i) = k + 1 for the first k of next(i-1), next(next(i-1)), ..., -1 with
     M*[k+1, i] >= θ, else -1.
     """
     while len(table) <= j:
-        # The earlier step first, for a reranker reads two texts in order; the paper is silent
-        # (ledger 32).
+        # The earlier step is the first text of the pair, which matters to a reranker; the paper is
+        # silent (ledger 32).
         i = len(table)
         k = table[-1]
         score = yield Cell("self", k + 1, i)
@@ -324,16 +325,17 @@ def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.
 def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Rule of the paper's prose: credit the first similar position beyond the frontier.
 
-    Positions may be skipped, so credit needs no contiguous run. Without monotonicity (silent; ours)
-    a step is credited at the first similar position of the whole reference; a match of the last
-    position ends the walk unless ``after_full_match`` is ``restart``. A control: Algorithm 2 is the
-    default (ledger 8). Arguments, yields and result as in :func:`progress_match`.
+    Positions may be skipped, so credit needs no contiguous run. Without monotonicity, where the
+    paper is silent, a step is credited at the first similar position of the whole reference; a
+    match of the last position ends the walk unless ``after_full_match`` is ``restart``. A control:
+    Algorithm 2 is the default (ledger 8). Arguments, yields and result as in
+    :func:`progress_match`.
     """
     frontier = -1
     walk = []
     credited = []
     for v in order:
-        # Asks from left to right and stops at the first match: later positions are never scored.
+        # From left to right up to the first match, so that later positions are not scored.
         for u in range(frontier + 1 if rule.monotonic else 0, m):
             score = yield Cell("failed", u, v)
             if score >= rule.theta:

@@ -18,8 +18,8 @@ from scpo.steps import IntArray, StepBatch
 
 Order = Literal["balanced", "chronological", "length", "random"]
 
-# What a method without a shaper gets, which asks for no order: with anchors=similar its groups
-# depend on it, so every trainer takes the order of the paper's four GPUs (verl's balance).
+# Order for methods without a shaper, whose settings name none. With anchors=similar their groups
+# depend on the order, so every trainer takes that of the paper's four GPUs (verl's balance).
 UNSHAPED_ORDER: Order = "balanced"
 UNSHAPED_RANKS = 4
 
@@ -33,8 +33,8 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
     Args:
         length_N: Sequence length of each row, in tokens.
         order: ``balanced``: as verl does for ``ranks`` data-parallel ranks. ``length``: longest
-            first, ties by row. ``chronological`` and ``random`` leave the batch as it is: these two
-            are made from the steps themselves.
+            first, ties by row. ``chronological`` and ``random`` leave the batch as it is:
+            :func:`processing_key` computes them without positions.
         ranks: Number of ranks R >= 1.
 
     Returns:
@@ -114,9 +114,11 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
         widest = heapq.heappop(heap)[1]
         second = heapq.heappop(heap)[1]
         merged = []
-        # The largest part of each joins the smallest of the other.
-        for a, b in zip(widest, second[::-1], strict=True):
-            merged.append(_Part(a.total + b.total, a.size + b.size, a.rows + b.rows))
+        # Largest part to smallest: both solutions are sorted, largest part first.
+        for part, other in zip(widest, second[::-1], strict=True):
+            merged.append(
+                _Part(part.total + other.total, part.size + other.size, part.rows + other.rows)
+            )
         heapq.heappush(heap, _by_spread(merged))
 
     final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks
@@ -125,9 +127,10 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
 
 
 def _by_spread(parts: list[_Part]) -> tuple[tuple[int, int, int, int], list[_Part]]:
-    """Heap entry: largest spread first, then the largest part.
+    """Heap entry of a partial solution: a key, largest spread first, and the sorted parts.
 
-    First rows differ, so keys never tie.
+    Equal spreads are ordered by their largest parts. The first rows of these differ, so keys never
+    tie.
     """
     parts = sorted(parts, reverse=True)
     largest = parts[0]
@@ -137,9 +140,9 @@ def _by_spread(parts: list[_Part]) -> tuple[tuple[int, int, int, int], list[_Par
 def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     """A number per row that sorts each trajectory's steps into processing order.
 
-    ``balanced`` and ``length`` take the trainer's batch as it is: the position of a step is the
-    smallest of it and its copies. ``chronological`` is the step index. ``random`` shuffles each
-    trajectory by itself.
+    ``balanced`` and ``length`` take the trainer's order of rows: the position of a step is the
+    smallest among its row and its copies. ``chronological`` is the step index. ``random`` shuffles
+    each trajectory separately.
 
     Args:
         batch: The steps, with the trainer's ``position_N``.
@@ -153,14 +156,14 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
     if order == "chronological":
         return line.step_N
     if order == "random":
-        # 62 bits fit int64 and draw no ties in practice. Every trajectory draws as many keys as the
-        # longest needs; its first ones do not depend on how many follow.
+        # 62 bits fit int64 and draw no ties in practice. Every trajectory has a generator of its
+        # own and draws as many keys as the longest needs: its first keys depend neither on other
+        # trajectories nor on how many keys follow.
         length = line.row_KT.shape[1]
         keys = [
             generator(seed, "order", id_).integers(1 << 62, size=length)
             for id_ in line.id_K.tolist()
         ]
-        # One key per step from a generator of its own, so that other trajectories change nothing.
         return line.column(np.array(keys, dtype=np.int64).reshape(line.row_KT.shape))
     return line.position_N
 
@@ -168,8 +171,8 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
 def descents(batch: StepBatch, key_N: IntArray) -> float:
     """Mean number of times that the step index falls while a trajectory is processed.
 
-    Over trajectories; 0 without any. It shows which order a trainer really left: 0 is
-    chronological, and R ranks leave at most R - 1.
+    The mean is over trajectories; 0 without any. It shows the order that a trainer really used: 0
+    is chronological, and R ranks give at most R - 1.
     """
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)
@@ -179,19 +182,19 @@ def descents(batch: StepBatch, key_N: IntArray) -> float:
 
 
 Purpose = Literal["order", "reference", "control", "sample"]
-# Part of every seed: another number would change the draws of all earlier runs.
+# These numbers are part of the seeds: with other numbers, earlier runs could not be repeated.
 _PURPOSES: dict[Purpose, int] = {"order": 0, "reference": 1, "control": 2, "sample": 3}
 
 
 def generator(seed: Seed, purpose: Purpose, index: int) -> np.random.Generator:
     """Random generator of one trajectory or group in one training step.
 
-    Independent of all others and of the batch: the numbers of a trajectory depend neither on the
+    Independent of all other generators and of the batch: what a trajectory draws depends neither on
     other trajectories nor on other draws of the step.
 
     Args:
         seed: Run seed and training step.
-        purpose: What the numbers are for; purposes share none.
+        purpose: What the numbers are for; different purposes draw different numbers.
         index: Trajectory id, or group for ``reference``.
     """
     return np.random.default_rng(

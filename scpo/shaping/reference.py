@@ -14,8 +14,8 @@ Selection = Literal["longest", "shortest", "random"]
 def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
     """``(group, successful, failed)`` for all groups; the last two are trajectories of ``line``.
 
-    By ascending group, and ascending trajectory id within it: the order of the shaper's records
-    depends on neither the order of the rows nor the trainer.
+    By ascending group and, within it, ascending trajectory id, so that the order of the shaper's
+    records depends neither on the order of the rows nor on the trainer.
     """
     for group in np.unique(line.group_K).tolist():
         members = np.flatnonzero(line.group_K == group)
@@ -26,7 +26,8 @@ def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
 def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
     """Groups with both successes and failures, with the trajectories of each.
 
-    The others are left unchanged: a reference needs a success, and credit a failure to go to.
+    Other groups get no credit from siblings: it takes a success as reference and a failure to
+    credit.
     """
     return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 

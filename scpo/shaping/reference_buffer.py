@@ -34,8 +34,8 @@ class ReferenceBuffer:
     """References by task id.
 
     Args:
-        max_age: Training steps after which a reference serves no more; None: however old.
-        tasks: Most tasks kept; that whose success is the oldest goes first.
+        max_age: Training steps after which a reference expires; None: never.
+        tasks: Largest number of tasks; beyond it the task with the oldest success is dropped.
     """
 
     def __init__(self, max_age: int | None, tasks: int = TASKS) -> None:
@@ -67,7 +67,7 @@ class ReferenceBuffer:
         # Removed first, so that the task moves to the end: the dict is ordered by age.
         self._kept.pop(task, None)
         self._kept[task] = Remembered(step, tuple(texts))
-        # Ends at the latest at the entry just stored, which is never too old.
+        # The loop ends at the entry just stored at the latest, which is not too old.
         while len(self._kept) > self._tasks or self._too_old(self._oldest, step):
             del self._kept[next(iter(self._kept))]
 
@@ -79,19 +79,19 @@ class ReferenceBuffer:
         return self._max_age is not None and step - kept.step > self._max_age
 
     def dump(self) -> bytes:
-        """For the checkpoint: gzipped JSON, the same bytes for the same content.
+        """Content for the checkpoint: gzipped JSON, the same bytes for the same content.
 
-        ``mtime=0``, because gzip otherwise writes the time into its header, and a resumed run's
-        checkpoints would differ from an undisturbed one's.
+        Without ``mtime=0`` gzip would write the time into its header, and the checkpoints of a
+        resumed run would differ from those of an uninterrupted one.
         """
         content = {task: [kept.step, kept.texts] for task, kept in self._kept.items()}
         return gzip.compress(json.dumps(content, ensure_ascii=False).encode(), mtime=0)
 
     def load(self, content: bytes) -> None:
-        """Take over what :meth:`dump` gave.
+        """Replace the content by that of a :meth:`dump`.
 
         Raises:
-            RecordError: It is nothing of the kind.
+            RecordError: ``content`` is not a dump.
         """
         try:
             # JSON keeps the order of keys, which is the order by age.

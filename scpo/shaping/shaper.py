@@ -30,7 +30,7 @@ CreditedStates = Literal["all", "anchor_without_success", "state_without_success
 AddedTo = Literal["returns", "advantages"]
 
 LABEL = "SCPO"
-"""What tables and figures call a method with the shaper."""
+"""Name of a method with the shaper in tables and figures."""
 
 
 class ShaperConfig(Strict):
@@ -56,20 +56,20 @@ class ShaperConfig(Strict):
         step_filter: Steps that take no part.
         allocation: Where the matcher's credit lands; anything but ``matched`` is a control.
         reference_buffer: What groups without a success are matched with (ledger 40).
-        reference_max_age: Training steps after which a remembered reference serves no more; None
-            for any.
+        reference_max_age: Training steps after which a stored reference expires; None: never.
         dense: Score all pairs before the walks start, as in the paper, instead of those that a walk
             reads: the same credit at the paper's cost (ledger 50).
-        amount: ``distance`` pays a match by the reference positions that it advances, of all.
+        amount: ``similarity``: soft credit of a match's score (the paper). ``distance``: that times
+            the share of the reference's positions by which the match advances.
         credited_states: ``anchor_without_success`` and ``state_without_success`` drop the credit of
-            steps whose state a success of the group passed, too, where a host that compares equal
-            states already knows which step is better.
-        states: Steps match if their actions are equal and lead to one state by this identity of
-            ``scpo.states``, instead of by a similarity of ``step_text``.
-        states_threshold: Of that identity; None: its own.
-        added_to: What α * credit is added to: the step returns that the host normalises (the
-            paper), or the advantages that it answers with, where no normalisation changes it
-            (ledger 56).
+            steps from a state that a success of the group also visited: a host that compares equal
+            states already compares these steps with the success's.
+        states: Identity of ``scpo.states``: steps match if their actions are equal and lead to the
+            same state. None: steps match by the similarity of ``step_text``.
+        states_threshold: Threshold of that identity; None: its default.
+        added_to: What α * credit is added to: ``returns``, the step returns that the host
+            normalises (the paper), or ``advantages``, the host's result, so that no normalisation
+            changes the credit (ledger 56).
     """
 
     matcher: MatcherName
@@ -140,7 +140,7 @@ class ShaperConfig(Strict):
         return self
 
     def make_buffer(self) -> ReferenceBuffer | None:
-        """An empty buffer for a run; None: it keeps none."""
+        """Empty buffer of a run; None if ``reference_buffer`` is off."""
         if self.reference_buffer == "off":
             return None
         return ReferenceBuffer(self.reference_max_age)
@@ -153,13 +153,13 @@ class FailedMatch:
     Attributes:
         task: Filtered texts of reference (m) and failed steps (l), and the processing order of the
             latter.
-        reference_row_m: Rows of the reference steps in the batch, in reference order; none of a
-            remembered reference.
+        reference_row_m: Rows of the reference steps in the batch, in reference order; empty for a
+            reference from the buffer.
         failed_row_l: Rows of the failed steps in the batch, in time order.
         trace: The walk and the cells that the matcher credited.
-        credit_l: Credit of the failed steps, in time order; a control has moved it away from the
+        credit_l: Credit of the failed steps, in time order; with a control, no longer on the
             matched steps.
-        age: Training steps since the remembered reference was played; None for a sibling.
+        age: Training steps since the buffer's reference was played; None for a sibling.
     """
 
     task: MatchTask
@@ -202,7 +202,7 @@ def shape(
     speculate: bool = False,
     buffer: ReferenceBuffer | None = None,
 ) -> Shaped:
-    """Credit of each step (algorithm 1 without the addition, which is ``scpo.credit.assign``'s).
+    """Credit of each step: algorithm 1 up to the addition to returns (``scpo.credit.assign``).
 
     Groups without a success, or without a failure, are skipped. A reference with no surviving step
     gives no credit. With a ``buffer``, a group without a success is matched with the stored success
@@ -217,27 +217,27 @@ def shape(
         buffer: Successes of earlier training steps.
 
     Raises:
-        ScorerError: The scorer gave something else than similarities in [0, 1].
+        ScorerError: The scorer returned anything but similarities in [0, 1].
         StepBatchError: There is a buffer, and the batch has no task ids.
     """
-    # Seconds of the paper's stages, which its table of costs compares.
+    # The stages are those of the paper's timing table.
     started = time.perf_counter()
     text_N = step_texts(batch, config.step_text)
     surviving_N = surviving(batch, config.step_filter)
-    # A list: the time of making the plans belongs to the stage "text", not to the matching.
+    # A list, so that the time to make the plans counts to the stage "text", not to the matching.
     plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
     rule = MatchRule(
         config.theta, config.soft_base, config.monotonic, config.matcher, config.after_full_match
     )
 
-    # All groups at once: each round of the walks then fills one call of the scorer.
+    # All groups at once, so that every round of the walks is one large call of the scorer.
     matched = credit_batch(
         [plan.task for plan in plans], scorer, rule, dense=config.dense, speculate=speculate
     )
     driven = time.perf_counter()
 
-    # The walks' credit, moved by a control if there is one, and written back to the rows.
+    # Credit of the walks, after a control if there is one, written to the rows.
     matches = _matches(batch, plans, matched.traces, config, seed)
     credit_N = _accumulate(batch, matches)
     seconds = {
@@ -258,8 +258,8 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
         buffer: Changed in place.
         batch: The steps.
         config: The shaper's settings.
-        seed: Run seed and training step; the same as of :func:`shape`, so that a random choice of
-            the reference is the same.
+        seed: Run seed and training step, as given to :func:`shape`: a random choice of the
+            reference is then the same.
 
     Raises:
         StepBatchError: The batch has no task ids.
@@ -278,10 +278,7 @@ def remember(buffer: ReferenceBuffer, batch: StepBatch, config: ShaperConfig, se
 
 
 class _Plan(NamedTuple):
-    """Match to be made for one failed trajectory, with the rows it is made of.
-
-    ``age`` as in ``FailedMatch``.
-    """
+    """Inputs of one failed trajectory's match; attributes as in ``FailedMatch``."""
 
     task: MatchTask
     reference_row_m: IntArray
@@ -298,13 +295,14 @@ def _plans(
     *,
     buffer: ReferenceBuffer | None,
 ) -> Iterator[_Plan]:
-    """The failed trajectories of the active groups, against their siblings.
+    """Plan the matches of failed trajectories with their references.
 
-    With a buffer also those of the groups without a success, against what is remembered of their
-    task.
+    Failures of active groups are matched with a sibling. With a buffer, failures of groups without
+    a success are matched with the stored success of their task, if there is one.
 
     Yields:
-        A plan for each failed trajectory, by group and trajectory id; the remembered ones last.
+        A plan for each failed trajectory, by group and trajectory id; those with a stored reference
+        last.
 
     Raises:
         StepBatchError: There is a buffer, and the batch has no task ids.
@@ -341,14 +339,14 @@ def _plans(
     if buffer is None:
         return
 
-    # Groups without a success, with what is remembered of their task.
+    # Groups without a success, with the stored reference of their task.
     task_N = _task_ids(batch)
     for group, failed in failed_groups(line):
         first_row = line.rows_of(failed[0])[0]
         found = buffer.find(task_N[first_row], seed[1])
         if found is None:
             continue
-        # A remembered reference has no rows in this batch.
+        # A stored reference has no rows in this batch.
         no_rows = np.empty(0, np.int64)
         for k in failed:
             yield plan(k, group, found.texts, no_rows, seed[1] - found.step)
@@ -357,11 +355,11 @@ def _plans(
 def _reference_rows(
     batch: StepBatch, successful: IntArray, surviving_N: BoolArray, config: ShaperConfig, seed: Seed
 ) -> IntArray:
-    """Rows of a group's reference, in the order in which the matcher passes them."""
+    """Rows of a group's reference, in reference order (``reference_order``)."""
     line = batch.timeline
     chosen = select(line, successful, config.reference, seed)
 
-    # Filtered after the choice: the longest success is the one with most environment steps.
+    # Filtered after the choice: the longest success is the one with the most environment steps.
     row_m = _filtered(line.rows_of(chosen), surviving_N)
     if config.reference_order != "batch":
         return row_m
@@ -390,7 +388,7 @@ def _matches(
     config: ShaperConfig,
     seed: Seed,
 ) -> tuple[FailedMatch, ...]:
-    """The plans with what their walks found, and the credit of it."""
+    """Add to each plan the trace of its walk and the credit that follows from it."""
     matches = []
     for plan, trace in zip(plans, traces, strict=True):
         credit_l = _credit(batch, plan, trace, config, seed)
@@ -419,18 +417,18 @@ def _credit(
 def allocate(
     matched_l: FloatArray, allocation: Allocation, seed: Seed, trajectory: int
 ) -> FloatArray:
-    """Credit of one failed trajectory's surviving steps, whose sum is that of the matcher's.
+    """Distribute the matcher's credit over one failed trajectory's surviving steps; its sum stays.
 
     ``matched``: as the matcher gave it. The others are controls: does it matter *which* steps of a
     failure are credited, or would any bonus of that size do? ``random_match``: the same values,
-    each on a step of its own drawn at random. ``uniform_bonus``: c_v = Σ c / l on each of the l
-    steps. ``graph``: not moved here, but within the group (``scpo.credit.other_steps``).
+    permuted at random. ``uniform_bonus``: the mean, c_v = Σ c / l, on each of the l steps.
+    ``graph``: unchanged here; ``scpo.credit.other_steps`` moves it within the group.
 
     Args:
         matched_l: The matcher's credit in [0, 1], of at least one step.
         allocation: The rule.
         seed: Run seed and training step.
-        trajectory: Trajectory id: with ``seed``, all that the draw depends on.
+        trajectory: Trajectory id; the draw depends only on it and on ``seed``.
 
     Returns:
         ``credit_l``, float32.
@@ -438,7 +436,7 @@ def allocate(
     if allocation == "random_match":
         return generator(seed, "control", trajectory).permutation(matched_l)
     if allocation == "uniform_bonus":
-        # The mean in float64, so that l times it gives the sum back as exactly as float32 allows.
+        # The mean is taken in float64, so that l times the mean is the sum as nearly as possible.
         return np.full_like(matched_l, matched_l.mean(dtype=np.float64))
     return matched_l
 

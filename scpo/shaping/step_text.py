@@ -14,10 +14,10 @@ StepText = Literal["action_next_observation", "observation_action", "action", "a
 
 
 class StepFilter(Strict):
-    """No-op observations: such steps earn no credit and cannot be a reference position.
+    """No-op observations: steps that lead to one earn no credit and match nothing.
 
-    A rejected action repeats in many failures with the same text, so that unfiltered it would match
-    whichever reference has one, too (appendix A.5).
+    A rejected action has the same text wherever it occurs, so without the filter the rejected
+    actions of failures would match those of a reference (appendix A.5).
 
     Attributes:
         no_op_observations: Whole observations that mean "nothing happened", such as ALFWorld's
@@ -33,21 +33,23 @@ class StepFilter(Strict):
 def step_texts(batch: StepBatch, form: StepText) -> StrArray:
     """Text of each row.
 
-    ``action_next_observation``: action ∥ resulting observation (appendix A.5; default).
-    ``observation_action``: state observation ∥ action (section 3.2 of the same paper). ``action``:
-    only the action. ``action_next_state``: the first with the state text in place of the
-    observation (ours). The paper does not print the separator; ours is " || " (ledger 52). The
-    paper's two descriptions differ (ledger 5).
+    - ``action_next_observation``: action ∥ resulting observation (appendix A.5; default).
+    - ``observation_action``: state observation ∥ action (section 3.2, which differs from appendix
+      A.5; ledger 5).
+    - ``action``: only the action.
+    - ``action_next_state``: action ∥ text of the resulting state (ours).
+
+    The paper does not print the separator ∥; ours is " || " (ledger 52).
 
     Args:
         batch: The steps.
         form: The setting of the shaper.
 
     Returns:
-        ``text_N``; rows that the filter drops have one, too.
+        ``text_N``, also for rows that the step filter drops.
 
     Raises:
-        StepBatchError: States are asked for, and the environment gave none.
+        StepBatchError: ``action_next_state`` is asked for, and the batch has no states.
     """
     if form == "action":
         return batch.action_N
@@ -57,25 +59,22 @@ def step_texts(batch: StepBatch, form: StepText) -> StrArray:
                 "step_text=action_next_state needs next_state_N, which this batch lacks: its "
                 "environment gives no states; use step_text=action_next_observation"
             )
-        stated_N: StrArray = batch.action_N + SEPARATOR + batch.next_state_N
-        return stated_N
-
-    first_N, second_N = (
-        (batch.anchor_N, batch.action_N)
-        if form == "observation_action"
-        else (batch.action_N, batch.next_observation_N)
-    )
+        first_N, second_N = batch.action_N, batch.next_state_N
+    elif form == "observation_action":
+        first_N, second_N = batch.anchor_N, batch.action_N
+    else:
+        first_N, second_N = batch.action_N, batch.next_observation_N
     text_N: StrArray = first_N + SEPARATOR + second_N
     return text_N
 
 
 def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
-    """Rows with a text: valid actions whose resulting observation is neither empty nor a no-op.
+    """Rows that pass the filter: valid actions whose observation is neither empty nor a no-op.
 
     Surrounding white space is ignored. With ``no_op_if_unchanged`` an observation equal to the one
-    before the action is a no-op as well (WebShop: the page did not change). An environment that
+    before the action is a no-op, too (WebShop: the page did not change). An environment that
     rewords its answers reports no-ops itself (``no_op_N``). The filter reads the resulting
-    observation, whichever text is compared.
+    observation for any ``step_text``.
 
     Args:
         batch: The steps.
@@ -84,7 +83,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     Returns:
         ``surviving_N``.
     """
-    # An invalid action is filtered out as well, and matches nothing (ledger 51).
+    # Invalid actions are filtered out, so they match nothing (ledger 51).
     observation_N = _stripped(batch.next_observation_N)
     if batch.no_op_N is not None:
         return np.asarray(batch.valid_N & ~batch.no_op_N & (observation_N != ""), dtype=bool)
@@ -97,10 +96,11 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
 def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows whose anchor state is a no-op observation, which different states share.
 
-    With the raw observation as anchor, GiGPO compares such rows although the agent is in different
-    places (ledger 13); only their share is logged.
+    With the raw observation as anchor, GiGPO compares such rows although the agent may be in
+    different places (ledger 13). Only their share is logged.
     """
-    # Reworded texts cannot be compared with the configured sentences.
+    # The environment's own reports, where reworded texts cannot be compared with the configured
+    # sentences. A no-op that leaves the observation unchanged hides no state.
     if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:
         before_N = batch.timeline.neighbours(-1)
         reported_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]
