@@ -8,9 +8,9 @@ from scpo.steps import IntArray
 def closure(visits: Visits, comparison: Comparison) -> IntArray:
     """Finest labels, closed under actions, that merge equal texts and siblings' first states.
 
-    In a stochastic world the closure merges states that differ, and one false merge spreads. Under
-    rewording it finds few of the equal states (recall 0.13 to 0.21 in docs/meaning.md): what it
-    knows to be equal serves ``learned`` as examples rather than credit as states.
+    In a stochastic world the closure merges states that differ, and one false merge causes others.
+    If observations are reworded it finds few of the equal states (recall 0.13 to 0.21 in
+    docs/meaning.md). It is therefore more useful as the source of examples for ``learned``.
 
     Args:
         visits: The visits.

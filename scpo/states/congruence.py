@@ -8,19 +8,19 @@ import numpy as np
 
 from scpo.steps import IntArray, StepBatch
 
-# A bound, not a tuned number: a round carries equality one step further, an ALFWorld episode has at
+# A bound, not a tuned number: each round extends equality by one step, an ALFWorld episode has at
 # most 50 steps, and the rounds end as soon as nothing changes.
 MOST_ROUNDS = 50
 
 
 def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
-    """Labels of a closure that starts from given ones.
+    """Congruence closure of given labels.
 
     Args:
         batch: The steps.
         group_M: The rollout group of each visit: every row's state before its step, then the final
             state of each trajectory (``scpo.states.identity.Visits``).
-        seed_M: Labels whose equality inside a group is taken for granted.
+        seed_M: Initial labels: visits of a group with equal labels are equal states.
 
     Returns:
         ``label_M``: the smallest visit of each class. Different groups share no label.
@@ -36,7 +36,7 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
     # The final states follow the rows, as in `Visits`.
     target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
     for _ in range(MOST_ROUNDS):
-        # A round carries equality one step further: the keys are those before its joins.
+        # All keys are computed before the round's joins, so a round extends equality by one step.
         keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
         if not parent.join_equal(keys, target_N):
             break
@@ -46,15 +46,15 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
 class _Forest:
     """Disjoint sets (union-find with path halving).
 
-    Without union by rank: the root is always the smallest item, which keeps labels the same for
-    every order of joins.
+    Not with union by rank: the root is always the smallest item, so labels do not depend on the
+    order of joins.
     """
 
     def __init__(self, size: int) -> None:
         self._parent = list(range(size))
 
     def root(self, item: int) -> int:
-        """The smallest item of a set; shortens the way to it by halves."""
+        """The smallest item of the set of ``item``; halves the path to it on the way."""
         parent = self._parent
         while parent[item] != item:
             parent[item] = parent[parent[item]]
@@ -62,14 +62,13 @@ class _Forest:
         return item
 
     def join(self, first: int, second: int) -> bool:
-        """Unite two sets; False: they were one."""
+        """Unite the sets of two items; False if they were one set already."""
         low, high = sorted((self.root(first), self.root(second)))
-        # The smaller index is the root, so that labels do not depend on the order of joins.
         self._parent[high] = low
         return low != high
 
     def join_equal(self, keys: Sequence[Hashable], items: list[int] | None = None) -> bool:
-        """Unite the items (by default the indices) of equal keys; False: nothing changed."""
+        """Unite the items (by default the indices) of equal keys; False if nothing changed."""
         if items is None:
             items = list(range(len(keys)))
         first: dict[Hashable, int] = {}

@@ -8,9 +8,9 @@ from scpo.steps import IntArray
 def entities(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each multiset of names.
 
-    Properties are ignored: "the mug 1 is hot" and "the mug 1 is cold" are one state. Needs names
-    with numbers, as ALFWorld's things and WebShop's products have; a pronoun in place of a second
-    mention makes another state of the same.
+    Properties are ignored: "the mug 1 is hot" and "the mug 1 is cold" are one state. Names need
+    numbers, as those of ALFWorld's objects and WebShop's products have. Texts of one state differ
+    if a pronoun replaces the second mention of a name in one of them.
 
     Args:
         visits: The visits.

@@ -7,8 +7,8 @@ from scpo.steps import IntArray
 def exact(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each text.
 
-    Estimators compare equal texts themselves (``scpo.advantages.anchors``); this is asked by the
-    matcher, and where a scorer is unavailable.
+    Estimators compare texts for equality themselves (``scpo.advantages.anchors``). The matcher
+    calls this function, and so does ``scpo.credit.states`` if a scorer is unavailable.
     """
     return key_ids(visits.text_M)
 

@@ -8,8 +8,9 @@ from scpo.steps import IntArray
 def facts(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each pair of facts and names.
 
-    The names are of the raw observation, whichever text ``state_key`` selects: what the state text
-    adds to it are the facts, and commands, which would name things that the agent does not see.
+    The names are those in the raw observation for any ``state_key``. The state text adds
+    to it the facts, which are compared anyway, and commands, which name things that the agent does
+    not see.
 
     Raises:
         StepBatchError: The environment gives no facts.

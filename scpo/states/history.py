@@ -1,6 +1,6 @@
 """States are equal if names, last action, lasting verbs and admissible commands, if any, are equal.
 
-What wording hides, the episode's own actions tell: an environment cannot reword them.
+Rewording an observation may hide what has changed, but the episode's actions cannot be reworded.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ from scpo.steps import IntArray
 
 
 def history(visits: Visits, comparison: Comparison) -> IntArray:
-    """One label for each combination.
+    """One label for each combination of names, last action, lasting verbs and commands.
 
-    Names count if the group's actions or commands use them too, which excludes time stamps. Verbs
-    that were undone, and how often a verb was used, are not represented.
+    Only names that the group's actions or commands use count, which excludes time stamps. Whether a
+    verb was undone, and how often it was used, is not represented.
 
     Args:
         visits: The visits.
-        comparison: Not read: lasting verbs are counted anew in each batch.
+        comparison: Not read: lasting verbs are found anew in each batch.
 
     Returns:
         ``label_M``.
@@ -33,14 +33,14 @@ def history(visits: Visits, comparison: Comparison) -> IntArray:
     commands_M = visits.given("commands")
     named = acted_names(visits)
 
-    # Verbs used before each visit, of those that leave a trace in the texts.
+    # Only lasting verbs are kept.
     used_MV, _ = verbs_used(visits)
     kept = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
     return key_ids(
         zip(
             named,
             visits.last_action_M,
-            # A row as bytes can be hashed; an array cannot.
+            # As bytes, because arrays cannot be hashed.
             map(bytes, kept.astype(np.uint8)),
             commands_M if commands_M is not None else [""] * len(visits),
             strict=True,

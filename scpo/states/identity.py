@@ -1,7 +1,8 @@
 """The interface of a state identity: visits of states in, a label for each of them out.
 
-Visits are the items that an identity labels: the states before steps, and final states. Below the
-interface is what identities read of them: names, words and verbs, and clusters of texts.
+Visits are the items that an identity labels: the states before steps, and final states. After the
+interface come features of visits that identities share (names, words, verbs) and the clustering of
+texts.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ StateKey = Literal["anchor", "state"]
 GivenColumn = Literal["facts", "commands", "true_anchor", "true_state"]
 """Columns of ``StepBatch`` that an environment may provide; prefix ``next_``: after the step."""
 
-# Only the most frequent words of a batch are counted: matrices of visits x words stay small, 17 MB
-# for 4,096 visits.
+# Only the most frequent words of a batch are counted, which keeps the matrices of visits x words
+# small: 17 MB for 4,096 visits.
 MOST_WORDS = 512
 
-# Threshold for the strongest of some thousand correlations, of which chance gives 4.5.
+# Threshold for the largest z of some thousand correlations; by chance it is about 4.5.
 LEAST_Z = 6.0
-# A whole word that no number follows. Without the letter in the lookahead the pattern would take
-# "cabine" of "cabinet 1".
+
+# A whole word that is not followed by a number. Without the letter in the lookahead the pattern
+# would match "cabine" in "cabinet 1".
 _WORD = re.compile(r"[a-z]+(?![a-z]| \d)")
 
 START = "<start>"
@@ -50,8 +52,8 @@ def key_ids(keys: Iterable[Hashable]) -> IntArray:
 def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     """The text of the state that each row's step starts from.
 
-    Never falls back to the observation: on ALFWorld it joins states that differ in what is held,
-    which changes what graph credit learns (REPRODUCTION.md, "Study scale").
+    ``state`` never falls back to the observation: on ALFWorld, equal observations hide what the
+    agent holds, which changes what graph credit learns (REPRODUCTION.md, "Study scale").
 
     Raises:
         StepBatchError: ``state`` is asked for and the environment gave none.
@@ -69,7 +71,7 @@ def state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
     """The text of the state that each row's step leads to.
 
-    Only read of last steps; ``state_texts`` has refused a batch without states before.
+    Read only for last steps, and after ``state_texts``, which refuses a batch without states.
     """
     if key == "anchor" or batch.next_state_N is None:
         return batch.next_observation_N
@@ -77,7 +79,7 @@ def next_state_texts(batch: StepBatch, key: StateKey) -> StrArray:
 
 
 def _cut(text_N: StrArray, end_N: StrArray) -> StrArray:
-    """The texts without the given ends; a text that ends otherwise stays whole."""
+    """The texts without the given suffixes; a text without its suffix stays as it is."""
     cut_N: StrArray = np.empty(len(text_N), dtype=object)
     cut_N[:] = [text.removesuffix(end) for text, end in zip(text_N, end_N, strict=True)]
     return cut_N
@@ -90,8 +92,8 @@ class Visits:
     Attributes:
         batch: The steps.
         key: The text of a state to read.
-        row_M: The row whose step starts from the state or, for a last state, leads to it.
-        final_M: True for last states.
+        row_M: The row whose step starts from the state or, for a final state, leads to it.
+        final_M: True for final states.
     """
 
     batch: StepBatch
@@ -103,7 +105,7 @@ class Visits:
     def of(cls, batch: StepBatch, key: StateKey) -> Visits:
         """All visits of a batch."""
         line = batch.timeline
-        # Final states are seen by no step, so that they are added as visits of their own.
+        # No step starts from a final state, so final states are added as visits of their own.
         last_K = line.row_KT[np.arange(len(line.length_K)), line.length_K - 1]
         row_M = np.concatenate([np.arange(len(batch)), last_K])
         return cls(batch, key, row_M, np.arange(len(row_M)) >= len(batch))
@@ -112,7 +114,7 @@ class Visits:
         return len(self.row_M)
 
     def column(self, before_N: StrArray, after_N: StrArray) -> StrArray:
-        """A text of each visit from the columns that hold it before and after a step."""
+        """A value per visit, from a column before the step and the same column after it."""
         text_M: StrArray = np.where(self.final_M, after_N[self.row_M], before_N[self.row_M])
         return text_M
 
@@ -121,17 +123,17 @@ class Visits:
         """The state's text, as ``key`` selects it.
 
         Raises:
-            StepBatchError: The environment gave no states and ``key`` asks for them.
+            StepBatchError: ``key`` is ``state``, and the batch has no states.
         """
         return self.column(
             state_texts(self.batch, self.key), next_state_texts(self.batch, self.key)
         )
 
     def without_commands(self) -> Visits:
-        """The same visits, with states that do not end with the list of admissible commands.
+        """The same visits, with state texts that do not end with the list of admissible commands.
 
-        ALFWorld's state text has that list. A command names things of which the text tells nothing.
-        Batches without states or without commands are returned as they are.
+        ALFWorld's state text ends with that list. A command names things that the rest of the text
+        need not mention. Batches without states or without commands are returned as they are.
         """
         batch = self.batch
         if (
@@ -165,18 +167,18 @@ class Visits:
 
     @property
     def order_M(self) -> IntArray:
-        """Visits in the trainer's processing order, last states after all others.
+        """Indices of the visits in the trainer's processing order, final states last.
 
-        A step and its copies have one place, so that a trainer's copies change no cluster. Leader
-        clusters depend on the order; this is the one in which verl-agent's code meets the rows.
+        A step and its copies have the same position, so copies change no cluster. Leader clusters
+        depend on the order; verl-agent's code reads the rows in this one.
         """
         return np.lexsort((self.batch.timeline.position_N[self.row_M], self.final_M))
 
     def given(self, name: GivenColumn) -> StrArray | None:
-        """Further facts that the environment provides on the state; None if there are none.
+        """An optional column by visit; None if the environment does not provide it.
 
         Args:
-            name: The column, read before the step for all visits but the last ones.
+            name: The column; final states read it after the step, all others before the step.
         """
         before_N: StrArray | None = getattr(self.batch, f"{name}_N")
         after_N: StrArray | None = getattr(self.batch, f"next_{name}_N")
@@ -185,10 +187,15 @@ class Visits:
         return self.column(before_N, after_N)
 
     def needed(self, name: GivenColumn, identity: str) -> StrArray:
-        """The same for an identity that cannot do without it.
+        """An optional column that an identity requires.
+
+        Args:
+            name: As in :meth:`given`.
+            identity: Name of the identity, for the message.
 
         Raises:
-            StepBatchError: The environment does not give it; names the field and other identities.
+            StepBatchError: The environment does not provide the column; names it and identities
+                that do not need it.
         """
         column_M = self.given(name)
         if column_M is None:
@@ -200,10 +207,10 @@ class Visits:
         return column_M
 
     def split(self, label_M: IntArray) -> StateIds:
-        """Labels of all visits by row.
+        """Arrange the labels of all visits by row.
 
         Args:
-            label_M: The answer of an identity.
+            label_M: Label of each visit, as an identity returns them.
 
         Returns:
             The labels before and after each row's step.
@@ -235,16 +242,16 @@ IdentityRequirement = Literal["facts", "truth", "scorer"]
 
 
 class Similarity(Protocol):
-    """Similarity of text pairs in [0, 1]; SCPO's scorers are of this kind."""
+    """Similarity of text pairs in [0, 1]; SCPO's scorers implement it."""
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]: ...
 
 
 class Memory(Protocol):
-    """Memory of an identity between training steps; checkpoints hold it.
+    """Memory of an identity between training steps, which checkpoints hold.
 
-    ``dump`` gives the same bytes for the same content, so that a resumed run writes the checkpoints
-    of an undisturbed one; ``load`` takes over what ``dump`` gave.
+    ``dump`` gives the same bytes for the same content, so that a resumed run writes the same
+    checkpoints as an uninterrupted one. ``load`` replaces the content by that of a ``dump``.
     """
 
     def dump(self) -> bytes: ...
@@ -253,7 +260,7 @@ class Memory(Protocol):
 
 
 MEMORY_FILE = "states.json"
-"""Name of a memory in a checkpoint."""
+"""File of the memory in a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -264,8 +271,8 @@ class Comparison:
         threshold: The similarity from which two texts are one state; None for identities without
             one.
         scorer: For an identity that requires one.
-        memory: Of earlier training steps, for an identity that has one, which adds this step's;
-            None: the batch is the only one.
+        memory: What an identity that keeps a memory learned in earlier training steps; it adds
+            what it learns from this batch. None: the identity reads only this batch.
     """
 
     threshold: float | None = None
@@ -301,7 +308,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Identity:
-    """An entry of the registry, the last line of each identity's file.
+    """Registry entry of an identity, defined at the end of the identity's file.
 
     Attributes:
         name: Its name in ``method.estimator.states``.
@@ -323,18 +330,18 @@ class Identity:
     memory: Callable[[], Memory] | None = None
 
 
-# Names, verbs and words of visits: features that identities share
+# Names, verbs and words of visits: features that identities share.
 
 
 def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
-    """The names in each text that the group's actions or commands use, and how often each.
+    """The names in each text that the group's actions or commands use, with their counts.
 
-    Names that no action uses, such as a time stamp or the price in an advertisement, are not a part
+    Names that no action uses, such as a time stamp or the price in an advertisement, are not part
     of the state.
 
     Args:
         visits: The visits.
-        commands: Whether to read the admissible commands, if the environment gives them.
+        commands: Also use names of admissible commands, if the environment gives commands.
 
     Returns:
         The names of each visit's text, with their counts, sorted.
@@ -361,10 +368,12 @@ def _names_acted_on(visits: Visits, *, commands: bool) -> dict[int, set[str]]:
 
 
 def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
-    """The verbs used before each visit, ``(visits, verbs)``, and the list of verbs.
+    """The verbs used before each visit, and the list of verbs.
 
-    A verb is the first word of an action. By trajectory and time (``KTV``), so that copies, which
-    are in no timeline, read their original's cell.
+    A verb is the first word of an action.
+
+    Returns:
+        ``used_MV``, True where verb V was used before visit M, and the verbs in sorted order.
     """
     batch = visits.batch
     line = visits.batch.timeline
@@ -373,16 +382,17 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
     place = {verb: index for index, verb in enumerate(verbs)}
     code_N = np.array([place[verb] for verb in verb_N], dtype=np.int64)
 
-    # Used at a step, up to it, and before it.
+    # By trajectory and time (KTV): used at a step, up to it, and before it. Copies, which are not
+    # in the timeline, read the cell of their original.
     used_KTV = np.zeros((*line.row_KT.shape, len(verbs)), dtype=bool)
     k, t = np.nonzero(line.row_KT >= 0)
     used_KTV[k, t, code_N[line.row_KT[k, t]]] = True
     after_KTV = np.logical_or.accumulate(used_KTV, axis=1)
     before_KTV = np.zeros_like(after_KTV)
-    # What was used before a step was used up to the step before it; before the first, nothing was.
+    # Used before a step means used up to the previous step; no verb was used before the first step.
     before_KTV[:, 1:] = after_KTV[:, :-1]
 
-    # A final state has what was used up to the last step.
+    # For a final state, the verbs used up to the last step count.
     slot_M = line.slot_N[visits.row_M]
     step_M = line.step_N[visits.row_M]
     after_MV = after_KTV[slot_M, step_M]
@@ -391,20 +401,21 @@ def verbs_used(visits: Visits) -> tuple[BoolArray, list[str]]:
 
 
 def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> BoolArray:
-    """The verbs that leave a trace: after them, the words differ from what they are without.
+    """Find the verbs whose use shows in the words of later texts, without labels.
 
-    Needs no label. Visits of a group with the same last action and names are compared: if the
-    presence of some word correlates with whether a verb was used (z of at least ``LEAST_Z``), the
-    verb lasts. Forward selection: the strongest verb joins what the next ones are compared within,
-    so that a verb which only accompanies a lasting one is left out.
+    Visits of a group with the same last action and names are compared: a verb lasts if the presence
+    of some word correlates with whether the verb was used (z of at least ``LEAST_Z``). Forward
+    selection: verbs are chosen one by one, the strongest first, and each further comparison is made
+    among visits that agree in all chosen verbs, so that a verb which only accompanies a lasting one
+    is left out.
 
     Args:
         visits: The visits.
-        used_MV: Which verbs were used before each visit.
-        name_id_M: The names of each visit's text, by number.
+        used_MV: True where a verb was used before a visit.
+        name_id_M: Number of the names in each visit's text; equal names have equal numbers.
 
     Returns:
-        ``lasts_V``.
+        ``lasts_V``, True for lasting verbs.
     """
     lasts_V = np.zeros(used_MV.shape[1], dtype=bool)
     has_MW = word_counts(visits) > 0
@@ -424,28 +435,27 @@ def lasting_verbs(visits: Visits, used_MV: BoolArray, name_id_M: IntArray) -> Bo
 
 
 def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDArray[np.float64]:
-    """For each verb the largest |r| sqrt(n) with a word's presence, within classes.
+    """Strongest correlation of each verb with a word: the largest |r| sqrt(n), within classes.
 
-    Under independence |r| sqrt(n) of one word is nearly standard normal; ``LEAST_Z`` allows for
-    the largest of many.
+    If verb and word are independent, r sqrt(n) is nearly standard normal; ``LEAST_Z`` allows for
+    taking the largest of many.
 
     Args:
-        used_MV: Which verbs were used before each visit.
-        has_MW: Which words each text has.
-        class_M: Visits of one class are compared.
+        used_MV: True where a verb was used before a visit.
+        has_MW: True where a text contains a word.
+        class_M: Class of each visit; visits are compared within their class.
 
     Returns:
         ``z_V``, not negative.
     """
-    # Dense, as `centred` counts with them.
+    # `centred` requires dense ids.
     _, class_id_M = np.unique(class_M, return_inverse=True)
     used = centred(used_MV, class_id_M)
     has = centred(has_MW, class_id_M)
-    # Only visits whose class varies in the verb are informative.
+    # Only visits of classes in which the verb was used by some and not by others are informative.
     varies_MV = used != 0
+    # The centred values of a class sum to 0, so sums of products are n times the covariance.
     covariance_VW = used.T @ has
-    # The centred values of a class sum to 0, so that sums of products are covariances within
-    # classes.
     variance_V = (used**2).sum(axis=0)
     variance_VW = varies_MV.T.astype(np.float64) @ has**2
     count_V = varies_MV.sum(axis=0)
@@ -456,7 +466,12 @@ def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDAr
 
 
 def centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
-    """The values minus their mean over the visits of the same class, ``(visits, features)``."""
+    """The values minus their mean over the visits of the same class, ``(visits, features)``.
+
+    Args:
+        value_MF: The values.
+        class_id_M: Dense id of each visit's class.
+    """
     count_C = np.bincount(class_id_M)
     sums = np.zeros((len(count_C), value_MF.shape[1]))
     np.add.at(sums, class_id_M, value_MF.astype(np.float64))
@@ -464,13 +479,11 @@ def centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
 
 
 def word_counts(visits: Visits) -> NDArray[np.int64]:
-    """Count the batch's most frequent words in each text, shape ``(visits, words)``.
+    """Count the batch's most frequent words in each visit's text, shape ``(visits, words)``.
 
-    A word before a number is a part of a name and not counted.
-
-    Args:
-        visits: The visits; each distinct text is read once.
+    A word that a number follows is part of a name and not counted.
     """
+    # Each distinct text is searched once.
     words = {text: Counter(_WORD.findall(text.lower())) for text in set(visits.text_M)}
     totals: Counter[str] = Counter()
     for counted in words.values():
@@ -492,8 +505,8 @@ def word_counts(visits: Visits) -> NDArray[np.int64]:
 
 
 # Leader clustering: each text joins the first similar leader, or becomes a new leader. The result
-# depends on the order, as in GiGPO's difflib option: texts are visited in the trainer's processing
-# order.
+# depends on the order of the texts, which is the trainer's processing order, as in GiGPO's difflib
+# option.
 
 
 def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int]]) -> IntArray:
@@ -501,10 +514,12 @@ def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int
 
     Args:
         visits: The visits.
-        leaders_of: For each of a group's distinct texts, in order, the index of its leader.
+        leaders_of: Function from a group's distinct texts, in order, to the index of each text's
+            leader.
 
     Returns:
-        ``label_M``; labels of different groups coincide, which nobody compares.
+        ``label_M``. Different groups use the same labels, since labels are compared only inside a
+        group.
     """
     text_id_M = key_ids(visits.text_M)
     order = visits.order_M

@@ -1,7 +1,8 @@
-"""States are equal if what a batch shows to be kept by equal states is equal.
+"""States are equal if they agree in the features that, in this batch, equal states agree in.
 
-Learned anew from each batch, without labels: nothing is carried from step to step, so that a
-resumed run finds the same states, and new wordings are met as soon as they occur.
+The features are learned anew from each batch, without labels. No memory is kept between training
+steps, so a resumed run finds the same states, and a new wording is learned in the step in which it
+first occurs.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from scpo.states.identity import (
 )
 from scpo.steps import BoolArray, IntArray
 
-# Maximum rate of differences among equal states, relative to others. Not 0: one false merge of the
-# closure would drop a feature that separates states everywhere else.
+# A kept feature differs in at most this share as many pairs of equal states as pairs of others. Not
+# 0, because one false merge of the closure would then drop a feature that is right everywhere else.
 MOST_DIFFERENT = 0.05
 
-# Minimum number of pairs of other states that differ in a kept feature: a rate of fewer pairs is
-# unreliable.
+# A kept feature differs in at least so many pairs of other states: a rate over fewer is unreliable.
 FEWEST_DIFFERENT = 20
 
-# The number of pairs grows with the square of the number of rows. The first ones of a class are
-# taken, so that no random number is involved.
+# Bound of the rows of a class, since the number of pairs grows with their square. The first rows
+# are taken, so that no random numbers are needed.
 ROWS_OF_A_CLASS = 60
 
 
 def learned(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination of last action, lasting verbs and the features that are kept.
 
-    Candidates are the multiset of names that the group's actions use, and the count of each word
-    that is not part of a name. A candidate is kept if visits that the congruence closure of equal
-    texts joins differ in it far less than others after the same last action do. A paraphrased word,
-    or names that pronouns replace, differ among equal states and are dropped. Information that only
-    such words carry is lost: a trade of precision for recall. Admissible commands are not read.
+    Candidate features are the multiset of names that the group's actions or commands use, and the
+    count of each word that is not part of a name. The congruence closure of equal texts provides
+    pairs of equal states. A candidate is kept if such pairs differ in it far less often than other
+    pairs of visits after the same last action. Paraphrased words, and names that pronouns replace,
+    differ among equal states and are dropped. Information that only they carry is lost, which
+    trades precision for recall.
 
     Args:
         visits: The visits.
@@ -74,17 +75,17 @@ def learned(visits: Visits, comparison: Comparison) -> IntArray:
 
 
 def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArray) -> BoolArray:
-    """The features in which equal states differ far less often than others.
+    """The features in which equal states differ far less often than other states.
 
-    Pairs are visits of one group after the same last action.
+    Pairs of visits of one group after the same last action are compared.
 
     Args:
         visits: The visits.
         value_MF: A feature's value at each visit, ``(visits, features)``.
-        equal_M: Labels of states that are known to be equal.
+        equal_M: Label of each visit; visits with equal labels are known to be equal states.
 
     Returns:
-        ``kept_F``; none where no two equal states are known.
+        ``kept_F``, True for features to keep; all False if no pair is known to be equal.
     """
     class_M = key_ids(zip(visits.group_M.tolist(), visits.last_action_M, strict=True))
     pairs_equal = pairs_other = 0
@@ -96,7 +97,8 @@ def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArra
         first, second = np.triu_indices(len(rows), 1)
         equal = equal_M[rows[first]] == equal_M[rows[second]]
         differs = value_MF[rows[first]] != value_MF[rows[second]]
-        pairs_equal, pairs_other = pairs_equal + int(equal.sum()), pairs_other + int((~equal).sum())
+        pairs_equal += int(equal.sum())
+        pairs_other += int((~equal).sum())
         differ_equal += differs[equal].sum(axis=0)
         differ_other += differs[~equal].sum(axis=0)
 

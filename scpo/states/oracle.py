@@ -5,17 +5,17 @@ from scpo.steps import IntArray
 
 
 def oracle(visits: Visits, comparison: Comparison) -> IntArray:
-    """One label for each canonical text, of the kind that ``key`` selects.
+    """One label for each canonical text, that of the observation or the state as ``key`` selects.
 
-    The control of every study of rewording: by it all estimators must equal themselves by equal
-    texts without rewording.
+    The control of studies with reworded observations: with this identity an estimator must give the
+    advantages that it gives with equal texts when nothing is reworded.
 
     Raises:
-        StepBatchError: The environment does not give it.
+        StepBatchError: The environment does not provide canonical texts.
     """
-    return key_ids(
-        visits.needed("true_anchor" if visits.key == "anchor" else "true_state", "oracle")
-    )
+    if visits.key == "anchor":
+        return key_ids(visits.needed("true_anchor", "oracle"))
+    return key_ids(visits.needed("true_state", "oracle"))
 
 
 ORACLE = Identity("oracle", "oracle", oracle, requires=frozenset({"truth"}))

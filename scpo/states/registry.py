@@ -1,4 +1,4 @@
-"""All state identities, a line each, and the call that labels a batch."""
+"""Registry of state identities, and the function that numbers the states of a batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
 
     Args:
         name: Its name in ``method.estimator.states``.
-        threshold: Replaces its default; None: keep that.
+        threshold: Replaces its default threshold; None: the default.
 
     Raises:
         ConfigError: Unknown identity, or a threshold for an identity without similarities.
@@ -94,15 +94,16 @@ def identify(
         key: Which text of a state is compared.
         identity: The rule by which states are equal.
         scorer: For identities that require one.
-        memory: Of earlier training steps, for identities that keep one; this step's is added.
-
-    Raises:
-        ConfigError: The identity needs a scorer, and none was passed.
-        StepBatchError: The batch lacks a field that the identity reads, the message names it and
-            the alternatives; or the identity's answer is not one integer for each visit.
+        memory: What an identity that keeps a memory learned in earlier training steps; it adds
+            what it learns here.
 
     Returns:
         The states by row. The numbers are compared inside a rollout group only.
+
+    Raises:
+        ConfigError: The identity needs a scorer, and none was passed.
+        StepBatchError: The batch lacks a field that the identity reads (the message names it and
+            the alternatives), or the identity does not return one integer for each visit.
     """
     visits = Visits.of(batch, key)
     given = identity.function(visits, Comparison(identity.threshold, scorer, memory))
@@ -110,7 +111,7 @@ def identify(
 
 
 def _one_each(given: object, visits: Visits, name: str) -> IntArray:
-    """An identity's answer; a longer array would be cut, and its labels put to other visits."""
+    """Check the labels of an identity: with another length they would go to the wrong visits."""
     array = np.asarray(given)
     visited = len(visits.row_M)
     if array.shape != (visited,) or array.dtype.kind not in "iu":

@@ -12,10 +12,10 @@ _WORD = re.compile(r"\w+")
 
 
 def tfidf(visits: Visits, comparison: Comparison) -> IntArray:
-    """Leader clusters of the cosine, with document frequencies of the group's own texts.
+    """Leader clusters by cosine, with document frequencies over the group's own texts.
 
     Weight of a word: count * (ln((1 + n) / (1 + df)) + 1) for n distinct texts, as in
-    scikit-learn's default. Words of one letter and numbers count, unlike in its default pattern:
+    scikit-learn's default. Unlike in scikit-learn's default pattern, words of one character count:
     "cabinet 1" and "cabinet 2" differ in nothing else.
 
     Raises:
@@ -34,7 +34,7 @@ def _cosines(texts: list[str]) -> NDArray[np.float64]:
         words += found
         text_of_word += [index] * len(found)
 
-    # Words are numbered without gaps, so that one bincount over (text, word) counts all of them.
+    # Words are numbered without gaps, so that one bincount over (text, word) cells counts them all.
     _, word_id = np.unique(key_ids(words), return_inverse=True)
     vocabulary = int(word_id.max(initial=-1)) + 1
     cell = np.array(text_of_word, dtype=np.int64) * vocabulary + word_id
@@ -46,7 +46,7 @@ def _cosines(texts: list[str]) -> NDArray[np.float64]:
     norm = np.linalg.norm(weighted, axis=1, keepdims=True)
     # A text without words has norm 0.
     unit = weighted / np.where(norm > 0, norm, 1.0)
-    # Rounded, because the cosine of equal vectors may be off 1 in its last bits.
+    # Rounded, because the cosine of equal vectors may differ from 1 in its last bits.
     cosine: NDArray[np.float64] = np.clip(np.round(unit @ unit.T, 12), 0, 1)
     # A text without words equals only itself.
     np.fill_diagonal(cosine, 1.0)

@@ -7,18 +7,18 @@ import re
 from collections import Counter
 
 Names = tuple[tuple[str, int], ...]
-"""Names with a number in a text, and how often each, sorted."""
+"""Names with a number in a text, each with its count, sorted."""
 
-# "cabinet 1", "B07XYZ1234", "$12.99": a word that holds a digit; a bare number goes with the word
-# before it. Possessive quantifiers: words without a digit, nearly all, are passed without
-# backtracking.
+# A word and the number after it, such as "cabinet 1", or a word that holds a digit, such as
+# "B07XYZ1234" or "$12.99". Possessive quantifiers, because nearly all words have no digit and would
+# otherwise cost backtracking.
 _NAME = re.compile(r"\b[a-z]++ \d++\b|(?<![\w$.])[a-z_$.]*+\d[\w.]*\b")
 
 
 @functools.lru_cache(maxsize=131072)
 def names_in(text: str) -> Names:
-    """The names with a number that a text has, and how often each, sorted."""
-    # Texts of a batch share most of their sentences, so that these are searched once.
+    """The names with a number in a text, each with its count, sorted."""
+    # By sentence, because texts share most of their sentences and `_names_of` caches them.
     counts: Counter[str] = Counter()
     for sentence in text.lower().split(". "):
         counts.update(_names_of(sentence))
