@@ -17,8 +17,8 @@ class G2poSettings(StateSettings):
 
     Attributes:
         omega: Weight of the two step terms together.
-        success_value: Value of the end of a success, 10 in the paper whatever the reward; a
-            failure's end is worth 0.
+        success_value: Value of the end of a success, 10 in the paper for any reward; a failure's
+            end is worth 0.
     """
 
     name: Literal["g2po"]

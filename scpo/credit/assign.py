@@ -74,7 +74,7 @@ def assign(
     R~ = R + bonus with bonus = α * credit - penalty * [invalid], added after discounting, at the
     step that earned it: neither term is discounted back to the steps before (as in GiGPO's code).
     The episode's outcome stays unshaped. The estimator decides how R~ is used. With ``added_to:
-    advantages`` (ours) the bonus is -penalty * [invalid] alone, and α * credit is added to the
+    advantages`` (ours) the bonus is only -penalty * [invalid], and α * credit is added to the
     estimator's advantages.
 
     Args:

@@ -233,7 +233,7 @@ def effect_metrics(
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
-    # Subtracting the mean removes the credit of a step that is alone in its group.
+    # Subtracting the mean removes the credit of a step that is its group's only one.
     in_groups = credit_N[credited_N & shared_N].sum(dtype=np.float64)
     effective = in_groups / credit_N[credited_N].sum(dtype=np.float64)
     shift_N = (advantage_N - unshaped_N).astype(np.float64)

@@ -84,7 +84,7 @@ def named_states(
     """
     if shaper.states is None:
         return batch, shaper
-    # The state's text says more than the observation, where the environment provides it.
+    # The state's text contains more than the observation, if the environment provides it.
     key: StateKey = "anchor" if batch.state_N is None else "state"
     identity = find_identity(shaper.states, shaper.states_threshold)
     ids = identify(batch, key, identity, memory=memory)
