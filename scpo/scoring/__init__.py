@@ -23,8 +23,8 @@ from scpo.shaping.drive import Scorer
 
 __all__ = ["SCORERS", "PairCache", "find_scorer", "make_scorer", "open_scorer"]
 
-# Kind of a scorer's configuration -> (configuration, device, cache folder) -> scorer. Modules of
-# neural scorers import torch when a model is loaded, so that listing kinds does not.
+# Constructor of each kind of scorer, called with configuration, device and cache folder. Modules of
+# neural scorers import torch only when they load a model.
 SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
     "exact": lambda config, device, cache_dir: Exact(config),
     "lexical": lambda config, device, cache_dir: Lexical(config),
@@ -32,7 +32,7 @@ SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
     "cross_encoder": lambda config, device, cache_dir: load_cross_encoder(config, device),
 }
 
-# Scorers of one's own, in files of their own, enter ``SCORERS`` when they are imported.
+# Users' scorers, in files of their own, enter ``SCORERS`` when they are imported.
 for _kind in OWN:
     importlib.import_module(f"{__name__}.{_kind}")
 
@@ -42,7 +42,7 @@ def make_scorer(
 ) -> Scorer:
     """Build the configured scorer; models are loaded here, on ``device``.
 
-    ``cache_dir``: where a scorer may store results that depend only on a text, for other runs.
+    ``cache_dir``: folder in which a scorer may store what it computes of a text, for other runs.
 
     Raises:
         ScorerError: The scorer's model or packages are missing; the message names them.
@@ -56,7 +56,7 @@ def find_scorer(config: ScorerConfig) -> None:
     Raises:
         ScorerError: It does not exist; the message names the remedy.
     """
-    # The configuration file is the smallest part of a model and exists for each.
+    # The configuration is the smallest file of a model, and every model has one.
     if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
         load_part(config.path, "AutoConfig")
 
@@ -70,7 +70,7 @@ def open_scorer(
 ) -> PairCache:
     """Build the scorer of a trainer: in a process if ``runtime`` asks for one, with a pair cache.
 
-    A process is started, and loads the model, on first use.
+    A process is started on first use and then loads the model.
 
     Args:
         config: The scorer.

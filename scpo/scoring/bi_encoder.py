@@ -2,8 +2,9 @@
 
 Embeddings are stored on disk, so that a text is encoded once for all runs that share a cache
 folder. An embedding depends on its text, on the encoder and, in its last bits, on the processor and
-the libraries; a hash of all of these names the file, a SQLite database that several processes may
-write. Each row carries a checksum. Read and write errors cost time and change no result.
+the libraries. Each combination of encoder, processor and libraries has a file of its own, a SQLite
+database that several processes may write; each row has a checksum. Read and write errors cost time
+and change no result.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scpo.scoring.pretrained import pretrained
 logger = logging.getLogger(__name__)
 
 MOST_TEXTS = 131_072
-"""Texts in a file, 200 MB at 384 dimensions; none is added to a full one."""
+"""Largest number of texts in a file, 200 MB at 384 dimensions; further texts are not stored."""
 
 # SQLite limits the bound values of a query: to 999 before version 3.32.
 _KEYS_PER_QUERY = 500
@@ -39,7 +40,7 @@ _KEYS_PER_QUERY = 500
 # Wait for the lock that another process holds while it writes.
 _LOCK_TIMEOUT_S = 30.0
 
-# Environment variables that choose a processor's instructions, and so the last bits of a sum.
+# Environment variables that select the processor's instructions, which affect a sum's last bits.
 _INSTRUCTION_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
     "MKL_CBWR",
@@ -50,14 +51,14 @@ _INSTRUCTION_VARIABLES = (
 class EmbeddingStore:
     """Vectors (float32) of texts in the file of one encoder.
 
-    A vector is the sum over a text's tokens, as the model gave it; it is normalised after reading,
-    so that stored and computed embeddings have the same bits. A connection is opened for each call:
-    another process may have deleted the file as damaged.
+    A vector is the sum over a text's tokens, as the model returned it; it is normalised after
+    reading, so that stored and computed embeddings have the same bits. Each call opens a connection
+    of its own, because another process may have deleted a damaged file.
 
     Args:
-        folder: Where the files lie.
+        folder: Folder of the files.
         encoder: Hash of all that the vectors depend on (``encoder_identity``); names the file.
-        most_texts: Texts that the file may hold.
+        most_texts: Largest number of texts in the file.
     """
 
     def __init__(self, folder: Path, encoder: str, most_texts: int = MOST_TEXTS) -> None:
@@ -66,7 +67,7 @@ class EmbeddingStore:
         self._broken = False
 
     def get(self, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The vectors of those texts that are known."""
+        """The stored vectors of these texts; texts without one are left out."""
         keys = {_key(text): text for text in texts}
         found: dict[str, NDArray[np.float32]] = {}
         if self._broken or not keys or not self._path.exists():
@@ -76,11 +77,11 @@ class EmbeddingStore:
             with self._open() as database:
                 for start in range(0, len(names), _KEYS_PER_QUERY):
                     part = names[start : start + _KEYS_PER_QUERY]
-                    places = ",".join("?" * len(part))
-                    # The query holds question marks only: the keys are bound by SQLite.
-                    query = f"SELECT * FROM embedding WHERE key IN ({places})"  # noqa: S608
+                    marks = ",".join("?" * len(part))
+                    # Only question marks are inserted into the query; SQLite binds the keys.
+                    query = f"SELECT * FROM embedding WHERE key IN ({marks})"  # noqa: S608
                     for key, vector, checksum in database.execute(query, part):
-                        # A damaged row is left out, and so computed again.
+                        # A damaged row is left out; its embedding is computed again.
                         if zlib.crc32(key + vector) == checksum:
                             stored = np.frombuffer(vector, dtype="<f4")
                             found[keys[key]] = stored.astype(np.float32)
@@ -91,7 +92,7 @@ class EmbeddingStore:
         return found
 
     def put(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
-        """Keep these vectors, while there is room."""
+        """Store these vectors, up to ``most_texts`` in the file."""
         if self._broken or not vectors:
             return
         rows = []
@@ -104,11 +105,12 @@ class EmbeddingStore:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._open() as database:
-                # Two writers may both find room and exceed the bound a little, which does no harm.
+                # Two processes that write at the same time may exceed the bound a little, which
+                # does no harm.
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
-                room = max(0, self._most_texts - count)
+                free = max(0, self._most_texts - count)
                 database.executemany(
-                    "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows[:room]
+                    "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows[:free]
                 )
             database.close()
         except (sqlite3.Error, OSError) as error:
@@ -117,7 +119,7 @@ class EmbeddingStore:
     def _open(self) -> sqlite3.Connection:
         """Connect to the file; it is created on first use."""
         database = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
-        # Not flushed to the disk, for speed: a row that a power cut tore fails its checksum.
+        # Not flushed to disk, for speed: a row that a power cut damages fails its checksum.
         database.execute("PRAGMA synchronous = OFF")
         database.execute(
             "CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB, checksum INT)"
@@ -125,8 +127,8 @@ class EmbeddingStore:
         return database
 
     def _give_up(self, error: Exception) -> None:
-        """Delete a damaged file; after any other error, read and write no embeddings any more."""
-        # An OperationalError (a lock, a full disk) is a DatabaseError too, but no damage.
+        """Delete a damaged file; after any other error, stop reading and writing embeddings."""
+        # An OperationalError (a lock, a full disk) is a DatabaseError, too, but not damage.
         damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
             error, sqlite3.OperationalError
         )
@@ -142,9 +144,9 @@ class EmbeddingStore:
 
 
 def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
-    """Hash of everything that an embedding on a CPU depends on.
+    """Hash of everything that an embedding on a CPU depends on, besides its text.
 
-    Weights, tokenizer, maximum length, libraries, processor, threads.
+    These are weights, tokenizer, maximum length, libraries, processor and threads.
     """
     import torch
     import transformers
@@ -164,7 +166,7 @@ def encoder_identity(tokenizer: Any, model: Any, max_tokens: int) -> str:
         str(max_tokens),
         torch.__version__,
         transformers.__version__,
-        # Sums are split over threads.
+        # Sums are split over threads, so their number affects the last bits.
         str(torch.get_num_threads()),
         _processor(),
         torch.backends.cpu.get_cpu_capability(),
@@ -189,12 +191,12 @@ def _processor() -> str:
 
 
 def _key(text: str) -> bytes:
-    """Key of a text, 16 bytes: shorter than the text, and an index stays small."""
+    """Key of a text: a hash of 16 bytes, which keeps the index small."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 CACHED_TEXTS = 32_768
-"""Embeddings kept in memory, least recently used out first: 100 MB at 384 dimensions."""
+"""Number of embeddings in the LRU cache in memory, 100 MB at 384 dimensions."""
 
 
 class BiEncoder:
@@ -241,9 +243,10 @@ class BiEncoder:
             return np.zeros(0, dtype=np.float32)
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         # A text occurs in many pairs; it is embedded once.
-        place = {text: i for i, text in enumerate(texts)}
+        index = {text: i for i, text in enumerate(texts)}
         embedding = self.embed(texts)
-        first, second = np.array([(place[a], place[b]) for a, b in pairs]).T
+        first = [index[text] for text, _ in pairs]
+        second = [index[text] for _, text in pairs]
         return self._rescaled((embedding[first] * embedding[second]).sum(axis=1))
 
     def similarities(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -261,7 +264,7 @@ class BiEncoder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Normalised embeddings, ``(len(texts), dimensions)``."""
-        # The memory is bounded, so its vectors are collected before new ones may evict them.
+        # The cache is bounded, so its vectors are collected before new ones may evict them.
         known = {text: vector for text in texts if (vector := self._cache.get(text)) is not None}
         known |= self._encoded([text for text in dict.fromkeys(texts) if text not in known])
         for text, vector in known.items():
@@ -269,7 +272,7 @@ class BiEncoder:
         return np.stack([known[text] for text in texts])
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        """Embeddings of texts that are not in memory, from the disk or computed and kept there."""
+        """Embeddings of texts that are not in memory, read from disk, or computed and stored."""
         if not texts:
             return {}
         summed = self._store.get(texts) if self._store else {}
@@ -279,7 +282,7 @@ class BiEncoder:
         return {text: _unit(vector_D) for text, vector_D in (summed | new).items()}
 
     def _forward(self, text: str) -> NDArray[np.float32]:
-        """The sum over the tokens."""
+        """Sum of the last hidden states over a text's tokens, ``(dimensions,)``."""
         import torch
 
         # One text, so there is no padding and no attention mask is needed.
@@ -292,7 +295,7 @@ class BiEncoder:
 
 
 def _unit(summed_D: NDArray[np.float32]) -> NDArray[np.float64]:
-    # The sum becomes the mean by normalising: both have the same direction.
+    # Sum and mean over the tokens have the same direction, so they are equal once normalised.
     vector_D = summed_D.astype(np.float64)
     unit_D: NDArray[np.float64] = vector_D / np.linalg.norm(vector_D)
     return unit_D

@@ -1,4 +1,4 @@
-"""Cache of the pairs scored in a training step, which the samples of the step ask for again."""
+"""Cache of the pairs scored in a training step, which the diagnostics of the step score again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scpo.shaping.drive import Scorer, TextPair, checked
 class PairCache:
     """Cache in front of a scorer, emptied when a training step begins.
 
-    The scorer's requests then depend only on the step: a resumed run gets the same answers as one
-    that was not interrupted, also from a scorer whose last bits depend on the other pairs of a
-    call. Caching across steps would save few pairs (docs/scoring.md), and every checkpoint would
-    have to hold the cache. It is bounded by the pairs of one step.
+    The scorer's calls then depend only on the step, so a resumed run gets the same scores as an
+    uninterrupted one, even from a scorer whose last bits depend on the other pairs of a call.
+    Caching across steps would save few pairs (docs/scoring.md), and every checkpoint would have to
+    hold the cache. The size of the cache is bounded by the pairs of one step.
 
     Args:
         scorer: Answers the pairs that are not cached.
@@ -45,22 +45,26 @@ class PairCache:
             ScorerError: The scorer returned values outside [0, 1]; none of them
                 is cached.
         """
-        # Ordered as asked: the composition of a call may change a score's last bits.
+        # Always in this order, because the composition of a call may change a score's last bits.
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if new:
             self._known.update(zip(new, checked(self.scorer, new), strict=True))
         return np.array([self._known[pair] for pair in pairs], dtype=np.float32)
 
     def similarities(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
-        """Similarities of all pairs of texts; None for a scorer that answers pairs only."""
+        """Similarities of all pairs of texts, neither checked nor cached.
+
+        Returns:
+            ``(texts, texts)``; None for a scorer that only scores given pairs.
+        """
         all_pairs = getattr(self.scorer, "similarities", None)
         return None if all_pairs is None else all_pairs(texts)
 
     def report(self) -> dict[str, float]:
         """Statistics of the scorer since the step began, for the timing log.
 
-        ``scpo/pairs_truncated``: share of the scored pairs with a truncated side, for scorers that
-        count them; ``scpo/scorer_crashes``: crashes of its process, if any.
+        ``scpo/pairs_truncated``: share of the scored pairs with a truncated text, for scorers that
+        count them; ``scpo/scorer_crashes``: number of crashes of the scorer's process, if any.
         """
         new = self._counts() - self._before
         report = {}

@@ -3,11 +3,12 @@
 Forward passes hold a single pair on a CPU and have canonical shapes on a GPU. The last bits of a
 row's score can depend on how many rows its pass has and on its position among them: MKL sums the
 rows of a matrix-vector product in different orders, and torch's sigmoid uses other code for the
-last few of many numbers. Only a pass with a single row excludes that on every processor; on a CPU
-it costs little, since it needs no padding (docs/scoring.md). A GPU takes as long for one row as for
-many, so a pass there has one of a few padded lengths and for each of them a fixed number of rows:
-the same kernels run, independent of the other rows. Rows that need no padding form passes of their
-own: without padding transformers drops the attention mask, which selects another kernel on a GPU.
+last few of many numbers. Only passes with a single row exclude that on every processor; on a CPU
+they cost little, since they need no padding (docs/scoring.md). A GPU takes as long for one row as
+for many, so there a pass has one of a few padded lengths and, for each length, a fixed number of
+rows: the same kernels run for any other rows. Rows that need no padding form passes of
+their own, because transformers drops the attention mask of a pass without padding, which selects
+another kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -28,18 +29,17 @@ if TYPE_CHECKING:
     import torch
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512)
-"""Padded lengths in tokens. A row always gets the smallest one that holds it."""
+"""Padded lengths in tokens; a row gets the smallest one that is at least its length."""
 
 
 class Rows(NamedTuple):
-    """Forward pass: ``indices`` of its rows; the rest of its ``size`` rows repeat the first.
-
-    The repeated rows are ignored.
+    """Rows of one forward pass.
 
     Attributes:
         width: Length in tokens, padding included.
         indices: Rows of the request that are in this pass.
-        size: Rows of the pass, those that fill it included.
+        size: Number of rows of the pass. If it is larger than the number of ``indices``, copies of
+            the first row fill the pass, and their scores are ignored.
     """
 
     width: int
@@ -47,7 +47,13 @@ class Rows(NamedTuple):
     size: int
 
     def fill(self, sequences: Sequence[Sequence[int]], padding: int, device: str) -> torch.Tensor:
-        """Tensor ``(size, width)`` of token ids, or of other values with one number per token."""
+        """Tensor ``(size, width)`` of token ids, or of other numbers, one per token.
+
+        Args:
+            sequences: The numbers of each of ``indices``.
+            padding: Number that fills a sequence up to ``width``.
+            device: Device of the tensor.
+        """
         import torch
 
         rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
@@ -60,13 +66,13 @@ def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:
 
 
 def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> Iterator[Rows]:
-    """Cut rows of these lengths, in tokens, into batches of ``rows_at(padded length)`` rows.
+    """Group rows by padded length, and cut each group into passes of the same number of rows.
 
-    Bucket by bucket of padded lengths. A row longer than the largest bucket keeps its length.
+    A row longer than the largest of ``TOKEN_BUCKETS`` keeps its length.
 
     Args:
         lengths: Tokens of each row, special tokens included.
-        rows_at: Padded length -> rows of a pass.
+        rows_at: Function from a padded length to the number of rows of a pass.
     """
     buckets: dict[tuple[int, bool], list[int]] = {}
     for i, length in enumerate(lengths):
@@ -80,7 +86,7 @@ def canonical_batches(lengths: Sequence[int], rows_at: Callable[[int], int]) -> 
 
 
 CACHED_TEXTS = 32_768
-"""Tokenised texts kept in memory, least recently used out first."""
+"""Number of tokenised texts in the LRU cache."""
 
 
 class Tokens(NamedTuple):
@@ -98,7 +104,10 @@ class TokenPair(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Slot of the tokenizer's template for pairs: a special token, or a text (``side`` 0 or 1)."""
+    """Slot of the tokenizer's template for pairs.
+
+    ``side`` is 0 or 1 for a text, None for the special token with the id ``token``.
+    """
 
     side: int | None
     token: int
@@ -108,23 +117,23 @@ class Place(NamedTuple):
 class CrossEncoder:
     """Sigmoid of the logit that a sequence classifier with one label gives to a pair of texts.
 
-    A text is tokenised once and cut to half of what a pair may hold without its special tokens;
-    pairs are put together from the tokens by the tokenizer's own template (``<s> a </s></s> b
-    </s>`` for XLM-R), so a pair that is short enough is what ``tokenizer(a, b)`` would give. On a
-    CPU each pair is a forward pass, so that a score is a function of its pair; on a GPU pairs share
-    passes of canonical shapes (``canonical_batches``).
+    A text is tokenised once and truncated to half of the tokens that a pair may have besides its
+    special tokens. Pairs are assembled from the tokens by the tokenizer's own template (``<s> a
+    </s></s> b </s>`` for XLM-R), so a pair that is short enough is what ``tokenizer(a, b)`` would
+    give. On a CPU each pair is a forward pass, so that a score is a function of its pair; on a GPU
+    pairs share passes of canonical shapes (``canonical_batches``).
 
     Args:
         config: The model's name, and the limits of a pair and a pass.
         tokenizer: A fast tokenizer.
         model: A sequence classifier with one label, on its device.
-        device: Where the model is.
-        share: Whether pairs share passes; None: on a GPU.
+        device: Device of the model.
+        share: Whether pairs share passes; None: they do on a GPU.
 
     Attributes:
-        counts: Since the start: ``computed`` pairs, and how many of them were ``truncated`` on a
-            side.
-        device: Where the model is.
+        counts: Counts since the start: ``computed`` pairs, and those of them in which a text was
+            ``truncated``.
+        device: Device of the model.
     """
 
     def __init__(
@@ -140,14 +149,15 @@ class CrossEncoder:
         self.counts: Counter[str] = Counter()
         self.device = device
         self._tokenizer = tokenizer
-        # Texts are cut and padded here, the same way for every pair that holds them.
+        # This class truncates and pads itself, so that a text is the same in all of its pairs.
         self._tokenizer.backend_tokenizer.no_truncation()
         self._tokenizer.backend_tokenizer.no_padding()
         self._model = model.eval()
         self._takes_types = "token_type_ids" in tokenizer.model_input_names
         self._batch_tokens = config.batch_tokens
         self._share = not _on_cpu(device) if share is None else share
-        # Half for each text, however short the other is: so a text is cut once for all its pairs.
+        # Half for each text, even if the other is short, so that truncation does not depend on the
+        # pair.
         self._side = (config.max_tokens - tokenizer.num_special_tokens_to_add(pair=True)) // 2
         self._template = _template(tokenizer.backend_tokenizer)
         # A step text occurs in as many pairs as the other trajectory has steps.
@@ -163,7 +173,7 @@ class CrossEncoder:
         return scores
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[TokenPair]:
-        """Both texts' tokens with the special tokens of a pair around them."""
+        """Token ids of each pair: both texts, truncated, with the special tokens of a pair."""
         return [self._assemble(self._tokenise(a).ids, self._tokenise(b).ids) for a, b in pairs]
 
     def _assemble(self, *sides: list[int]) -> TokenPair:
@@ -178,7 +188,8 @@ class CrossEncoder:
     def batches(self, encoded: Sequence[TokenPair]) -> Iterator[Rows]:
         """Forward passes of these pairs.
 
-        A shared pass has ``batch_tokens`` padded tokens, so long pairs share it with few others.
+        A shared pass has about ``batch_tokens`` tokens, padding included: the longer its pairs, the
+        fewer they are.
         """
         lengths = [len(pair.ids) for pair in encoded]
         if self._share:
@@ -193,7 +204,7 @@ class CrossEncoder:
         return Tokens(ids[: self._side], cut=len(ids) > self._side)
 
     def _forward(self, encoded: Sequence[TokenPair], rows: Rows) -> NDArray[np.float32]:
-        """Scores of the rows of one pass; those that only fill it are cut off."""
+        """Scores of the rows of one pass, without those of the copies that fill it."""
         import torch
 
         ids = [pair.ids for pair in encoded]
@@ -206,14 +217,14 @@ class CrossEncoder:
             type_ids = [pair.type_ids for pair in encoded]
             inputs["token_type_ids"] = rows.fill(type_ids, 0, self.device)
         with torch.inference_mode():
-            # In float32: half precision would round scores near the threshold together.
+            # In float32: half precision would round different scores to the same number.
             score_B = torch.sigmoid(self._model(**inputs).logits[:, 0].float())
         scores: NDArray[np.float32] = score_B[: len(encoded)].cpu().numpy()
         return scores
 
 
 def _template(backend: Any) -> list[Place]:
-    """Template with which the tokenizer joins two texts, derived from a pair of short ones.
+    """Template with which the tokenizer joins two texts, derived from a pair of short texts.
 
     The tokenizers library could join every pair, but it also computes all combinations of the
     truncated parts: 65 ms per pair of texts with 3,000 tokens.
@@ -221,7 +232,7 @@ def _template(backend: Any) -> list[Place]:
     pair = backend.encode("x", "x")
     places: list[Place] = []
     for side, token, type_id in zip(pair.sequence_ids, pair.ids, pair.type_ids, strict=True):
-        # Special tokens have no side. "x" may be several tokens, which are one slot.
+        # Special tokens have no side. Consecutive tokens of one text are one slot.
         if side is None or not places or places[-1].side != side:
             places.append(Place(side, token, type_id))
     return places
@@ -262,17 +273,17 @@ def _dtype(config: CrossEncoderScorer, device: str) -> str:
 
 
 def _check(config: CrossEncoderScorer, tokenizer: Any, model: Any) -> None:
-    """Check that a loaded model is a reranker that this class can drive.
+    """Check that a loaded model is a reranker that ``CrossEncoder`` supports.
 
     Raises:
-        ScorerError: It is none; the message names what is expected.
+        ScorerError: It is not; the message names what is expected.
     """
     if model.config.num_labels != 1:
         raise ScorerError(
             f"{config.path!r} has {model.config.num_labels} labels: expected a reranker, a "
             "sequence classifier with one"
         )
-    # Only a fast tokenizer lets texts be cut and joined here.
+    # `CrossEncoder` truncates and joins texts with the backend of a fast tokenizer.
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ScorerError(
             f"{config.path!r} has a slow tokenizer: expected one with a tokenizer.json"

@@ -1,6 +1,6 @@
 """Scorers without a model: text equality and character overlap.
 
-As controls they show what a model of meaning adds.
+Compared with them, a neural scorer shows what a model of meaning adds.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from scpo.schema.scorer import ExactScorer, LexicalScorer
 class Exact:
     """1 for equal texts, 0 for others.
 
-    The default of ``scale=study``: in texts made from templates a difference of one word is a
-    difference of meaning, and the credit rule is seen without a scorer's errors.
+    The default of ``scale=study``: in texts made from templates, texts that differ in one word
+    differ in meaning, and the credit rule is studied without the errors of a scorer.
     """
 
     def __init__(self, config: ExactScorer) -> None:

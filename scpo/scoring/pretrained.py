@@ -19,7 +19,7 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
         path: ``package:<installed package>`` with the model in its folder ``model``, a local
             folder, or a hub name.
         auto_class: The class of transformers that loads the model.
-        settings: For its ``from_pretrained``.
+        settings: Arguments of its ``from_pretrained``.
 
     Raises:
         ScorerError: torch and transformers are not installed, or the model does not exist.
@@ -28,9 +28,10 @@ def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
 
 
 def load_part(path: str, auto_class: str, **settings: Any) -> Any:
-    """Load one part by its class of transformers; see :func:`pretrained`.
+    """Load a tokenizer, model or configuration by its class of transformers.
 
-    Imports happen here, so that scorers without a model work where transformers is not installed.
+    transformers is imported here, so that scorers without a model work where it is not installed.
+    Arguments and errors as in :func:`pretrained`.
     """
     try:
         import transformers
@@ -39,10 +40,11 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
             f"neural scorers need torch and transformers: {install_command('local')}"
         ) from error
     source = package_folder(path.removeprefix(_PACKAGE)) if path.startswith(_PACKAGE) else path
-    # A folder that exists never leads to the hub: without this a file that it lacks would be looked
-    # for there, and a node without internet access would wait for the time-out.
+    # If the folder exists, the hub is never asked: otherwise transformers would look there for
+    # optional files that the folder lacks, and a node without internet access would wait for the
+    # time-out.
     local = Path(source).is_dir()
-    # A download takes minutes and keeps its bar.
+    # A download takes minutes, so it keeps its progress bar.
     loading = _without_progress_bars() if local else nullcontext()
     try:
         with loading:
@@ -55,7 +57,7 @@ def load_part(path: str, auto_class: str, **settings: Any) -> Any:
 
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Turn off the bars of transformers, which it draws for each file, as in notebooks."""
+    """Turn off the progress bars that transformers shows for each file."""
     from transformers.utils import logging as messages
 
     enabled = messages.is_progress_bar_enabled()
@@ -68,7 +70,7 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:
-    """Message for a model that cannot be loaded; only a hub name has ways around a download."""
+    """Message for a model that cannot be loaded; for a hub name it adds how to avoid a download."""
     reason = first_line(error)
     if local:
         return (

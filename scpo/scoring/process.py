@@ -43,7 +43,7 @@ HEADER = struct.Struct("<BI")
 LARGEST = 1 << 28
 """Largest message in bytes; the answer to ``PAIRS_A_REQUEST`` pairs has about half a kilobyte."""
 TRUNCATED = struct.Struct("<I")
-"""Number of pairs with a truncated side, before the scores."""
+"""Number of pairs with a truncated text; the scores follow it."""
 
 
 class Kind(IntEnum):
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     """One message; an answer has the number of its request.
 
     Attributes:
-        kind: Tells how the payload is read.
+        kind: Determines how the payload is read.
         request: Counted by the parent from 1; 0 for ``READY`` and ``REFUSED``.
         payload: JSON, text in UTF-8, or scores.
     """
@@ -78,7 +78,11 @@ class MessageError(ScorerError):
 
 
 def send(connection: Connection, message: Message) -> None:
-    """Send a message; OSError if the other side is gone."""
+    """Send a message.
+
+    Raises:
+        OSError: The other process has ended.
+    """
     connection.send_bytes(HEADER.pack(message.kind, message.request) + message.payload)
 
 
@@ -90,7 +94,7 @@ def receive(connection: Connection) -> Message:
         OSError: The other process has ended, or the message is too long.
         MessageError: The received bytes are not a message.
     """
-    # Bounded, so that a broken process cannot make the trainer allocate any amount.
+    # Bounded, so that a faulty process cannot make the trainer allocate all memory.
     received = connection.recv_bytes(LARGEST)
     kind, request = HEADER.unpack_from(received) if len(received) >= HEADER.size else (0, 0)
     if kind not in set(Kind):
@@ -109,16 +113,16 @@ def unpack_pairs(payload: bytes) -> list[TextPair]:
 
 
 def pack_scores(scores: NDArray[np.float32], truncated: int) -> bytes:
-    """The payload of ``SCORES``: how many of the pairs had a side cut, and the scores."""
+    """The payload of ``SCORES``: number of pairs with a truncated text, and the scores."""
     # Raw float32: the scores arrive with the bits that the scorer computed.
     return TRUNCATED.pack(truncated) + scores.astype("<f4").tobytes()
 
 
 def unpack_scores(payload: bytes, count: int) -> tuple[NDArray[np.float32], int]:
-    """The scores of ``count`` pairs, and how many of these had a side cut.
+    """The scores of ``count`` pairs, and the number of pairs with a truncated text.
 
     Raises:
-        MessageError: Another number of scores, or one outside [0, 1].
+        MessageError: The payload has another number of scores, or one outside [0, 1].
     """
     if len(payload) != TRUNCATED.size + 4 * count:
         raise MessageError(
@@ -147,8 +151,8 @@ WARM_UP = [("go to shelf 1 || You arrive at shelf 1.", "look || On the shelf 1, 
 
 
 def main(connection: Connection, make: MakeScorer, serve: Serve) -> None:
-    """Serve until the parent is gone."""
-    # What libraries print belongs into the log.
+    """Serve until the parent has ended."""
+    # Output of libraries goes to the log, as stderr does.
     os.dup2(STDERR, STDOUT)
     end_with_parent()
     serve(connection, make)
@@ -161,17 +165,17 @@ def end_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # A parent that ended before the call above sends no signal any more.
+    # If the parent ended before the call above, no signal will come.
     parent = multiprocessing.parent_process()
     if parent is None or os.getppid() != parent.pid:
         sys.exit("the parent ended before its scorer had started")
 
 
 def serve(connection: Connection, make: MakeScorer) -> None:
-    """Make the scorer, warm it up, and answer pairs until the other side is gone.
+    """Make the scorer, warm it up, and answer requests until the parent has ended.
 
-    An error while scoring ends the process: the parent starts a new one and asks again. Only a
-    scorer that cannot be made is reported as a message, since asking again would not help.
+    An error while scoring ends the process, and the parent repeats the request to a new one. Only
+    a scorer that cannot be made is reported as a message, since a new process would not help.
 
     Args:
         connection: This process's end of the pipe.
@@ -192,18 +196,18 @@ def serve(connection: Connection, make: MakeScorer) -> None:
 
 
 def _read(connection: Connection, asked: queue.SimpleQueue[Message]) -> None:
-    """Read early, so that the parent's end is noticed during a batch."""
+    """Read requests in a thread, so that the parent's end is noticed while a batch is scored."""
     while True:
         try:
             asked.put(receive(connection))
         except (EOFError, OSError, MessageError):
-            # At once, even in the middle of a batch: nobody waits for its scores.
+            # Immediately, even while a batch is scored: no process waits for its scores.
             os._exit(0)
 
 
 def _answer(connection: Connection, asked: Message, scorer: Scorer) -> None:
     """Score the pairs of one request and send the answer."""
-    # Scorers that truncate count it over their lifetime; the parent gets the difference.
+    # Scorers count truncated pairs over their lifetime; the parent gets this request's number.
     counts = getattr(scorer, "counts", {})
     before = counts.get("truncated", 0)
     scores = scorer.score(unpack_pairs(asked.payload))
@@ -212,26 +216,26 @@ def _answer(connection: Connection, asked: Message, scorer: Scorer) -> None:
 
 
 PAIRS_A_REQUEST = 128
-"""Pairs that one deadline is for; more are asked for one request after another."""
+"""Largest number of pairs of a request, each of which has a deadline of its own."""
 CRASHES = (OSError, EOFError, MessageError)
-"""What asking a process that hangs, dies or talks nonsense ends in."""
+"""Errors of a request to a process that hangs, dies or sends malformed messages."""
 
 
 class ScorerProcess:
     """Starts the configured scorer in a process on first use and sends it the pairs.
 
     A process that dies, misses its deadline or answers with anything but similarities is killed,
-    and a new one gets the same request. It ends with its parent, also when that is killed. On Linux
-    the end of the *thread* that first asked ends it too; the next request then starts another.
+    and a new one gets the same request. The process ends with its parent, even if that is killed.
+    On Linux it also ends with the *thread* that started it; the next request then starts another.
 
     Args:
-        config: The scorer, by which it is known.
-        runtime: Deadlines, and what a failure means.
-        make: Makes it; pickled, for it is called in the process.
-        serve: What the process does.
+        config: The scorer's configuration; its ``identity`` is the scorer's name.
+        runtime: Deadlines, number of crashes allowed, and what a failure means.
+        make: Makes the scorer; pickled, because it is called in the process.
+        serve: Main function of the process; tests replace it.
 
     Attributes:
-        counts: Since the start: ``computed`` and ``truncated`` pairs, and ``crashes``.
+        counts: Counts since the start: ``computed`` and ``truncated`` pairs, and ``crashes``.
     """
 
     def __init__(
@@ -266,15 +270,15 @@ class ScorerProcess:
         return np.concatenate([np.zeros(0, dtype=np.float32), *map(self._insist, chunks)])
 
     def close(self) -> None:
-        """End the process; asking again starts another."""
+        """End the process; the next request starts another."""
         if self._child is not None:
             self._child.end()
             self._child = None
 
     def _insist(self, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
-        """Ask until the process answers, with a new process after each crash.
+        """Repeat a request until it is answered, with a new process after each crash.
 
-        Crashes are counted for each request: one in a while does not add up over a long run.
+        Crashes are counted per request, so that rare ones do not add up over a long run.
 
         Raises:
             ScorerError: See ``score``.
@@ -293,7 +297,7 @@ class ScorerProcess:
                     reason,
                 )
             except BaseException:
-                # Whatever it still answers belongs to no later request.
+                # A late answer to this request must not be read as that to the next one.
                 self.close()
                 raise
         self._give_up(len(pairs), reason)
@@ -316,13 +320,13 @@ class ScorerProcess:
         """Send one request, to a new process if there is none.
 
         Raises:
-            OSError, EOFError, MessageError: The process crashed, hung or sent something else.
-            ScorerError: It cannot make the scorer.
+            OSError, EOFError, MessageError: The process crashed, hung or sent a wrong message.
+            ScorerError: The process cannot make the scorer.
         """
         if self._child is None:
             self._child = _Child(self._make, self._serve)
             ready = self._child.answer(Kind.READY, 0, self._runtime.start_deadline_s)
-            # Scores of another scorer would enter credit without a trace.
+            # Nothing else would reveal that the scores are those of another scorer.
             if ready.decode(errors="replace") != self.name:
                 raise MessageError(f"it is the scorer {ready!r}, not {self.name!r}")
         self._requests += 1
@@ -338,7 +342,7 @@ class ScorerProcess:
         if self._child is None:
             return f"it could not be started ({error})"
         gone = isinstance(error, EOFError | ConnectionError)
-        # A process that has closed its pipe is about to end, and its exit status names the reason.
+        # A process that has closed its pipe is about to end; its exit status gives the reason.
         how = self._child.end(patience_s=1.0 if gone else 0.0)
         self._child = None
         return how if gone else str(error)
@@ -347,8 +351,8 @@ class ScorerProcess:
 class _Child:
     """Process and its pipe.
 
-    Started with ``spawn``, so ``make`` and ``serve`` are pickled: in this direction only, from the
-    trainer to the process.
+    The process is started with ``spawn``, so ``make`` and ``serve`` are pickled. Only the trainer
+    pickles; it never unpickles what the process sends.
     """
 
     def __init__(self, make: MakeScorer, serve: Serve) -> None:
@@ -358,13 +362,13 @@ class _Child:
         self._process = context.Process(
             target=main, args=(theirs, make, serve), name="scorer", daemon=True
         )
-        # `ensure_running` unblocks stop signals after it has started the tracker, and `start` calls
-        # it: so it runs before ours are blocked.
+        # `start` calls `ensure_running`, which unblocks stop signals after it has started the
+        # tracker. With the tracker already running they stay blocked below.
         resource_tracker.ensure_running()
         with theirs, stop_signals_blocked():
             self._process.start()
         self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
-        # Before multiprocessing's own, which would wait for it.
+        # Runs before multiprocessing's exit handler, which would wait for the process.
         atexit.register(self._finalizer)
 
     def answer(
@@ -372,7 +376,19 @@ class _Child:
     ) -> bytes:
         """Send ``pairs``, if any, and return the payload of the answer of kind ``due``.
 
-        After the deadline the process is killed, which ends the wait wherever the pipe is blocked.
+        After the deadline the process is killed, which ends the wait, whether for sending or for
+        the answer.
+
+        Args:
+            due: The expected kind.
+            request: Number of the request; 0 for the first message of the process.
+            deadline_s: Seconds until the process is killed.
+            pairs: Payload of ``PAIRS``; None: only wait for a message.
+
+        Raises:
+            OSError, EOFError: The process ended; TimeoutError if the deadline has passed.
+            MessageError: The answer is of another kind or request.
+            ScorerError: The process cannot make the scorer.
         """
         too_late = threading.Event()
         timer = threading.Timer(deadline_s, self._kill, (too_late,))
@@ -417,7 +433,7 @@ class _Child:
 
 
 def _end(process: BaseProcess, connection: Connection) -> None:
-    # First the pipe, so that a process that still lives ends by itself.
+    # The pipe is closed first, so that a process that still runs ends by itself.
     connection.close()
     process.kill()
     process.join()

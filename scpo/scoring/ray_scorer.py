@@ -1,8 +1,8 @@
 """Scorer of a trainer inside a Ray actor, where Ray hides the GPUs.
 
 Ray hides every GPU from a process that did not request one, and the actor in which verl computes
-advantages requests none. The scorer's own process sees the run's first GPU again and shares it with
-the policy.
+advantages requests none. The scorer therefore runs in a process of its own, which sees the run's
+first GPU and shares it with the policy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scpo.scoring.process import MakeScorer, ScorerProcess
 from scpo.shaping.drive import Scorer
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Kinds of scorers that run on a GPU.
 NEURAL = ("bi_encoder", "cross_encoder")
 BEFORE_RAY = "SCPO_VISIBLE_DEVICES"
 """Value of ``VISIBLE`` where Ray was started; Ray's processes may find ``VISIBLE`` itself empty."""
@@ -27,7 +28,7 @@ def remember_gpus() -> None:
 
 
 def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
-    """Build the configured scorer; a neural one in a process on the first GPU, if there is one."""
+    """Open the configured scorer; with ``on_gpu``, a neural one in a process on the first GPU."""
     if not on_gpu or config.scorer.kind not in NEURAL:
         return open_scorer(config.scorer, config.machine.scorer)
     make = partial(seeing, first_gpu(), partial(make_scorer, config.scorer, device="cuda:0"))
