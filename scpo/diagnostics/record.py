@@ -32,16 +32,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Samples of one run.
+    """Recorder of one run's samples.
 
-    Methods without a shaper only have the precision of their step term.
+    For methods without a shaper, only rollouts, validations and the precision of the step term are
+    recorded.
 
     Attributes:
         config: Configuration with the sampling intervals.
-        folder: Where the samples go.
-        scorer: Scores their matrices; None for a method without a shaper.
-        environment: Opens the environment that measures the precision of credit, if it can plan;
-            None without one.
+        folder: The run folder, which the samples are written to.
+        scorer: Scores similarity matrices; None for a method without a shaper.
+        environment: Opens the environment whose plans measure the precision of credit; None: the
+            precision is not measured.
     """
 
     config: RunConfig
@@ -62,14 +63,14 @@ class Diagnostics:
             step: The training step.
             batch: The step's training batch.
             credit: Diagnostics of its credit assignment.
-            trajectories: By ``batch.trajectory_N``, where there is an environment.
+            trajectories: Indexed by ``batch.trajectory_N``; needed if there is an environment.
 
         Returns:
             Metrics of :func:`scpo.diagnostics.step_credit.credit_precision`.
         """
-        # Samples: each function knows by itself whether this step has one.
+        # Samples: each function decides whether this step has one.
         save_step_texts(self.folder, step, batch, credit)
-        # Whole matrices are scored for it, where the walks read only a part.
+        # This scores whole matrices, of which the walks read only a part.
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
@@ -82,7 +83,7 @@ class Diagnostics:
             every=trainer.rollouts_every,
         )
 
-        # Precision, on the steps that have it and in environments that can plan.
+        # Precision, every `precision_every` steps, in environments that can plan.
         if self.environment is None or step % trainer.precision_every:
             return {}
         credited_N = step_credited(batch, credit, self.config.trained)
@@ -115,7 +116,7 @@ class Diagnostics:
         """Return True if the probe is due: every ``trainer.probe_every`` steps and at the last."""
         trainer = self.config.trainer
         shaper = self.config.trained.shaper
-        # A matrix of text similarities is not what matched the steps of an identity of states.
+        # With an identity of states, steps are not matched by similarities of texts.
         if shaper is None or shaper.states is not None:
             return False
         return step % trainer.probe_every == 0 or step == trainer.steps
@@ -125,7 +126,7 @@ class Diagnostics:
 
         Args:
             step: The training step after which they were played.
-            batch: The probe's rollouts, which nothing is trained on.
+            batch: The probe's rollouts, which are not trained on.
         """
         shaper = self.config.trained.shaper
         if shaper is None or self.scorer is None:
@@ -136,7 +137,7 @@ class Diagnostics:
 
 @contextmanager
 def _left_out_without_scorer(sample: str, step: int) -> Iterator[None]:
-    """Skip a sample if the configuration lets training go on without the scorer."""
+    """Log and skip a sample if the scorer fails and training may continue without it."""
     try:
         yield
     except ScorerUnavailable as error:

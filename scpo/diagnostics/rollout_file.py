@@ -1,11 +1,11 @@
-"""Recorded rollouts: whole training batches in one file, to try credit rules on without training.
+"""Recorded rollouts: whole training batches in one file, for testing credit rules without training.
 
 A gzipped JSON list; each element is one training batch: ``step`` and ``groups: [{group, game, task,
-trajectories: [{traj, success, episode_return, length, steps: [...]}]}]``. Each step: ``t``,
+trajectories: [{traj, success, episode_return, length, steps: [...]}]}]``. Each step has ``t``,
 ``observation`` (before the action: the anchor state), ``action``, ``next_observation``, ``valid``
 (format), ``prompt_tokens``, ``response_tokens``, ``step_return``, and ``position`` in the trainer's
-batch where that is not the order of four ranks. A run writes such a file, of one batch, every
-``trainer.rollouts_every`` steps: ``diagnostics/rollouts_step_<n>.json.gz``.
+batch. Without ``position``, rows are in the order of four ranks. A run writes a file of one batch
+every ``trainer.rollouts_every`` steps: ``diagnostics/rollouts_step_<n>.json.gz``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scpo.rollout import Trajectory
 
 RANKS = 4
-"""Data-parallel ranks of the paper, whose order the positions are."""
+"""Data-parallel ranks of the paper, which determine positions that are not recorded."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Recorded:
 
     Attributes:
         step: The training step.
-        batch: Its steps, trajectory by trajectory in time order; positions are those of four ranks.
+        batch: Its steps, trajectory by trajectory in time order.
         tokens_N: Prompt and response tokens of each row.
         step_return_N: The step returns that the recording run computed, unshaped.
     """
@@ -51,7 +51,12 @@ class Recorded:
     step_return_N: FloatArray
 
     def ordered(self, order: Order, ranks: int) -> StepBatch:
-        """Batch in a trainer's processing order; unchanged if no lengths are known."""
+        """Batch with the positions of a trainer's order; unchanged if no lengths are known.
+
+        Args:
+            order: As in :func:`scpo.shaping.order.positions`.
+            ranks: Number of data-parallel ranks.
+        """
         # Without recorded generations all lengths are zero.
         if not self.tokens_N.any():
             return self.batch
@@ -73,14 +78,14 @@ def save_rollouts(
         folder: The run.
         step: The training step.
         batch: Its steps, trajectory by trajectory in time order.
-        diagnostics: Hold the step returns.
-        trajectories: In the order of the rows, for token counts; these are 0 if they hold no
-            generations.
+        diagnostics: Diagnostics of ``assign``, which hold the step returns.
+        trajectories: In the order of the rows, for token counts; the counts are 0 if the
+            trajectories hold no generations.
         every: Interval in training steps; None: never.
     """
     if every is None or step % every or batch.task_id_N is None:
         return
-    # verl keeps the generations, so that its rollouts have no token counts here.
+    # verl does not pass on its generations, so its rollouts have no token counts here.
     tokens_N = []
     for trajectory in trajectories:
         tokens_N += [generation.tokens for generation in trajectory.generations]
@@ -129,7 +134,7 @@ def _record(
 def _step(
     batch: StepBatch, diagnostics: CreditDiagnostics, row: int, tokens: int
 ) -> dict[str, Any]:
-    """Record of one row; all its tokens count as the prompt's, since only their sum is read."""
+    """Record of one row; all tokens count as prompt tokens, since only the sum is read."""
     return {
         "t": int(batch.step_N[row]),
         "observation": batch.anchor_N[row],
@@ -155,7 +160,7 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
         for record in records:
             yield _recorded(record)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-        # A ValueError too, but its message already names the column that is wrong.
+        # Raised as it is: it is a ValueError, but its message already names the wrong column.
         if isinstance(error, StepBatchError):
             raise
         raise RecordError(
@@ -184,7 +189,7 @@ def _recorded(record: dict[str, Any]) -> Recorded:
     )
     columns: dict[str, Any] = {
         "group_N": [group["group"] for group, _, _ in rows],
-        # Siblings are numbered within their group; a batch needs ids of its own for all of them.
+        # Siblings are numbered within their group; in a batch, ids must be unique.
         "trajectory_N": [
             1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows
         ],
@@ -208,7 +213,7 @@ def _recorded(record: dict[str, Any]) -> Recorded:
 
 def _positions(steps: Sequence[dict[str, Any]], tokens_N: IntArray) -> IntArray:
     """Position of each row in the trainer's batch, recorded or computed."""
-    # Files of the first recordings have no positions; they come from runs with four ranks.
+    # The first files had no positions; their runs had four ranks.
     if all("position" in step for step in steps):
         return np.array([step["position"] for step in steps], dtype=np.int64)
     return positions(tokens_N, "balanced", RANKS)

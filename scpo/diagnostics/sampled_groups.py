@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 PATTERN = "groups_step_*.json.gz"
 
-# Characters; an environment that answers with more is cut, visibly.
+# Characters of a text; a longer one is truncated, with a note of how much is missing.
 LONGEST_TEXT = 4000
 
-# Of a similarity that is read; what the inspector prints.
+# Decimals of a similarity that is read: as many as the inspector prints.
 DIGITS = 4
 _Index = Annotated[int, Field(ge=0)]
 
@@ -58,13 +58,13 @@ def save_groups(
 ) -> None:
     """Sample the batch every ``trainer.sample_every`` steps, and at the first and the last step.
 
-    Nothing to do for a method without a shaper.
+    Does nothing for a method without a shaper.
 
     Raises:
         ScorerUnavailable: The scorer failed, and the configuration allows going on without it.
     """
     trainer = config.trainer
-    # The first and the last step show what training has changed.
+    # Comparing the first and the last step shows what training has changed.
     due = step % trainer.sample_every == 0 or step in (1, trainer.steps)
     if diagnostics.shaped is None or scorer is None or not due:
         return
@@ -72,7 +72,7 @@ def save_groups(
     sample = sampled_groups(
         batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups
     )
-    # mtime=0: gzip would write the time, and a resumed run other bytes.
+    # Without mtime=0 gzip would write the time, so that a resumed run would write other bytes.
     content = gzip.compress(
         json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0
     )
@@ -90,7 +90,7 @@ def sampled_groups(
 ) -> dict[str, Any]:
     """Content of a file: at most ``count`` active groups, drawn at random.
 
-    ``step``, ``groups_in_batch``, ``active_groups`` and ``groups``, each group with
+    The keys are ``step``, ``groups_in_batch``, ``active_groups`` and ``groups``. Each group has
 
     - ``group``, ``task``, and ``siblings``: trajectory, episode return, success, number of steps;
     - ``texts``: the distinct texts, which ``steps`` names by index;
@@ -105,19 +105,19 @@ def sampled_groups(
       position j after it, in processing order) and ``credited`` (reference position, failed
       position, similarity, credit).
 
-    M is scored in full for the sampled groups; these pairs count in no diagnostic.
+    M is scored in full for the sampled groups; metrics do not count these pairs.
 
     Args:
         batch: The steps.
-        diagnostics: Of ``assign`` on this batch.
-        scorer: The run's; it remembers what the walks have read of M in this step.
+        diagnostics: Diagnostics of ``assign`` on this batch.
+        scorer: The run's scorer; its cache holds the pairs that the walks of this step have read.
         method: The method, with a shaper.
         seed: Run seed and training step.
-        count: Most groups.
+        count: Largest number of groups.
 
     Raises:
         ConfigError: The batch was not shaped.
-        ScorerError: The scorer gave something else than similarities in [0, 1].
+        ScorerError: The scorer returned anything but similarities in [0, 1].
     """
     shaped = diagnostics.shaped
     shaper = method.shaper
@@ -131,18 +131,18 @@ def sampled_groups(
     if anchor_group_N is None:
         anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
-    # Not the groups matched with a remembered success: its steps are not in this batch.
+    # Without groups matched with a success from the buffer, whose steps are not in this batch.
     active = list(active_groups(line))
 
     # A generator of its own, so that sampling changes no other random number.
     drawn = set(generator(seed, "sample", 0).permutation(len(active))[:count].tolist())
     context = _Context(batch, diagnostics, shaped, anchor_group_N)
     groups = []
-    for place in sorted(drawn):
-        _, successful, _ = active[place]
-        # The shaper's own choice, from the same seed: its records name rows, not the trajectory.
+    for index in sorted(drawn):
+        _, successful, _ = active[index]
+        # Chosen again from the same seed, because the shaper's records do not name the trajectory.
         reference = select(line, successful, shaper.reference, seed)
-        groups.append(_group_record(context, scorer, active[place], reference))
+        groups.append(_group_record(context, scorer, active[index], reference))
     return {
         "step": seed[1],
         "groups_in_batch": len(np.unique(batch.group_N)),
@@ -162,7 +162,7 @@ def read_groups(path: Path) -> dict[str, Any]:
     for group in record["groups"]:
         for match in group["matches"]:
             for row in match["similarity"]:
-                # In place: the matrices are most of a record.
+                # In place, because the matrices are the largest part of a record.
                 row[:] = [round(value, DIGITS) for value in row]
     return record
 
@@ -178,7 +178,7 @@ class _Match(SampleContent):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        # The report's page indexes these lists without checks of its own.
+        # The page of the report indexes these lists unchecked.
         if any(len(row) != len(self.steps) for row in self.similarity):
             raise ValueError("rows of similarity are not as long as steps")
         for cell in self.credited:
@@ -194,7 +194,7 @@ class _Match(SampleContent):
 
 
 class _Sibling(SampleContent):
-    """A trajectory of a group; ``steps`` is their number."""
+    """A trajectory of a group; ``steps`` is its number of steps."""
 
     trajectory: int
     episode_return: float
@@ -265,7 +265,7 @@ class _Sample(SampleContent):
 
 
 class _Context(NamedTuple):
-    """Shaped batch with the anchor groups of its host."""
+    """Shaped batch, with its anchor groups as the host forms them."""
 
     batch: StepBatch
     diagnostics: CreditDiagnostics
@@ -275,7 +275,7 @@ class _Context(NamedTuple):
 
 @dataclass(frozen=True)
 class _Texts:
-    """Texts numbered in order of appearance; a group repeats most of them."""
+    """Distinct texts, numbered in order of appearance."""
 
     number: dict[str, int] = field(default_factory=dict)
 
@@ -294,9 +294,13 @@ def _cut_text(text: str) -> str:
 def _group_record(
     context: _Context, scorer: Scorer, active: tuple[int, IntArray, IntArray], reference: int
 ) -> dict[str, Any]:
-    """Record of an active group: (group, successful trajectories, failed trajectories).
+    """Record of an active group.
 
-    Trajectories and ``reference`` are indices of the timeline.
+    Args:
+        context: The shaped batch.
+        scorer: The run's scorer.
+        active: Group, successful trajectories and failed trajectories, as indices of the timeline.
+        reference: The reference, as an index of the timeline.
     """
     batch = context.batch
     line = context.batch.timeline
@@ -313,7 +317,7 @@ def _group_record(
         record = _match_record(batch, match, scorer)
         match_records.append({"trajectory": int(line.id_K[k]), **record})
 
-    # Before `texts` is read below: the columns number the texts that they name.
+    # Computed first, because it adds to `texts`, which is read below.
     columns = _columns(context, rows, texts)
     return {
         "group": group,
@@ -384,5 +388,5 @@ def _match_record(batch: StepBatch, match: FailedMatch, scorer: Scorer) -> dict[
 
 
 def _rounded(value: float | np.floating[Any]) -> float:
-    """Six significant digits: what a float32 holds, without the tail of its float64 form."""
+    """Round to six significant digits, the precision of float32."""
     return float(f"{value:.6g}")

@@ -1,7 +1,7 @@
 """Samples of training steps as arrays: step texts for the scatter plot, the probe for the heatmap.
 
 Each sample is one ``.npz`` file in the run's ``diagnostics`` folder, ``step_texts_step_<n>.npz`` or
-``probe_step_<n>.npz``, without pickles. The readers name damaged files.
+``probe_step_<n>.npz``, without pickles.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def save_arrays(
 ) -> None:
     """Write ``diagnostics/<kind>_step_<n>.npz``, without pickles.
 
-    A pickle in an array runs code when it is read, and run folders are passed on.
+    A pickle can run code when it is read, and run folders are shared between people.
     """
     buffer = io.BytesIO()
-    # Into memory first: the checksum is of the bytes that are written.
+    # Into memory first, for the checksum of the bytes that are written.
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     keep(folder, f"{kind}_step_{step:05d}.npz", buffer.getvalue())
 
@@ -57,7 +57,7 @@ def keep(folder: RunFolder, name: str, content: bytes) -> None:
 def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
     """Read all arrays of a file.
 
-    All errors by which zip files and NumPy report damage become one here, which names the file.
+    The errors by which NumPy and zip files report damage are converted to one that names the file.
 
     Raises:
         RecordError: The file is missing or damaged; the message calls it ``what``.
@@ -86,7 +86,7 @@ def read_gzipped_json(path: Path, what: str) -> Any:
     """
     try:
         record = json.loads(gzip.decompress(path.read_bytes()))
-        # Python reads NaN and halves of surrogate pairs, which no page can hold.
+        # Python's parser accepts NaN and halves of surrogate pairs, which a web page cannot show.
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise damaged(path, what, error) from error
@@ -94,13 +94,13 @@ def read_gzipped_json(path: Path, what: str) -> Any:
 
 
 class SampleContent(BaseModel):
-    """Base of the schemas of gzipped samples. Other trainers may write more keys."""
+    """Base of the schemas of gzipped samples; other trainers may write further keys."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
 def check_content(path: Path, what: str, schema: type[SampleContent], record: Any) -> None:
-    """Validate what was read of a file.
+    """Validate the content of a file.
 
     Raises:
         RecordError: It does not fit the schema; the message names the key.
@@ -126,22 +126,23 @@ TEXT_BATCHES = 5
 COLUMNS = ("group", "trajectory", "text", "success", "credit")
 """Columns that readers require; the files also hold each row's step in its trajectory."""
 STEP_TEXT_KINDS = r"[iu][iu]Ub[fiu]"
-"""NumPy's letters for the columns: group and trajectory numbers, texts, truth values, credit."""
+"""NumPy's type letters of ``COLUMNS``: integers twice, texts, booleans, and numbers."""
 
 
 def save_step_texts(
     folder: RunFolder, step: int, batch: StepBatch, diagnostics: CreditDiagnostics
 ) -> None:
-    """Sample the batch, only if it is one of the first five that have an active group.
+    """Store the step texts of the batch if it is one of the first five with an active group.
 
     The paper embeds 2,555 steps of five early batches (appendix C.2); here all steps of the five
-    are stored, and analysis draws (ledger 28). Nothing to do where the filter left no step in.
+    are stored, and analysis draws a sample (ledger 28). Nothing is stored if no step passed the
+    step filter.
 
     Args:
         folder: The run.
         step: The training step.
         batch: Its steps.
-        diagnostics: Of ``assign``; a method without a shaper has no texts.
+        diagnostics: Diagnostics of ``assign``; those of a method without a shaper hold no texts.
     """
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
@@ -167,13 +168,13 @@ def save_step_texts(
 
 @dataclass(frozen=True)
 class StepTexts:
-    """Filtered steps of several batches, one entry per step (N).
+    """Steps of several batches that passed the step filter, one entry per step (N).
 
     Attributes:
-        text_N: Their texts.
-        group_N: Their rollout groups, numbered over all batches.
-        success_N: The step's rollout succeeded.
-        credit_N: Their credit.
+        text_N: Text of each step.
+        group_N: Rollout group of each step, numbered over all batches.
+        success_N: True where the step's rollout succeeded.
+        credit_N: Credit of each step.
         batches: Number of batches.
     """
 
@@ -193,7 +194,7 @@ def read_step_texts(paths: Sequence[Path]) -> StepTexts:
     batches = [_read(path) for path in paths]
     joined = {name: np.concatenate([batch[name] for batch in batches]) for name in COLUMNS}
     batch_N = np.concatenate([np.full(len(batch["group"]), i) for i, batch in enumerate(batches)])
-    # Groups are numbered within a batch, so that their numbers repeat.
+    # Two batches may use the same group number, so groups are numbered anew.
     _, group_N = np.unique(np.stack([batch_N, joined["group"]]), axis=1, return_inverse=True)
     return StepTexts(
         joined["text"], group_N, joined["success"].astype(bool), joined["credit"], len(batches)
@@ -210,7 +211,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     if arrays["text"].ndim != 1 or {column.shape for column in columns} != {arrays["text"].shape}:
         raise damaged(path, "file of step texts", ValueError("its columns differ in length"))
 
-    # A file of another version could have the same names with other types.
+    # A file of another version may have the same names with other types.
     kinds = "".join(column.dtype.kind for column in columns)
     if not re.fullmatch(STEP_TEXT_KINDS, kinds) or not np.isfinite(arrays["credit"]).all():
         raise damaged(
@@ -227,7 +228,7 @@ def dense_probe(
 ) -> dict[str, Any] | None:
     """Score the most credited failure of a batch against its reference, every pair of steps.
 
-    Ties go to the smallest group and trajectory. The pairs count in no diagnostic.
+    Ties go to the smallest group and trajectory. Metrics do not count these pairs.
 
     Args:
         batch: The probe's rollouts, usually one group.
@@ -237,7 +238,8 @@ def dense_probe(
 
     Returns:
         Arrays for an ``.npz`` file, or None when no group has both a success and a failure with a
-        surviving step. m and l count the steps that the filter left in, both in time order.
+        surviving step. The m reference steps and l failed steps are those that passed the step
+        filter; failed steps are in time order, reference steps in reference order.
 
         - ``similarity_ml``: M, reference step u against failed step v.
         - ``matched_l``: credited reference position of a failed step, -1 for none.
@@ -247,14 +249,14 @@ def dense_probe(
         - ``reference_slot``, ``failed_slot``: the trajectories.
 
     Raises:
-        ScorerError: The scorer gave something else than similarities in [0, 1].
+        ScorerError: The scorer returned anything but similarities in [0, 1].
     """
     shaped = shape(batch, scorer, config, seed)
     matches = [match for match in shaped.matches if match.task.reference and match.task.failed]
     if not matches:
         return None
 
-    # The most credited failure shows the most of the walk; `max` takes the first of equals.
+    # The most credited failure shows most of how the walk works; `max` takes the first of equals.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
     task = match.task
     trace = match.trace
@@ -275,13 +277,13 @@ def dense_probe(
 
 
 def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
-    """M of one failed trajectory in full, ``(m, l)``; the pairs count in no diagnostic.
+    """Score the whole M of one failed trajectory, ``(m, l)``; metrics do not count these pairs.
 
-    Cells that a walk of this training step has read keep its scores, since the run's scorer
-    remembers them until the next step; all others are scored in one call.
+    Cells that a walk of this training step has read have the scores that it read, since the run's
+    scorer caches them until the next step; all others are scored in one call.
 
     Raises:
-        ScorerError: The scorer gave something else than similarities in [0, 1].
+        ScorerError: The scorer returned anything but similarities in [0, 1].
     """
     pairs = [task.texts(cell) for cell in task.cells("failed")]
     scores: FloatArray = checked(scorer, pairs) if pairs else np.zeros(0, np.float32)
@@ -299,9 +301,9 @@ def save_probe(
 ) -> None:
     """Write the probe of a step: arrays of :func:`dense_probe`, threshold and task.
 
-    ``found`` is False when the probe's group had no success or no failure at this step; then no
-    arrays follow. The file is written all the same: figures tell a probe without a pair from one
-    that was not made.
+    ``found`` is False, and the arrays are missing, if the probe's group had no success or no
+    failure at this step. The file is written nevertheless, so that figures can distinguish a probe
+    without a pair from a missing probe.
     """
     probe = dense_probe(batch, scorer, shaper, seed)
     arrays: dict[str, Any] = {
@@ -309,7 +311,7 @@ def save_probe(
         "task": str(batch.task_N[0]),
         "step": step,
     }
-    # With the threshold, because a run's configuration may not be at hand when it is drawn.
+    # With θ and λ, because the run's configuration may not be available when the figure is drawn.
     arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base, **(probe or {})}
     save_arrays(folder, "probe", step, {name: np.asarray(value) for name, value in arrays.items()})
 
@@ -333,8 +335,8 @@ class Pair:
     theta: float
 
 
-# NumPy's letters for the type of each array of a probe, and its number of dimensions. The first
-# three are in every file, the others where there was a pair.
+# NumPy's type letters and number of dimensions of each array of a probe. PROBE_ARRAYS are in every
+# file, PAIR_ARRAYS only in files with a pair.
 PROBE_ARRAYS = {"found": ("b", 0), "task": ("U", 0), "step": ("iu", 0)}
 PAIR_ARRAYS = {
     "similarity_ml": ("f", 2),
@@ -367,10 +369,10 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]], kinds: Mapping[str, tuple[
 
 
 def _check_pair(pair: Pair) -> None:
-    """Check that the sizes fit each other, and that positions are those of the matrix.
+    """Check that the sizes of the arrays agree, and that positions are within the matrix.
 
     Raises:
-        ValueError: Something does not fit.
+        ValueError: They are not; the message names the array.
     """
     references, failures = pair.similarity_ml.shape
     for name, array, end in (
@@ -381,7 +383,7 @@ def _check_pair(pair: Pair) -> None:
         if ((array < -1) | (array >= end)).any():
             raise ValueError(f"{name} names a position outside of -1..{end - 1}")
 
-    # The walk is shorter where it ended at the reference's last step.
+    # The walk is shorter if it ended at the reference's last step.
     lengths = len(pair.matched_l), len(pair.order_l)
     if lengths != (failures, failures) or len(pair.walk_l) > failures:
         raise ValueError(
@@ -393,7 +395,7 @@ def _check_pair(pair: Pair) -> None:
             "reference's last step"
         )
 
-    # A step is credited where the walk stands after it.
+    # A step is credited at the reference position that the walk reaches with it.
     processed_l = pair.order_l[: len(pair.walk_l)]
     expected_l = np.full(failures, -1)
     expected_l[processed_l] = pair.walk_l
@@ -402,10 +404,10 @@ def _check_pair(pair: Pair) -> None:
 
 
 def _check_steps(arrays: Mapping[str, Any], pair: Pair) -> None:
-    """Check that the matrix has a row and a column, and the failure its credit, for each step.
+    """Check that each row and column of the matrix has a text, and each column a credit.
 
     Raises:
-        ValueError: They have not.
+        ValueError: An array has another number of entries; the message names it.
     """
     references, failures = pair.similarity_ml.shape
     for name, steps in (
@@ -422,7 +424,7 @@ def _check_steps(arrays: Mapping[str, Any], pair: Pair) -> None:
 
 @dataclass(frozen=True)
 class Probe:
-    """One probe that was read; ``pair`` is None when its group held no success or no failure."""
+    """Content of a probe file; ``pair`` is None if its group had no success or no failure."""
 
     path: Path
     task: str

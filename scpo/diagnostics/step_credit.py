@@ -1,9 +1,9 @@
 """Precision and recall of step credit: the share of credited steps that shorten the remaining plan.
 
 A step helps if a shortest plan to win is shorter after it than before. During training a sample of
-steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups that also
-hold a success are judged, with bootstrap intervals (:func:`step_credit`): only there can a method
-know what success looks like.
+steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups with a
+success are judged, with bootstrap intervals (:func:`step_credit`): only in such groups can a method
+compare a failure with a success.
 """
 
 from __future__ import annotations
@@ -44,24 +44,26 @@ def credit_precision(
 ) -> dict[str, float]:
     """Shares of steps after which a shortest plan to win is shorter than before, on a sample.
 
-    ``credit/precision`` is of credited steps, ``_uncredited`` of the others of the trajectories
-    that got credit, and ``_random`` of all steps of failed trajectories: what a step is worth by
-    chance. ``credit/share`` is the share of all these that is credited. A share of no steps is left
-    out.
+    - ``credit/precision``: of credited steps.
+    - ``credit/precision_uncredited``: of the other steps of the trajectories that got credit.
+    - ``credit/precision_random``: of all steps of failed trajectories, the precision by chance.
+    - ``credit/share``: the share of all steps of failed trajectories that is credited.
+
+    A share of no steps is left out.
 
     Args:
-        environment: Knows the plans.
-        trajectories: By ``batch.trajectory_N``.
+        environment: Searches the plans.
+        trajectories: Indexed by ``batch.trajectory_N``.
         batch: The steps.
-        credited_N: Which of them got credit.
-        steps: At most so many of each of the three kinds are looked at.
-        rng: Draws them.
+        credited_N: True for steps that got credit.
+        steps: Largest number of steps of each of the three kinds that are judged.
+        rng: Draws these steps.
 
     Returns:
         Metrics ``credit/precision*`` and ``credit/share``.
     """
 
-    # Two steps in a row ask for the plan between them; the three kinds share steps, too.
+    # Cached, because consecutive steps share a plan, and the three kinds share steps.
     @functools.cache
     def remaining(trajectory: int, taken: int) -> int | None:
         played = trajectories[trajectory]
@@ -87,7 +89,7 @@ def credit_precision(
     if failed:
         metrics["credit/share"] = float(credited / failed)
     for name, chosen_N in kinds.items():
-        # Searching a shortest plan is slow, so that only a sample is judged.
+        # Searching a shortest plan is slow, so only a sample is judged.
         sample = _sample(np.flatnonzero(chosen_N), steps, rng)
         known = [answer for answer in map(shortens, sample) if answer is not None]
         if known:
@@ -100,11 +102,11 @@ def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
     """Rows of each kind by the name of its metric; copies belong to none."""
     failed_N = batch.original_N & ~batch.success_N
     credited_N = failed_N & credited_N
-    # Of the same trajectories: others may be failures of another kind.
-    beside_N = np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
+    # Uncredited steps of the same trajectories: failures without credit may be of another kind.
+    has_credit_N = np.isin(batch.trajectory_N, batch.trajectory_N[credited_N])
     return {
         "credit/precision": credited_N,
-        "credit/precision_uncredited": failed_N & ~credited_N & beside_N,
+        "credit/precision_uncredited": failed_N & ~credited_N & has_credit_N,
         "credit/precision_random": failed_N,
     }
 
@@ -118,9 +120,9 @@ def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> li
 def remaining_plan(
     environment: PlanningEnvironment, task: Task, actions: Sequence[str]
 ) -> int | None:
-    """Length of a shortest plan; None if unknown or if the environment broke.
+    """Length of a shortest plan to win after these actions; None if unknown.
 
-    A diagnostic must not stop a run.
+    A failure of the environment is logged and gives None, because a diagnostic must not stop a run.
     """
     try:
         return environment.remaining_plan(task, actions)
@@ -132,7 +134,7 @@ def remaining_plan(
 DRAWS = 2000
 """Resamples of the bootstrap."""
 
-# Of a normalised term; what is below is rounding.
+# Smaller values of a normalised term, or of a change of advantage, count as rounding.
 POSITIVE = 1e-6
 What = Literal["credit", "raised", "step_term"]
 CountArray = NDArray[np.int64]
@@ -145,8 +147,8 @@ class Helping:
 
     Attributes:
         row_S: Rows of the failed steps of active groups whose plans are known.
-        group_S: Their group.
-        helps_S: Whether a shortest plan is shorter after the step.
+        group_S: Rollout group of each.
+        helps_S: True where a shortest plan is shorter after the step than before.
         unknown: Number of steps left out because no plan was found before or after them.
     """
 
@@ -171,10 +173,10 @@ class StepCredit(NamedTuple):
         precision: Of credited steps, the share that helps.
         recall: Of helping steps, the share credited.
         share: Of all steps, the share credited.
-        gain: Precision minus the share of all steps that help: what is left over chance.
+        gain: Precision minus the share of all steps that help, which is the precision by chance.
         credited: Number of credited steps.
         steps: Number of judged steps.
-        clusters: Number of rollout groups, which the intervals are over.
+        clusters: Number of rollout groups, the clusters of the bootstrap.
     """
 
     precision: Rate
@@ -190,7 +192,7 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
     """Judge the failed steps of a batch's active groups by the remaining plans.
 
     Args:
-        environment: Knows the games by the ids in ``batch.task_id_N``.
+        environment: Plays the games named in ``batch.task_id_N``.
         batch: The steps.
 
     Returns:
@@ -226,10 +228,10 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
 
 
 def judge_of(environment: Environment) -> ReplayingEnvironment:
-    """Return the environment as one that judges steps.
+    """Return the environment if it can judge steps.
 
     Raises:
-        ConfigError: It knows no plans.
+        ConfigError: The environment has no planner.
     """
     if not isinstance(environment, ReplayingEnvironment):
         raise ConfigError(
@@ -265,7 +267,7 @@ def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatc
 
 
 def _episodes(batch: StepBatch) -> Iterator[tuple[IntArray, Task]]:
-    """Rows in time order, and task, of every trajectory."""
+    """Yield the rows of every trajectory, in time order, and its task."""
     if batch.task_id_N is None:
         raise StepBatchError(
             "judging steps needs task_id_N, which this batch lacks: record the rollouts with task "
@@ -281,11 +283,12 @@ def step_credited(
 ) -> BoolArray | None:
     """Rows credited by the shaper or by a positive step term; None for methods with neither.
 
-    With a shaper its credit, not the host's step term: the question is which steps SCPO picks.
+    For a method with a shaper, the host's step term is not read, because the question is which
+    steps SCPO credits.
 
     Args:
         batch: The steps.
-        diagnostics: Of ``assign`` on this batch.
+        diagnostics: Diagnostics of ``assign`` on this batch.
         method: The method.
     """
     if method.shaper is not None:
@@ -304,11 +307,11 @@ def credited_rows(
     Args:
         batch: The steps.
         method: Method that assigns the credit.
-        scorer: For a method with a shaper.
+        scorer: Needed by a method with a shaper.
         seed: Run seed and training step.
-        what: ``credit``: the shaper's; ``raised``: rows whose advantage is higher with the shaper
-            than without; ``step_term``: rows with a positive part of the advantage that separates
-            steps apart.
+        what: ``credit``: rows that the shaper credits; ``raised``: rows whose advantage is higher
+            with the shaper than without; ``step_term``: rows with a positive step term, the part of
+            the advantage that separates the steps of a trajectory.
 
     Raises:
         ConfigError: The method has no credit of this kind.
@@ -346,26 +349,26 @@ def tally(helping: Helping, credited_N: BoolArray) -> CountArray:
 
     Args:
         helping: The judged steps of the batch.
-        credited_N: For every row of the batch, whether it got credit.
+        credited_N: True for rows of the batch that got credit.
     """
-    _, place_S = np.unique(helping.group_S, return_inverse=True)
+    _, group_id_S = np.unique(helping.group_S, return_inverse=True)
     credited_S = credited_N[helping.row_S]
     columns = (np.ones_like(credited_S), helping.helps_S, credited_S, credited_S & helping.helps_S)
-    groups = place_S.max(initial=-1) + 1
-    counts = [np.bincount(place_S, weights=column, minlength=groups) for column in columns]
+    groups = group_id_S.max(initial=-1) + 1
+    counts = [np.bincount(group_id_S, weights=column, minlength=groups) for column in columns]
     return np.stack(counts, axis=1).astype(np.int64)
 
 
 def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
     """Shares over all batches, with percentile intervals of a cluster bootstrap.
 
-    Steps of a failure, and failures of a group, share a game and a reference; so rollout groups are
-    resampled, not steps. The draws depend only on the seed and the number of groups: methods on the
-    same rollouts get the same draws, so that their differences are not those of the draws.
+    Rollout groups are resampled, not steps, because the steps of a group share a game and a
+    reference. The draws depend only on the seed and the number of groups: methods on the same
+    rollouts get the same draws, so that their differences do not come from the draws.
 
     Args:
-        counts: As :func:`tally` gives them, one for each batch.
-        seed: Of the draws.
+        counts: Results of :func:`tally`, one for each batch.
+        seed: Seed of the draws.
 
     Raises:
         ConfigError: No step can be judged.
@@ -376,8 +379,8 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
             "no group of these rollouts has both a success and a failure: there is nothing to judge"
         )
 
-    # Counts per group suffice: shares of a resample are ratios of weighted sums. A row of `draws`
-    # counts how often each group is in a resample.
+    # The shares of a resample are ratios of sums over groups, each weighted by how often it was
+    # drawn: a row of `draws`.
     groups = len(counts_G4)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(groups, np.full(groups, 1 / groups), DRAWS)
@@ -394,7 +397,10 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
 
 
 def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
-    """Precision, recall, share and gain of totals in the last axis; NaN of none."""
+    """Precision, recall, share and gain from totals as in :func:`tally`, ``(..., 4)``.
+
+    NaN where the denominator is 0.
+    """
     steps, helping, credited, both = np.moveaxis(total.astype(np.float64), -1, 0)
     divide = functools.partial(np.true_divide, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -408,9 +414,11 @@ def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
 
 
 def _interval(sample: NDArray[np.float64]) -> tuple[float, float]:
-    """The 2.5 and 97.5 % percentiles of a share over the resamples that have it; else NaN."""
+    """The 2.5 and 97.5 % percentiles over the resamples in which the share is defined.
+
+    NaN if it is undefined in more than half of them, because the interval would be misleading.
+    """
     found = sample[np.isfinite(sample)]
-    # Too few resamples contain a step of the kind: an interval would be misleading.
     if len(found) < len(sample) / 2:
         return float("nan"), float("nan")
     low, high = np.percentile(found, [2.5, 97.5])

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 PATTERN = "validation_step_*.json.gz"
 
-# Of a panel; the same games at every validation and in every run that plays the panel.
+# Transcripts per panel, of the same games at every validation and in every run with this panel.
 TRANSCRIPTS = 8
 
-# Characters of an answer in a transcript; a longer one is cut, visibly.
+# Characters of a text in a transcript; a longer one is truncated, with a note of how much is
+# missing.
 LONGEST_TEXT = 1500
 COLUMNS = ("task", "family", "repeat", "won", "length", "score")
 """Columns of a panel, one entry per episode; see :class:`Ended`."""
@@ -52,13 +53,13 @@ class Ended:
 
     Attributes:
         task: Id of the game.
-        family: Column of the result table it counts for.
-        repeat: Which of the game's episodes it is, from 0.
+        family: Task family, a column of the result table.
+        repeat: Number of the episode among those of its game, from 0.
         won: The benchmark's meaning of success.
         score: The benchmark's graded result; None for benchmarks without one.
         length: Number of steps.
         invalid: Number of steps without the required format.
-        restarts: Times that the environment broke and the episode began again.
+        restarts: Number of times that the episode was restarted after an environment failure.
     """
 
     task: str
@@ -72,7 +73,10 @@ class Ended:
 
     @classmethod
     def of(cls, trajectory: Trajectory, **more: Any) -> Self:
-        """Result of a rollout, with numbers converted to Python's own types."""
+        """Result of a rollout, with numbers as Python's own types.
+
+        ``more``: further fields of a subclass.
+        """
         results = trajectory.results
         task = trajectory.slot.task
         # The score of the last step grades the whole episode.
@@ -95,7 +99,7 @@ class Played(Ended):
     """Finished validation episode.
 
     Attributes:
-        start: Its first observation; of a prompting method the first prompt.
+        start: First observation; for a prompting method, the first prompt.
         turns: Its steps, in order; empty where no transcript is stored.
     """
 
@@ -104,7 +108,7 @@ class Played(Ended):
 
 
 def played(trajectory: Trajectory) -> Played:
-    """The episode of a rollout."""
+    """Convert a rollout to a validation episode with its transcript."""
     return Played.of(
         trajectory,
         start=trajectory.anchors[0] if trajectory.anchors else "",
@@ -116,7 +120,7 @@ def played(trajectory: Trajectory) -> Played:
 
 
 def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[Played]]) -> None:
-    """Keep a validation's episodes, as the file that :func:`read_validation` describes.
+    """Store a validation's episodes; :func:`read_validation` describes the content.
 
     Args:
         folder: The run.
@@ -132,10 +136,11 @@ def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[
 
 
 def read_validation(path: Path) -> dict[str, Any]:
-    """Read ``step``, and ``panels``: by name the columns of :data:`COLUMNS` and ``transcripts``.
+    """Read a file of :func:`save_validation`.
 
-    A transcript has ``episode``, its index in the columns, ``start``, and ``turns``: lists of a
-    :class:`Turn`'s fields.
+    It holds ``step`` and ``panels``: for each panel's name, the columns of :data:`COLUMNS` and
+    ``transcripts``. A transcript has ``episode``, its index in the columns, ``start``, and
+    ``turns``, each a list of a :class:`Turn`'s fields.
 
     Raises:
         RecordError: The file is not a record of a validation.
@@ -146,30 +151,33 @@ def read_validation(path: Path) -> dict[str, Any]:
 
 
 def _panel(episodes: Sequence[Played]) -> dict[str, Any]:
-    """Record of one panel: columns instead of a record for each episode, which names keys once."""
+    """Record of one panel, by columns, so that keys are not repeated for every episode."""
     columns: dict[str, Any] = {}
     for name in COLUMNS:
         columns[name] = [getattr(episode, name) for episode in episodes]
-    columns["transcripts"] = [_transcript(place, episodes[place]) for place in told(episodes)]
+    columns["transcripts"] = [
+        _transcript(index, episodes[index]) for index in transcript_indices(episodes)
+    ]
     return columns
 
 
-def told(episodes: Sequence[Ended]) -> list[int]:
+def transcript_indices(episodes: Sequence[Ended]) -> list[int]:
     """Indices of the episodes whose transcripts are stored.
 
-    First episodes of games, evenly over the panel. By place, not by outcome: a comparison of two
-    runs shows the same games on both sides.
+    First episodes of games, evenly spaced over the panel. They are chosen by index, not by outcome,
+    so that two runs store the same games and can be compared.
     """
-    first = [place for place, episode in enumerate(episodes) if episode.repeat == 0]
+    first = [index for index, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))
-    # Evenly over the sorted ids, which begin with the family in ALFWorld: each family has some.
+    # Evenly spaced, because ids are sorted and in ALFWorld begin with the family: each family has
+    # some.
     return [first[k * len(first) // count] for k in range(count)]
 
 
-def _transcript(place: int, episode: Played) -> dict[str, Any]:
-    """Record of an episode's steps; ``place`` is its index in the panel's columns."""
+def _transcript(index: int, episode: Played) -> dict[str, Any]:
+    """Record of an episode's steps; ``index`` is its index in the panel's columns."""
     turns = [[_cut(turn.action), _cut(turn.observation), turn.valid] for turn in episode.turns]
-    return {"episode": place, "start": _cut(episode.start), "turns": turns}
+    return {"episode": index, "start": _cut(episode.start), "turns": turns}
 
 
 def _cut(text: str) -> str:
@@ -225,9 +233,9 @@ class _Validation(SampleContent):
 
 
 def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:
-    """Record of every panel of the run: its tasks, and a hash of these and of their contents.
+    """Record of every panel of the run: task ids, and a hash of the tasks with their contents.
 
-    A resumed run with other tasks or other games is refused: its curve would be of two runs.
+    It serves to refuse a resumed run with other tasks or games, whose curve would mix two runs.
     """
     panels = {
         name: environment.panel(name)
@@ -248,12 +256,12 @@ def ended_metrics(episodes: Sequence[Ended], *, by_family: bool) -> dict[str, fl
     """Success rate, score if there is one, episode length, share of invalid steps.
 
     With ``by_family``, as at validation, also ``<family>/success_rate``, :func:`repeat_metrics`,
-    and ``errored``: the number of episodes that the environment broke and that were played again.
-    These count once, as played in the end.
+    and ``errored``: the number of episodes that were restarted after an environment failure. Such
+    an episode counts once, with its final result.
 
     Args:
         episodes: At least one.
-        by_family: Add what a table of results has by task family.
+        by_family: Add the metrics of validations.
     """
     steps = sum(episode.length for episode in episodes)
     metrics = {
@@ -293,12 +301,12 @@ def validation_metrics(panels: Mapping[str, Sequence[Trajectory]]) -> dict[str, 
 def repeat_metrics(tasks: Sequence[str], won: Sequence[bool]) -> dict[str, float]:
     """``pass_at_<k>``: share of tasks with at least one win in k episodes.
 
-    Empty if k is 1 or differs between tasks. The mean over all episodes, avg@k, is the success
-    rate.
+    Empty if k is 1 or differs between tasks. avg@k, the mean over all episodes, is the success rate
+    of :func:`ended_metrics`.
 
     Args:
         tasks: Task id of each episode.
-        won: Whether it was won.
+        won: True for episodes that were won.
     """
     by_task: dict[str, list[bool]] = defaultdict(list)
     for task, won_episode in zip(tasks, won, strict=True):

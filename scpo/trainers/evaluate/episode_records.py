@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from scpo.diagnostics.validation_episodes import Ended, Played, Turn, ended_metrics, told
+from scpo.diagnostics.validation_episodes import (
+    Ended,
+    Played,
+    Turn,
+    ended_metrics,
+    transcript_indices,
+)
 from scpo.errors import RecordError
 from scpo.records import JsonLines, RunFolder
 from scpo.records.files import write_bytes
@@ -76,7 +82,8 @@ class EpisodeLog:
         Those with a stored transcript carry the steps of their last attempt.
         """
         numbers = sorted(records)
-        shown = {numbers[place] for place in told([records[number] for number in numbers])}
+        chosen = transcript_indices([records[number] for number in numbers])
+        shown = {numbers[index] for index in chosen}
         return [self._played(number, records[number], shown=number in shown) for number in numbers]
 
     def _played(self, number: int, record: EpisodeRecord, *, shown: bool) -> Played:
