@@ -19,8 +19,8 @@ from scpo.generation import Generation, Ids
 class TokenStatistics:
     """Statistics of response tokens from a forward pass, all of shape (N, L).
 
-    Both are of the distribution at the sampling temperature, and mean nothing outside the mask that
-    comes with them.
+    Both are of the distribution at the sampling temperature. Outside the mask of response tokens
+    they are undefined.
 
     Attributes:
         logprob_NL: Log-probability of each token, in nats.
@@ -38,9 +38,10 @@ class TrainedPolicy(Protocol):
     model or the number of a command, and one update serves both.
 
     Attributes:
-        model: Its weights; the trainer copies it as reference and puts it into checkpoints.
+        model: Module with the weights; the trainer copies it as reference policy and stores its
+            weights in checkpoints.
         max_prompt_tokens: Longer prompts lose their beginning.
-        max_response_tokens: Columns of the random numbers that ``generate`` is given.
+        max_response_tokens: Number of columns of the random numbers for ``generate``.
     """
 
     model: Any
@@ -48,7 +49,7 @@ class TrainedPolicy(Protocol):
     max_response_tokens: int
 
     batch_tokens: int | None
-    """Tokens of a micro-batch that is learned from, at most; None: any number."""
+    """Largest number of tokens of a training micro-batch, with padding; None: no bound."""
 
     @property
     def device(self) -> torch.device:
@@ -68,26 +69,23 @@ class TrainedPolicy(Protocol):
         """Score responses under the policy, with gradient where it is enabled.
 
         Args:
-            prompts: As in ``Generation.prompt_ids``: truncated already.
-            responses: Tokens of each response, at least one.
-            temperature: That of the sampling, above 0.
+            prompts: Token ids as in ``Generation.prompt_ids``, which are truncated already.
+            responses: Token ids of each response, at least one.
+            temperature: Sampling temperature, above 0.
 
         Returns:
             Statistics of shape (N, L), L the longest response, and the mask of response tokens.
         """
 
     def value_model(self) -> ValueModel:
-        """New value model of the states before response tokens.
-
-        In the unit of the rewards; its initial values are 0.
-        """
+        """New value model, in the unit of the rewards, whose initial values are 0."""
 
     def save(self, folder: Path) -> None:
         """Write the weights to ``folder/model.safetensors``, with the files needed to load them."""
 
 
 class ValueModel(torch.nn.Module, ABC):
-    """A critic's model; called with prompts and responses."""
+    """Model of a critic: the value of the state before each response token."""
 
     @abstractmethod
     def forward(

@@ -1,7 +1,4 @@
-"""Mini-batches for the optimiser, micro-batches for memory, and the optimiser step.
-
-Equal rows are computed once.
-"""
+"""Mini-batches for the optimiser, micro-batches for memory, and the optimiser step."""
 
 from __future__ import annotations
 
@@ -40,16 +37,19 @@ class MicroBatch:
 def mini_batches(
     rows: int, mini_batch_rows: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """Rows shuffled and cut into equal parts of about ``mini_batch_rows``.
+    """Shuffle rows and cut them into parts of equal size, about ``mini_batch_rows``.
 
-    A short last one would take a full optimiser step on little evidence: the loss is a mean over
-    the mini-batch's tokens, and Adam rescales it anyway. verl and verl-agent do not shuffle (ledger
-    48).
+    The parts are equal because a short last mini-batch would make an optimiser step of full size
+    from few rows: the loss is a mean over the mini-batch's tokens, and Adam rescales gradients
+    anyway. verl and verl-agent do not shuffle (ledger 48).
 
     Args:
         rows: Number of rows.
-        mini_batch_rows: ``trainer.mini_batch_rows``; parts have this many rows, more or less.
+        mini_batch_rows: Approximate number of rows of a part (``trainer.mini_batch_rows``).
         rng: Generator of this training step's order.
+
+    Returns:
+        The row indices of each mini-batch.
     """
     return np.array_split(rng.permutation(rows), max(1, round(rows / mini_batch_rows)))
 
@@ -57,14 +57,18 @@ def mini_batches(
 def micro_batches(
     pairs: Sequence[tuple[Ids, Ids]], rows: Iterable[int], size: int, most_tokens: int | None = None
 ) -> Iterator[MicroBatch]:
-    """Micro-batches of at most ``size`` distinct pairs of similar length, of the given ``rows``.
+    """Cut rows into micro-batches of distinct (prompt, response) pairs of similar length.
 
-    ``most_tokens``: bound of a micro-batch's tokens, padding included, though never less than one
-    pair; None: no bound.
+    Many rows have the same pair: siblings begin with the same prompt, and a small policy's response
+    is a single command. The forward pass of a pair is computed once, and each of its rows computes
+    its own loss from it.
 
-    Rows are often the same pair: siblings begin with the same prompt, and a small policy's response
-    is a single command. The forward pass of a pair is computed once, and each of its rows takes its
-    own loss from it.
+    Args:
+        pairs: Prompt and response of every row of the training batch.
+        rows: The rows to cut.
+        size: Largest number of distinct pairs of a micro-batch.
+        most_tokens: Largest number of tokens of a micro-batch, padding included; a longer pair is a
+            micro-batch of its own. None: no bound.
     """
     members: dict[tuple[Ids, Ids], list[int]] = defaultdict(list)
     for row in rows:
@@ -72,19 +76,23 @@ def micro_batches(
     # Ties by content, so that micro-batches do not depend on the order of the rows.
     keys = sorted(members, key=lambda key: (len(key[0]) + len(key[1]), key))
     for part in _parts(keys, size, most_tokens):
-        owned = [(place, row) for place, key in enumerate(part) for row in members[key]]
+        part_rows: list[int] = []
+        pair_of: list[int] = []
+        for pair, key in enumerate(part):
+            part_rows += members[key]
+            pair_of += [pair] * len(members[key])
         yield MicroBatch(
-            [key[0] for key in part],
-            [key[1] for key in part],
-            [r for _, r in owned],
-            [p for p, _ in owned],
+            [prompt for prompt, _ in part],
+            [response for _, response in part],
+            part_rows,
+            pair_of,
         )
 
 
 def _parts(
     keys: list[tuple[Ids, Ids]], size: int, most_tokens: int | None
 ) -> Iterator[list[tuple[Ids, Ids]]]:
-    """Runs of ``keys``, each within the token bound once padded to its longest pair."""
+    """Cut ``keys`` into consecutive parts that respect both bounds, padding included."""
     part: list[tuple[Ids, Ids]] = []
     longest = (0, 0)
     for prompt, response in keys:
@@ -102,7 +110,7 @@ def _parts(
 
 
 def token_pairs(generations: Sequence[Generation]) -> list[tuple[Ids, Ids]]:
-    """Prompt and response of each generation."""
+    """Token ids of the prompt and of the response of each generation."""
     return [(generation.prompt_ids, generation.response_ids) for generation in generations]
 
 
@@ -118,7 +126,7 @@ def descend(
     """Clip the accumulated gradient and take one optimiser step; returns the unclipped norm.
 
     A gradient that is not finite is dropped, as in verl: a step along it would make every weight
-    NaN. The caller sets the gradients to zero before it accumulates the next mini-batch's.
+    NaN. The caller must set gradients to zero before it accumulates those of the next mini-batch.
     """
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip))
     if math.isfinite(norm):

@@ -27,11 +27,11 @@ class Critic:
     """Value model with its optimiser and settings.
 
     Attributes:
-        model: The value model; its weights are its own.
+        model: The value model, which shares no weights with the policy.
         optimizer: AdamW at the critic's learning rate.
-        value_clip: Furthest that a value may move from its old one before the loss stops rewarding
-            it, in the unit of the returns.
-        epochs: Passes over a training step's rows; None: as many as the policy's.
+        value_clip: Distance from the old value beyond which the loss no longer moves a value
+            towards its target, in the unit of the returns.
+        epochs: Passes over a training step's rows; None: as many as in the policy's update.
     """
 
     model: ValueModel
@@ -45,7 +45,7 @@ class Targets:
     """Old values and regression targets of the critic, both (N, L), L the longest response.
 
     Attributes:
-        value_NL: Values before the update, which the clip is around.
+        value_NL: Values before the update, the centre of the clip range.
         return_NL: Advantages plus old values: GAE's estimate of the return.
     """
 
@@ -54,7 +54,7 @@ class Targets:
 
 
 def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: float) -> Critic:
-    """A critic that learns at its own constant rate; ``weight_decay`` is the policy's."""
+    """Critic with a constant learning rate of its own, and the policy's ``weight_decay``."""
     model = policy.value_model()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=config.learning_rate, weight_decay=weight_decay, fused=True
@@ -66,7 +66,7 @@ def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: flo
 def values(critic: Critic, generations: Sequence[Generation], batch_rows: int) -> FloatArray:
     """Value before each response token, shape (N, L); 0 outside the responses.
 
-    ``batch_rows``: rows of a forward pass.
+    ``batch_rows``: largest number of distinct rows of a forward pass.
     """
     critic.model.eval()
     mask_NL = response_mask(generations)
@@ -84,11 +84,18 @@ def value_loss(
     mask_NL: torch.Tensor,
     clip: float,
 ) -> torch.Tensor:
-    """Token sum of 0.5 max((V - R)², (clip(V, V_old ± clip) - R)²).
+    """Sum over tokens of 0.5 max((V - R)², (clip(V, V_old ± clip) - R)²).
 
-    As in the code of arXiv 1707.06347, with verl's factor. The larger of the two is taken, so a
-    value that has moved further than ``clip`` towards its target has no gradient, while one that
-    has moved away from it keeps its own.
+    As in the code of arXiv 1707.06347, with verl's factor 0.5. A value that has moved further than
+    ``clip`` towards its target has no gradient; a value that has moved away from it has the
+    gradient of the unclipped loss.
+
+    Args:
+        value_NL: V, the values.
+        old_NL: V_old, the values before the update.
+        return_NL: R, the targets.
+        mask_NL: 1 on response tokens, 0 elsewhere.
+        clip: Half the width of the clip range, in the unit of the returns.
     """
     clipped_NL = torch.minimum(torch.maximum(value_NL, old_NL - clip), old_NL + clip)
     loss_NL = torch.maximum((value_NL - return_NL).square(), (clipped_NL - return_NL).square())
@@ -103,19 +110,18 @@ def update_critic(
     *,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """Regress the values to ``targets`` and return means as ``critic/*`` metrics.
+    """Regress the values to ``targets``.
 
-    It makes as many passes as the policy's update, or its own number.
-
-    ``critic/value`` and ``critic/return`` are means before the update, ``critic/loss`` is one over
-    its mini-batches.
+    Returns:
+        ``critic/value`` and ``critic/return``, means over the tokens before the update;
+        ``critic/loss`` and ``critic/grad_norm``, means over the mini-batches of the update.
     """
-    # No dropout, as in `values`: old and new values must differ by the weights alone.
+    # No dropout, as in `values`: old and new values must differ only by the change of the weights.
     critic.model.eval()
     sums: dict[str, float] = defaultdict(float)
     steps = 0
     for _ in range(critic.epochs or config.epochs):
-        # Rows without an advantage are kept: their values can still be wrong.
+        # Rows with an advantage of 0 are kept, since their values may still be wrong.
         for rows in mini_batches(len(generations), config.mini_batch_rows, rng):
             critic.optimizer.zero_grad()
             sums["critic/loss"] += _accumulate(critic, generations, rows, targets, config)
@@ -141,7 +147,7 @@ def _accumulate(
     targets: Targets,
     config: TrainerSettings,
 ) -> float:
-    """Add the gradient of one mini-batch's token mean and return that."""
+    """Accumulate the gradient of the loss of one mini-batch; returns the loss, a token mean."""
     tokens = sum(len(generations[row].response_ids) for row in rows)
     total = 0.0
     for part in micro_batches(token_pairs(generations), rows, config.micro_batch_rows):

@@ -37,19 +37,20 @@ _POLL_S = 0.2
 
 
 def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[[], bool]) -> Path:
-    """Return ``folder``, built by ``make(scratch)`` if it does not exist; complete or absent.
+    """Return ``folder``, built by ``make(scratch)`` if it does not exist; never an incomplete one.
 
-    Every run of a sweep begins with its content. So it holds checksums of its files, which are
+    Every run of a sweep begins with the folder's content. Checksums of its files are therefore
     verified each time, and a damaged folder is built again.
 
     Args:
-        folder: Where the result belongs; its name must tell apart all that the result depends on.
+        folder: Folder of the result; its name must contain a hash of all that the result depends
+            on.
         make: Writes the files into the folder that it is given.
-        should_stop: Asked while another process builds it.
+        should_stop: Called repeatedly while another process builds the folder; True ends the wait.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` returned True before it was built.
-        RecordWriteError: It cannot be written.
+        KeyboardInterrupt: ``should_stop`` returned True before the folder was built.
+        RecordWriteError: The folder cannot be written.
     """
     with _naming_the_cache(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -81,11 +82,14 @@ def _naming_the_cache(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, make: Callable[[Path], None]) -> None:
-    """Build the folder under another name, flush and seal it, and rename it; the lock is held."""
-    # Left by killed processes: the lock is ours.
+    """Build the folder under another name, add checksums, flush it, and rename it.
+
+    The caller holds the lock.
+    """
+    # Killed processes left these folders: while the lock is held, no other process builds one.
     for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
-    # Renamed when complete: readers see the whole folder or none.
+    # Renamed when complete, so that readers never see an incomplete folder.
     scratch = folder.with_suffix(f".tmp-{os.getpid()}")
     scratch.mkdir()
     try:
@@ -94,7 +98,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
         for name in files:
             sync(scratch / name)
         record = {name: known.model_dump() for name, known in files.items()}
-        # The record of the checksums is itself sealed, so that a change of it is found too.
+        # The file of checksums has a checksum, too, so that a change of it is detected.
         replace_file(scratch / SUMS, json.dumps(sealed({"files": record})).encode())
         scratch.rename(folder)
         sync(folder.parent)
@@ -112,7 +116,7 @@ class _Sums(BaseModel):
 
 
 def _damage(folder: Path) -> str | None:
-    """First difference between a folder and its checksums; None if it is as it was written."""
+    """First difference between a folder and its checksums; None if there is none."""
     try:
         record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
     except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)
@@ -127,13 +131,11 @@ def start_key(
     shown: set[str],
     environment: DemonstratingEnvironment,
 ) -> str:
-    """Hash of everything that determines a supervised start.
-
-    Recipe, model without its critic, and the parts of ``env`` that demonstrations show.
+    """Hash of everything that the weights after a supervised start depend on.
 
     Args:
         recipe: Version of the code that trains; raised when the same settings give other weights.
-        model: Shape of the model and settings of its start.
+        model: Shape of the model and settings of its start; the critic's are left out.
         env: The environment's settings.
         shown: Fields of ``env`` that demonstrations depend on.
         environment: The environment; its training panel is hashed, because demonstrations are of
@@ -154,7 +156,7 @@ def start_key(
 
 
 def stop_if_asked(should_stop: Callable[[], bool]) -> None:
-    """Stop before the first training step, where only time is lost.
+    """Stop a supervised start, of which nothing is stored yet.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True.
@@ -165,28 +167,30 @@ def stop_if_asked(should_stop: Callable[[], bool]) -> None:
 
 @contextmanager
 def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
-    """Hold an exclusive ``flock`` of a file, which ends with the process, however that ends.
+    """Hold an exclusive ``flock`` of a file, which the kernel releases if the process is killed.
 
-    The file itself is left behind: deleting it would let two processes lock two different files of
+    The file is not deleted afterwards, because two processes could then lock two different files of
     the same name.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` returned True while another process held it.
+        KeyboardInterrupt: ``should_stop`` returned True while another process held the lock.
     """
     with path.open("w") as file:
-        if not (free := _try_lock(file)):
-            kind = path.parent.name.replace("_", " ")  # "warm start": the hash alone says nothing
+        locked = _try_lock(file)
+        if not locked:
+            # The folder's name, such as "warm start", because users do not know the hash.
+            kind = path.parent.name.replace("_", " ")
             logger.info("waiting for the %s %s, which another run makes", kind, path.stem)
-        while not free:
+        while not locked:
             stop_if_asked(should_stop)
             # Polled instead of a blocking flock, so that a stop request ends the wait.
             time.sleep(_POLL_S)
-            free = _try_lock(file)
+            locked = _try_lock(file)
         yield
 
 
 def _try_lock(file: TextIO) -> bool:
-    """Take the lock if it is free."""
+    """Take the lock if it is free; return True if it was taken."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class LocalPolicy:
-    """Model and tokenizer.
+    """Causal LM with its tokenizer.
 
-    Prompts are padded on the left, responses on the right: all responses then begin in the same
-    column, so that one position serves a whole batch in sampling and one slice in the update.
+    Prompts are padded on the left and responses on the right, so that all responses begin in the
+    same column: sampling reads the last column, and the update reads one slice.
 
     Args:
         model: A causal LM, already on its device.
@@ -61,7 +61,8 @@ class LocalPolicy:
         self.max_prompt_tokens = max_prompt_tokens
         self.max_response_tokens = max_response_tokens
         self.batch_rows = batch_rows
-        # No result depends on the padding, so any token will do for a tokenizer without one.
+        # A tokenizer may lack a padding token. No result depends on the padding, so the end token
+        # replaces it.
         self.end_id: int = tokenizer.eos_token_id
         self.pad_id: int = self.end_id
         if tokenizer.pad_token_id is not None:
@@ -85,11 +86,11 @@ class LocalPolicy:
     ) -> list[Generation]:
         """Sample responses; see :class:`scpo.rollout.Policy`.
 
-        Equal prompts are read once; temperature 0 takes the most likely token.
+        Equal prompts of a pass are processed once; temperature 0 takes the most likely token.
         """
         self.model.eval()
         encoded = self.encode(prompts)
-        # The end is kept: it holds the present observation and what is asked for.
+        # The end is kept, because it holds the current observation and the instruction to answer.
         cut = [tuple(ids[-self.max_prompt_tokens :]) for ids in encoded]
 
         # Similar lengths share a pass, which then needs little padding; ties by row, so that the
@@ -107,7 +108,7 @@ class LocalPolicy:
     def _sample(
         self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
-        """Sample one pass of responses with a cache of keys and values.
+        """Sample the responses of one batch of prompts with a cache of keys and values.
 
         transformers' ``generate`` is not used: it draws from the global generator, so that a
         response would depend on the other rows and on what was sampled before.
@@ -115,8 +116,8 @@ class LocalPolicy:
         Returns:
             Token ids, with the end token, and log-probabilities of each row's response.
         """
-        # Siblings begin with the same prompt: its cache is computed once and then copied.
-        # `dict.fromkeys` keeps the order, so that the rows of the pass are the same in every
+        # Siblings begin with the same prompt; its cache is computed once and then copied.
+        # `dict.fromkeys` keeps the order, unlike a set, so that the pass is the same in every
         # process.
         unique = {prompt: index for index, prompt in enumerate(dict.fromkeys(prompts))}
         owner = torch.tensor([unique[prompt] for prompt in prompts], device=self.device)
@@ -133,7 +134,7 @@ class LocalPolicy:
         alive = torch.ones(len(prompts), dtype=torch.bool, device=self.device)
         for step in range(self.max_response_tokens):
             token, logprob = _draw(logits, temperature, uniforms[:, step])
-            # Finished rows go on with padding until the last one ends.
+            # Rows that have ended are padded until all rows have ended.
             tokens.append(torch.where(alive, token, self.pad_id))
             logprobs.append(torch.where(alive, logprob, torch.nan))
             alive = alive & (token != self.end_id)
@@ -169,21 +170,25 @@ class LocalPolicy:
         # transformers recomputes activations only in training mode; dropout is off for such models.
         self.model.train(self.recomputes and torch.is_grad_enabled())
         output = self.forward(ids, mask, logits_to_keep=length + 1)
-        # The logits at a position predict the token after it, so that the last ones predict nothing
-        # here.
+        # The logits at a position predict the next token, so those at the last one are not needed.
         return output.logits[:, :-1], ids[:, -length:], response_mask
 
     def joined(
         self, prompts: Sequence[Sequence[int]], responses: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Prompts with responses (N, width), attention mask (N, width), response mask (N, L)."""
+        """Concatenate padded prompts and responses.
+
+        Returns:
+            Token ids (N, width), attention mask (N, width), and response mask (N, L), L the longest
+            response.
+        """
         length = max(len(response) for response in responses)
         padded = []
         is_response = []
         for response in responses:
             padding = length - len(response)
             padded.append([*response, *[self.pad_id] * padding])
-            # Numbers, because losses are multiplied by the mask.
+            # Floats, because losses are multiplied by the mask.
             is_response.append([1.0] * len(response) + [0.0] * padding)
         response_ids = torch.tensor(padded, device=self.device)
         response_mask = torch.tensor(is_response, device=self.device)
@@ -214,10 +219,10 @@ class LocalPolicy:
         self.tokenizer.save_pretrained(folder)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
-        """Model output on ``ids``; positions count the tokens of ``mask``.
+        """Output of the model.
 
-        The mask may reach back into a cache. Positions are given, because a model counts from its
-        first column otherwise, and a prompt's result would depend on its padding.
+        Positions are computed from ``mask``. Without them a model counts from the first column, and
+        the result of a prompt would depend on its padding.
 
         Args:
             ids: Token ids (N, width), without those in the cache.
@@ -238,8 +243,8 @@ class LocalPolicy:
 class LanguageValue(ValueModel):
     """Copy of the policy's base with a scalar head.
 
-    The head starts at zero, so that the first values are 0 and not random (paper silent; ledger
-    25).
+    The head starts at zero, so that the first values are 0 and not random (the paper is silent;
+    ledger 25).
 
     Args:
         policy: Provides the base and the padding.
@@ -260,8 +265,8 @@ class LanguageValue(ValueModel):
         """See :class:`scpo.policies.base.ValueModel`."""
         ids, mask, response_mask = self._joined(prompts, responses)
         output = self.base(input_ids=ids, attention_mask=mask, position_ids=positions(mask))
-        # The value before a token is read where the model predicts that token; in float32, the
-        # head's type, also from a base in bfloat16.
+        # The value before a token is read at the position that predicts the token. The head is in
+        # float32, even if the base is in bfloat16.
         before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
         return self.head(before.float())[..., 0], response_mask
 
@@ -291,8 +296,8 @@ def _draw(
     if temperature == 0:
         token_N = logprob_NV.argmax(-1)
     else:
-        # In double precision: a sum over 150,000 float32 probabilities would be off by more than
-        # the rare tokens' own.
+        # In double precision: in float32 a sum over 150,000 probabilities would have an error
+        # larger than the probability of a rare token.
         cumulative_NV = logprob_NV.double().exp().cumsum(-1)
         # Scaled by the total, which rounding keeps from being exactly 1.
         threshold_N1 = uniform_N[:, None] * cumulative_NV[:, -1:]
@@ -304,8 +309,8 @@ def _draw(
 def _rows(
     token_NL: torch.Tensor, logprob_NL: torch.Tensor
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
-    """Cut each row after its last sampled token; the rest has no log-probability."""
-    # `_sample` marks what comes after a row's end with NaN.
+    """Yield the sampled tokens and log-probabilities of each row, without those after its end."""
+    # `_sample` marks columns after a row's end with NaN.
     length_N = (~logprob_NL.isnan()).sum(1)
     for tokens, logprobs, length in zip(
         token_NL.tolist(), logprob_NL.tolist(), length_N.tolist(), strict=True

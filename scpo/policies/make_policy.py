@@ -31,8 +31,8 @@ def make_policy(
 
     Args:
         config: The run.
-        environment: Gives the demonstrations of a warm start; not asked for a Hugging Face model.
-        should_stop: Asked between the updates of a warm start, which takes minutes.
+        environment: Gives the demonstrations of a warm start; not used for a Hugging Face model.
+        should_stop: Called between the updates of a warm start, which takes minutes; True ends it.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True.
@@ -56,12 +56,11 @@ def make_policy(
         Path(config.machine.cache_dir),
         should_stop,
     )
-    # Runs of a choice policy take one of several starts, by their seed; those of a tiny model share
-    # one, which takes minutes to make.
+    # Runs of a choice policy begin with one of several starts, selected by their seed. Runs of a
+    # tiny model share one start, because it takes minutes to make.
     if config.model.kind == "choice":
-        return imitating_policy(config.model.started(config.seed), *start).to(
-            pick_device(config.machine.device)
-        )
+        policy = imitating_policy(config.model.started(config.seed), *start)
+        return policy.to(pick_device(config.machine.device))
     return _local_policy(config, *warm_started(config.model, *start))
 
 
@@ -75,8 +74,8 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
     if reason := shortage(config, memory_gib(device)):
         raise ConfigError(reason)
     policy = _local_policy(config, *load_huggingface(settings, trained=trained))
-    # What `scpo.memory` counts with: bounded micro-batches, recomputed activations, float32 weights
-    # under autocast.
+    # The estimate of `scpo.memory` assumes bounded micro-batches, recomputed activations, and
+    # float32 weights under autocast.
     if trained:
         policy.batch_tokens = BATCH_TOKENS
         policy.recomputes = True

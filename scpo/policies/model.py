@@ -35,9 +35,9 @@ def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrai
     """A freshly initialised causal LM of the paper's architecture (Qwen2.5), in float32.
 
     Args:
-        config: Its shape, and the seed of its first weights.
-        tokenizer: Trained already: it decides the number of embeddings, which the output layer
-            shares.
+        config: Shape of the model, and the seed of its first weights.
+        tokenizer: A trained tokenizer; the size of its vocabulary is the number of embeddings,
+            which the output layer shares.
     """
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -55,7 +55,7 @@ def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrai
         pad_token_id=tokenizer.pad_token_id,
         initializer_range=config.initializer_range,
     )
-    # Initialisation draws from the global generator, which is left as it was.
+    # Initialisation draws from the global generator; `fork_rng` restores its state.
     with torch.random.fork_rng():
         torch.manual_seed(config.init_seed)
         return Qwen2ForCausalLM(shape)
@@ -64,17 +64,17 @@ def build_tiny(config: TinyModel, tokenizer: PreTrainedTokenizerBase) -> PreTrai
 def load_pretrained(
     path: str, dtype: str = "float32"
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer from a folder or a hub name.
+    """Load model and tokenizer from a folder or a hub name.
 
     Raises:
-        ConfigError: Nothing loadable is there.
+        ConfigError: They cannot be loaded.
     """
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        # AutoTokenizer would take the model type's own class (for qwen2 a byte-level one) for our
-        # word-level tokenizer.
+        # For our word-level tokenizer, AutoTokenizer would use the class of the model type, which
+        # is byte-level for qwen2.
         loader = PreTrainedTokenizerFast if _has_plain_tokenizer(path) else AutoTokenizer
         tokenizer = loader.from_pretrained(path, padding_side="left")
         return AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)), tokenizer
@@ -103,15 +103,15 @@ def load_huggingface(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load the policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``.
 
-    ``trained``: weights in float32, whichever type is configured: a step of 1e-6 changes 2 % of
-    bfloat16 weights and leaves the others where they are. Activations are recomputed in the
-    backward pass, and dropout is off.
+    ``trained``: ignore the configured type and load the weights in float32, because a step of 1e-6
+    changes only 2 % of bfloat16 weights; recompute activations in the backward pass, and switch
+    dropout off.
     """
     model, tokenizer = load_pretrained(config.path, "float32" if trained else config.dtype)
     if trained:
-        # Training mode is needed for recomputing, and would switch dropout on: then the
-        # log-probabilities of the update and of the rollout would differ by the noise. Models keep
-        # it as modules or as numbers in their configuration.
+        # Recomputing needs training mode, which would also switch dropout on, and its noise would
+        # make the log-probabilities of the update differ from those of the rollout. Models have
+        # dropout as modules or as numbers in their configuration.
         for module in model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0

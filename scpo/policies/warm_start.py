@@ -33,26 +33,26 @@ logger = logging.getLogger(__name__)
 
 PAD, UNKNOWN = "<pad>", "<unk>"
 
-# A token: an action tag, a lower-case word, a number, or a mark with which a compact prompt
-# separates its parts. Everything else (quotes, commas, full stops) is dropped.
+# A token is an action tag, a lower-case word, a number, or one of the marks that separate the parts
+# of a compact prompt. Everything else (quotes, commas, full stops) is dropped.
 WORD = r"</?action>|[a-z]+|\d+|[>|:;]"
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Build a tokenizer with one token per lower-case word, number and mark of ``texts``.
 
-    The closing action tag ends a response. ALFWorld has 274 words where Qwen2.5 has 152,000 tokens,
-    which at this model's size would be nearly all of its parameters.
+    The closing action tag ends a response. ALFWorld has 274 words. With the 152,000 tokens of
+    Qwen2.5, nearly all parameters of so small a model would be embeddings.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
-    # Padding has id 0; the tags are tokens even if no demonstration contains them.
+    # The first has id 0. The tags are tokens even if no text contains them.
     special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
 
-    # Ids follow the alphabet, not the counts of a particular sample.
+    # Ids are in alphabetical order, so that they do not depend on the counts in a sample.
     vocabulary = {
         word: index for index, word in enumerate(special + sorted(words.difference(special)))
     }
@@ -68,8 +68,8 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-# Fields of the environment's configuration that demonstrations depend on; the key of the cache has
-# no others, so that runs which differ in the horizon, for example, share a warm start.
+# Fields of the environment's configuration that demonstrations depend on. The key of the cache
+# contains no other fields, so that runs with different horizons, for example, share a warm start.
 SHOWN = {
     "name",
     "games",
@@ -80,10 +80,11 @@ SHOWN = {
     "history_length",
 }
 
-# Raise it when the code below, or that of the demonstrations, changes what comes out.
+# Raise it when a change of the code below or of that of the demonstrations gives other weights.
 RECIPE = 1
 
-# Activations of more rows leave the cache of a CPU core: 128 took 1.3 times as long a row.
+# Rows of a micro-batch whose activations fit the cache of a CPU core: with 128 rows, a row took 1.3
+# times as long.
 MICRO_ROWS = 32
 
 # Token ids of a demonstrated step's prompt and response.
@@ -106,10 +107,10 @@ def warm_started(
         env: The environment's settings, for the key of the cache.
         environment: Gives the demonstrations and its vocabulary.
         cache_dir: The machine's cache, shared by all runs.
-        should_stop: Asked between updates, and while another run builds it.
+        should_stop: Called between updates, and while another run builds the policy; True ends it.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` returned True before it was built.
+        KeyboardInterrupt: ``should_stop`` returned True before the policy was built.
     """
 
     def make(folder: Path) -> None:
@@ -133,18 +134,16 @@ def _make(
     started = time.monotonic()
     demonstrations = environment.demonstrations(model.warm_start)
     logger.info("%d demonstrations in %.0f s", len(demonstrations), time.monotonic() - started)
-    texts = [
-        text
-        for demonstration in demonstrations
-        for text in (*demonstration.prompts, *demonstration.responses)
-    ]
-    # The whole vocabulary: words of other games than the demonstrated ones must not be unknown.
+    texts: list[str] = []
+    for demonstration in demonstrations:
+        texts += [*demonstration.prompts, *demonstration.responses]
+    # The environment's whole vocabulary, so that words of other games are known, too.
     tokenizer = train_tokenizer([*environment.vocabulary(), *texts])
     policy = build_tiny(model, tokenizer)
     threads = torch.get_num_threads()
 
-    # Every run of the sweep waits for this, so it takes all cores and not a run's share. The number
-    # is restored because sums of the training that follows depend on it.
+    # All cores, not only the run's share, because every run of the sweep waits for this. The number
+    # of threads is restored, because the sums of the following training depend on it.
     torch.set_num_threads(os.cpu_count() or 1)
     try:
         report = imitate(policy, tokenizer, demonstrations, model.warm_start, should_stop)
@@ -183,7 +182,7 @@ def imitate(
         ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last
         100 updates.
     """
-    # Only encoding, padding and the forward pass of it are used here; it never samples.
+    # It only encodes, pads and runs forward passes here; the limits for sampling are not used.
     policy = LocalPolicy(
         model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1
     )
@@ -209,12 +208,10 @@ def imitate(
         optimizer.zero_grad()
         batch = next(batches)
         tokens = sum(len(response) for _, response in batch)
-        response_loss = sum(
-            _add_gradient(
-                policy, batch[start : start + MICRO_ROWS], config.prompt_loss_weight, tokens
-            )
-            for start in range(0, len(batch), MICRO_ROWS)
-        )
+        response_loss = 0.0
+        for start in range(0, len(batch), MICRO_ROWS):
+            micro_batch = batch[start : start + MICRO_ROWS]
+            response_loss += _add_gradient(policy, micro_batch, config.prompt_loss_weight, tokens)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(response_loss)
@@ -224,16 +221,17 @@ def imitate(
 
 def _encode(policy: LocalPolicy, demonstrations: Sequence[Demonstration]) -> list[Row]:
     """Token ids of all steps; a response ends with the closing tag, which is the end token."""
-    prompts = [prompt for demonstration in demonstrations for prompt in demonstration.prompts]
-    responses = [
-        response for demonstration in demonstrations for response in demonstration.responses
-    ]
+    prompts: list[str] = []
+    responses: list[str] = []
+    for demonstration in demonstrations:
+        prompts += demonstration.prompts
+        responses += demonstration.responses
     answers = policy.tokenizer(responses, add_special_tokens=False)["input_ids"]
     return list(zip(policy.encode(prompts), answers, strict=True))
 
 
 def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
-    """Yield shuffled batches of rows of similar length, without end.
+    """Yield shuffled batches of rows of similar length, endlessly.
 
     Each pass visits every row once; the last batch of a block may be smaller.
     """
@@ -242,12 +240,10 @@ def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
     while True:
         order = rng.permutation(len(rows))
         for start in range(0, len(order), block):
-            part = sorted(
-                # Sorted within a block only: similar lengths share a batch, and the order stays
-                # random.
-                (rows[row] for row in order[start : start + block]),
-                key=lambda row: len(row[0]),
-            )
+            # Sorted only within a block, so that rows of similar length share a batch while the
+            # order remains random.
+            part = [rows[index] for index in order[start : start + block]]
+            part.sort(key=lambda row: len(row[0]))
             batches = [
                 part[i : i + config.batch_size] for i in range(0, len(part), config.batch_size)
             ]
@@ -256,16 +252,16 @@ def _batches(rows: list[Row], config: WarmStart) -> Iterator[list[Row]]:
 
 
 def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, tokens: int) -> float:
-    """Backpropagate these rows' part of the batch's loss per response token.
+    """Backpropagate the part of the batch's loss that these rows contribute.
 
     Args:
-        policy: Gives padding and forward pass.
+        policy: Pads the rows and runs the forward pass.
         rows: A micro-batch.
-        prompt_weight: Weight of a prompt's token beside a response's 1.
-        tokens: Response tokens of the whole batch.
+        prompt_weight: Weight of a prompt token; a response token has weight 1.
+        tokens: Number of response tokens of the whole batch.
 
     Returns:
-        Loss of the responses only, in nats: their sum over ``tokens``.
+        Cross-entropy of the response tokens in nats, summed and divided by ``tokens``.
     """
     ids, mask = policy.left_padded([prompt + response for prompt, response in rows])
     # Each position predicts the next token.

@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 # also depend on ``history_length``, which prompts with a memory do not use.
 SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
 
-# Raise it when the features, the code below, or that of the demonstrations, changes what comes out
+# Raise it when a change of the features, of the code below or of that of the demonstrations gives
+# other weights.
 RECIPE = 2
 WEIGHTS = "model.safetensors"
 
@@ -41,14 +42,14 @@ def imitating_policy(
     """Return the policy after its supervised start, from the cache or built now.
 
     Args:
-        config: Shape of the net and settings of the imitation.
+        config: Shape of the network and settings of the imitation.
         env: The environment's settings, for the key of the cache.
         environment: Gives the demonstrations.
         cache_dir: The machine's cache, shared by all runs.
-        should_stop: Asked between updates, and while another run builds it.
+        should_stop: Called between updates, and while another run builds the policy; True ends it.
 
     Raises:
-        KeyboardInterrupt: ``should_stop`` returned True before it was built.
+        KeyboardInterrupt: ``should_stop`` returned True before the policy was built.
         RecordError: The cached policy cannot be read.
     """
     from safetensors import SafetensorError
@@ -68,7 +69,7 @@ def imitating_policy(
         make,
         should_stop,
     )
-    # Read back also by the run that has just made it: all runs begin in the same way.
+    # The run that has just built the start also reads it back, so that all runs begin alike.
     model = ScoreNet(config)
     try:
         load_model(model, folder / WEIGHTS)
@@ -88,21 +89,23 @@ def imitate(
 ) -> float:
     """Train ``policy`` in place: cross-entropy of the demonstrated commands.
 
-    ``config.steps`` updates of AdamW, each on a batch drawn without replacement. Kept short on
-    purpose: it decides where reinforcement learning begins (REPRODUCTION.md, "Study scale").
+    ``config.steps`` updates of AdamW, each on a batch drawn without replacement. There are few on
+    purpose, because reinforcement learning starts from the success rate that they reach
+    (REPRODUCTION.md, "Study scale").
 
     Returns:
-        Nats a command, mean over the updates.
+        Loss in nats per command, mean over the updates.
 
     Raises:
         ConfigError: A demonstration gives a command that its prompt does not list.
     """
-    rows = [
-        (prompt, _choice(prompt, response))
-        for demonstration in demonstrations
-        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True)
-    ]
-    prompts = policy.encode([prompt for prompt, _ in rows])
+    texts: list[str] = []
+    choices: list[int] = []
+    for demonstration in demonstrations:
+        for prompt, response in zip(demonstration.prompts, demonstration.responses, strict=True):
+            texts.append(prompt)
+            choices.append(_choice(prompt, response))
+    prompts = policy.encode(texts)
     optimizer = torch.optim.AdamW(
         policy.model.parameters(), lr=config.learning_rate, weight_decay=0.0
     )
@@ -111,9 +114,9 @@ def imitate(
     policy.model.train()
     for _ in range(config.steps):
         stop_if_asked(should_stop)
-        chosen = rng.choice(len(rows), min(config.batch_size, len(rows)), replace=False)
+        drawn = rng.choice(len(texts), min(config.batch_size, len(texts)), replace=False)
         statistics, _ = policy.statistics(
-            [prompts[row] for row in chosen], [(rows[row][1],) for row in chosen], 1.0
+            [prompts[row] for row in drawn], [(choices[row],) for row in drawn], 1.0
         )
         loss = -statistics.logprob_NL.mean()
         optimizer.zero_grad()

@@ -22,10 +22,10 @@ from scpo.policies.choice.webshop_features import WISH, ShopReader
 if TYPE_CHECKING:
     from scpo.schema.model import ChoiceModel
 
-# The score of what a prompt with fewer commands does not list.
+# Score that pads the commands of a prompt to the largest number of commands.
 _NO_COMMAND = -1e9
 
-# Texts that are remembered, some 3 kB each: more than a training step and a validation read.
+# Size of the cache of prompts, about 3 kB each: more than a training step and a validation read.
 _MOST_PROMPTS = 20_000
 
 
@@ -41,12 +41,12 @@ class ScoreNet(torch.nn.Module):
         out: Hidden size -> the score.
 
     Args:
-        config: Its shape, and the seed of its first weights.
+        config: Shape of the network, and the seed of its first weights.
     """
 
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
-        # A generator of its own: the first weights do not depend on what was drawn before.
+        # A generator of its own, so that the first weights do not depend on earlier draws.
         generator = torch.Generator().manual_seed(config.init_seed)
         table = (
             torch.randn(config.table_rows, config.width + 1, generator=generator)
@@ -61,7 +61,7 @@ class ScoreNet(torch.nn.Module):
         self.out = _layer(config.hidden_size, 1, generator)
 
     def forward(self, feature_NF: torch.Tensor) -> torch.Tensor:
-        """Scores (N,) of rows of features (N, F), 0 where a row has fewer."""
+        """Scores (N,) of rows of features (N, F); feature 0 pads rows with fewer features."""
         summed = torch.nn.functional.embedding_bag(
             feature_NF, self.table, mode="sum", padding_idx=0
         )
@@ -85,14 +85,14 @@ def _layer(inputs: int, outputs: int, generator: torch.Generator) -> torch.nn.Li
 
 
 READERS: dict[str, type[PromptReader]] = {TASK: Reader, WISH: ShopReader}
-"""By what a prompt of the environment begins with."""
+"""Parser of each environment's prompts, by the beginning of these prompts."""
 
 
 class Library:
-    """Cache of parsed prompts by their ids, bounded; results depend only on the prompts.
+    """Bounded cache of parsed prompts, by their token ids.
 
-    A prompt is parsed when it is answered, and read again in every epoch of the update and by the
-    reference policy.
+    A prompt is parsed when it is answered, and needed again in every epoch of the update and by the
+    reference policy. The cache does not change results.
 
     Args:
         config: The net's shape.
@@ -104,7 +104,10 @@ class Library:
         self._read = functools.lru_cache(_MOST_PROMPTS)(_read)
 
     def __call__(self, prompts: Sequence[Ids]) -> tuple[PromptReader, list[Prompt]]:
-        """Parse these prompts, which must be of one environment, and return its reader.
+        """Parse these prompts, which must be of one environment.
+
+        Returns:
+            The environment's reader, and the parsed prompts.
 
         Raises:
             ConfigError: They are not prompts with a memory, or of several environments.
@@ -125,21 +128,21 @@ def _read(reader: PromptReader, ids: Ids) -> Prompt:
 
 
 class ChoicePolicy:
-    """A net with what it has read; see :class:`scpo.policies.base.TrainedPolicy`.
+    """Network that scores the listed commands; see :class:`scpo.policies.base.TrainedPolicy`.
 
-    A prompt's token ids are its bytes, so a row is as long as its prompt has characters, which is
-    what balances rows.
+    A prompt's token ids are its bytes, so the length of a row, by which rows are balanced, is the
+    number of bytes of its prompt.
 
     Args:
-        model: The net, already on its device.
-        config: Its shape.
+        model: The network, already on its device.
+        config: Shape of the network.
     """
 
     # A response is one token, the number of the command.
     max_response_tokens = 1
-    # A prompt is read whole.
+    # Prompts are never truncated.
     max_prompt_tokens = 1 << 30
-    # Equal states are computed once: rows cost little.
+    # No bound is needed, because a row takes little memory.
     batch_tokens: int | None = None
 
     def __init__(self, model: ScoreNet, config: ChoiceModel) -> None:
@@ -153,7 +156,7 @@ class ChoicePolicy:
         return next(self.model.parameters()).device
 
     def to(self, device: torch.device) -> ChoicePolicy:
-        """Move the net."""
+        """Move the network to a device and return the policy."""
         self.model.to(device)
         return self
 
@@ -187,9 +190,9 @@ class ChoicePolicy:
     def statistics(
         self, prompts: Sequence[Ids], responses: Sequence[Ids], temperature: float
     ) -> tuple[TokenStatistics, torch.Tensor]:
-        """Log-probability of each choice and entropy of its distribution, both (N, 1).
+        """See :class:`scpo.policies.base.TrainedPolicy`.
 
-        Also a mask of ones, since every response is one token.
+        All are of shape (N, 1), and the mask is 1, since every response is one token.
         """
         distinct, row_N = _distinct(prompts)
         logprob_PA = self._logprobs(*self._library(distinct), temperature)
@@ -201,7 +204,7 @@ class ChoicePolicy:
         return statistics, torch.ones(len(prompts), 1, device=self.device)
 
     def value_model(self) -> ValueModel:
-        """A net of its own over features of the prompts' states."""
+        """Network with weights of its own over the features of the prompts' states."""
         return ChoiceValue(self.config).to(self.device)
 
     def save(self, folder: Path) -> None:
@@ -219,30 +222,30 @@ class ChoicePolicy:
         Equal (state, command) pairs are scored once. Missing commands have a probability of 0.
 
         Args:
-            reader: Makes the features.
+            reader: Computes the features.
             prompts: P distinct prompts.
-            temperature: Above 0.
+            temperature: Sampling temperature, above 0.
         """
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)
         score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
         place_PA = np.full((len(prompts), count_P.max()), len(feature_KF), dtype=np.int64)
         place_PA[np.arange(count_P.max()) < count_P[:, None]] = place_C
-        # One further score, which the places without a command point to.
+        # One further score, at index K, which cells without a command point to.
         padded_K = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
         return (padded_K[torch.from_numpy(place_PA).to(self.device)] / temperature).log_softmax(-1)
 
 
 class ChoiceValue(ValueModel):
-    """The value of a prompt's state. It keeps what it read, as the policy does.
+    """Value of a prompt's state, with a cache of parsed prompts as in the policy.
 
     Args:
-        config: The policy's shape, which is its own too.
+        config: Shape of the policy's network, which the value network shares.
     """
 
     def __init__(self, config: ChoiceModel) -> None:
         super().__init__()
-        # Another seed, so that the critic's features are not those of the policy.
+        # Another seed, so that the critic does not start with the policy's weights.
         self.net = ScoreNet(config.model_copy(update={"init_seed": config.init_seed + 1}))
         # Initial values of 0, so that the first advantages are those without a critic. The linear
         # weights and the last layer's bias are 0 already.
@@ -271,15 +274,13 @@ def _draw(
     row_N: torch.Tensor,
     uniform_N: NDArray[np.float64] | None,
 ) -> torch.Tensor:
-    """Inverse-CDF sampling; None instead of uniform numbers: the most likely command.
-
-    Draws the first command whose cumulative probability exceeds the uniform number.
+    """Inverse-CDF sampling: first command whose cumulative probability exceeds the uniform number.
 
     Args:
         logprob_PA: Log-probabilities of the distinct prompts' commands.
         count_P: Number of commands of each.
         row_N: Distinct prompt of each row.
-        uniform_N: One number in [0, 1) for each row.
+        uniform_N: One number in [0, 1) for each row; None: take the most likely command.
 
     Returns:
         Index (N,) of the command of each row.

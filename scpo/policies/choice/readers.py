@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scpo.errors import ConfigError
 
-# With what each line of an admissible command begins.
+# Beginning of each line with an admissible command.
 _OFFER = "> "
 
 
@@ -23,9 +23,9 @@ class MemoryPrompt(NamedTuple):
     """Parts of a prompt with a memory (``env.prompt=memory``).
 
     Attributes:
-        headed: What follows each head, in their order.
+        headed: Text after each head, in the order of the heads.
         notes: Lines between the heads and the commands: what was seen or chosen so far.
-        commands: Actions that it offers, in its order.
+        commands: Admissible commands, in the prompt's order.
     """
 
     headed: tuple[str, ...]
@@ -37,11 +37,11 @@ def split_prompt(prompt: str, heads: tuple[str, ...]) -> MemoryPrompt:
     """Cut a prompt into its parts.
 
     Args:
-        prompt: Its text.
-        heads: With what its first lines begin.
+        prompt: The prompt's text.
+        heads: Beginnings of the first lines, such as ``"task: "``.
 
     Raises:
-        ConfigError: It is another prompt.
+        ConfigError: It is not a prompt with a memory.
     """
     above, offered, below = prompt.partition(f"\n{_OFFER}")
     headed = _headed(heads).match(above)
@@ -52,12 +52,12 @@ def split_prompt(prompt: str, heads: tuple[str, ...]) -> MemoryPrompt:
 
 @functools.cache
 def _headed(heads: tuple[str, ...]) -> re.Pattern[str]:
-    """The first lines, each with its head."""
+    """Pattern of the first lines: a group for the text after each head."""
     return re.compile("\n".join(f"{re.escape(head)}(.*)" for head in heads))
 
 
 def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
-    """The error of a prompt that begins with none of these heads, or offers nothing."""
+    """Error for a prompt that begins with none of these heads, or lists no commands."""
     heads = " or ".join(map(repr, first_heads))
     return ConfigError(
         f"model=choice reads only env.prompt=memory, which begins with {heads} and lists commands "
@@ -67,7 +67,7 @@ def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
 
 @functools.lru_cache(maxsize=16384)
 def _listed(below: str) -> tuple[str, ...]:
-    """Commands of a prompt; equal lists are one object, which keys the caches of their features."""
+    """Commands of a prompt; equal lists are the same tuple, a key of the caches of features."""
     return tuple(below.split(f"\n{_OFFER}"))
 
 
@@ -75,8 +75,9 @@ Hashes = NDArray[np.uint64]
 Names = tuple[str, ...]
 """The columns that a feature joins."""
 
-# Of Fibonacci hashing; odd, so that no bit is lost.
+# Multiplier of Fibonacci hashing; it is odd, so the multiplication loses no bit.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+# Brings high bits, which a multiplication mixes best, into the low ones.
 _SHIFT = np.uint64(29)
 
 
@@ -85,9 +86,9 @@ class Prompt:
     """Parsed prompt.
 
     Attributes:
-        commands: Texts of the commands.
-        command_AW: Inputs of the features of each command, besides the state.
-        state_W: Inputs of the features of the state.
+        commands: Texts of the commands (A).
+        command_AW: Columns ``PromptReader.COMMAND`` of each command.
+        state_W: Columns ``PromptReader.STATE`` of the state.
     """
 
     commands: tuple[str, ...]
@@ -98,18 +99,19 @@ class Prompt:
 class PromptReader(ABC):
     """Parser of one environment's prompts, with the features of states and commands; stateless.
 
-    The inputs of a pair of state and command are numbers that depend only on contents: hashes of
-    words, and small counts. So equal pairs of a batch are found and scored once, in an order given
-    by their contents: sums of floats must not depend on what a process parsed before.
+    The columns of a state or command are numbers that depend only on its content: hashes of words,
+    and small counts. Equal pairs of state and command in a batch are therefore found and scored
+    once. They are ordered by content, because sums of floats must not depend on what a process
+    parsed before.
 
     Attributes:
         STATE: Names of the columns of ``Prompt.state_W``.
-        COMMAND: Names of those of ``Prompt.command_AW``.
-        PAIR_FEATURES: Columns joined by the features of a pair of state and command.
-        PAIR_WORD_FEATURES: The same for each word of the task, the columns ``word <n>`` of the
-            state.
-        STATE_FEATURES: Columns joined by the features of a state, for a critic.
-        STATE_WORD_FEATURES: The same for each word of the task.
+        COMMAND: Names of the columns of ``Prompt.command_AW``.
+        PAIR_FEATURES: For each feature of a pair of state and command, the columns that it joins.
+        PAIR_WORD_FEATURES: The same for features that are repeated for each word of the task; the
+            column ``word`` is each of the state's columns ``word <n>`` in turn.
+        STATE_FEATURES: For each feature of a state, read by a critic, the columns that it joins.
+        STATE_WORD_FEATURES: The same for features that are repeated for each word of the task.
 
     Args:
         buckets: Rows of the table that features are hashed into; row 0 means no feature.
@@ -130,21 +132,21 @@ class PromptReader(ABC):
         """Read a prompt.
 
         Raises:
-            ConfigError: It is another prompt.
+            ConfigError: It is not a prompt of this environment with a memory.
         """
 
     @abstractmethod
     def pair_codes(self, columns: Mapping[str, Hashes]) -> Hashes:
-        """A number of each pair's content, equal for equal pairs; pairs are ordered by it.
+        """Hash of each pair's content, equal for equal pairs; pairs are ordered by it.
 
-        Columns that no feature of a pair reads should not enter: pairs that differ in them alone
-        have the same score.
+        Leave out columns that no feature of a pair reads: pairs that differ only in them have the
+        same score.
         """
 
     def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
-        """The columns of pairs with all others that their features join.
+        """The given columns of pairs, with derived columns that features join.
 
-        For columns that follow from others: they are made for the distinct pairs alone.
+        Called with distinct pairs only, so that derived columns are not computed for equal pairs.
         """
         return columns
 
@@ -154,16 +156,16 @@ class PromptReader(ABC):
         """Features of the distinct (state, command) pairs of these prompts.
 
         Returns:
-            ``feature_KF``, ordered by contents, K pairs with F table rows each; and the row in it
-            of every command, prompt after prompt.
+            ``feature_KF``, F table rows for each of K pairs, ordered by content; and for every
+            command, prompt after prompt, its pair's row in ``feature_KF``.
         """
-        # C: all commands of all prompts; W: inputs of a state or command.
+        # C: all commands of all prompts; W: columns of a state or command.
         state_CW = np.repeat(_states(prompts), [len(prompt.commands) for prompt in prompts], axis=0)
         command_CW = np.concatenate([prompt.command_AW for prompt in prompts])
         row_WC = np.concatenate([state_CW.T, command_CW.T])
         names = (*self.STATE, *self.COMMAND)
         code_C = self.pair_codes(dict(zip(names, row_WC, strict=True)))
-        # Sorted by content, so that the order of sums does not depend on the order of prompts.
+        # `unique` sorts by content, so the order of sums does not depend on the order of prompts.
         _, first_K, place_C = np.unique(code_C, return_index=True, return_inverse=True)
         columns = self.joinable(dict(zip(names, row_WC[:, first_K], strict=True)))
         return self._hashed(columns, self.PAIR_FEATURES, self.PAIR_WORD_FEATURES), place_C
@@ -181,36 +183,38 @@ class PromptReader(ABC):
         Features of a word are 0 for tasks with fewer words.
         """
         feature_FK = [self._bucket(columns, names, number) for number, names in enumerate(plain, 1)]
-        for word_K in [column for name, column in columns.items() if name.startswith("word ")]:
-            mine = {**columns, "word": word_K}
-            # The position of the word in the task does not matter.
+        for name, word_K in columns.items():
+            if not name.startswith("word "):
+                continue
+            with_word = {**columns, "word": word_K}
+            # All words use the same feature numbers: a word's position in the task does not matter.
             for number, names in enumerate(of_words, len(plain) + 1):
-                feature_FK.append(np.where(word_K != 0, self._bucket(mine, names, number), 0))
+                feature_FK.append(np.where(word_K != 0, self._bucket(with_word, names, number), 0))
         return np.stack(feature_FK, axis=1)
 
     def _bucket(
         self, columns: Mapping[str, Hashes], names: Names, number: int
     ) -> NDArray[np.int64]:
         """Rows of the table, from 1 on, for feature ``number``, which joins these columns."""
-        # The number keeps apart features that join equal values. Different features may share a
-        # row, as in all feature hashing; the default table has more rows than a run has features.
+        # The number distinguishes features that join equal values. Hashes may collide, as in all
+        # feature hashing; the default table has more rows than a run has features.
         hash_K = joined([columns[name] for name in names], number)
         most = np.uint64(self.buckets - 1)
-        # hash_K % most, which numpy takes longer for.
+        # hash_K % most, written so because NumPy's % is slower.
         return (hash_K - hash_K // most * most).astype(np.int64) + 1
 
 
 def _states(prompts: Sequence[Prompt]) -> Hashes:
-    """Inputs of the states, (prompts, W)."""
+    """Columns of the states, (prompts, W)."""
     return np.stack([prompt.state_W for prompt in prompts])
 
 
 @functools.lru_cache(maxsize=65536)
 def text_hash(text: str) -> int:
-    """64 bits that follow from the text; 0 for none.
+    """Hash of a text, 64 bits; 0 for an empty text.
 
-    Not Python's ``hash``, which differs from process to process: features must be the same in a
-    resumed run and in the cached start that it was trained on.
+    Not Python's ``hash``, which differs from process to process: a policy must find the same
+    features again after a restart and in a cached supervised start.
     """
     if not text:
         return 0
@@ -218,11 +222,11 @@ def text_hash(text: str) -> int:
 
 
 def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:
-    """One hash of several numbers in order; multiplications wrap around.
+    """Hash several columns of numbers to one, row by row; multiplications wrap around.
 
     Args:
-        columns: Arrays of one length; row by row one hash is made of their values.
-        start: First value, which tells apart hashes of equal columns.
+        columns: Arrays of equal length; their order matters.
+        start: First value; another one gives other hashes of equal columns.
     """
     joined: Hashes | np.uint64 = np.uint64(start)
     for column in columns:

@@ -1,7 +1,8 @@
 """Choice policy's features of WebShop prompts.
 
-Lexical, as for ALFWorld: words of the wish are compared with words that were shown, prices with the
-wish's bound. No feature holds a product or a word itself, so no product can be learned by heart.
+Features compare texts, as for ALFWorld: words of the wish with words that were shown, and prices
+with the wish's bound. No feature contains a product or a word itself, so products cannot be
+memorised.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ _BUTTONS = {
     "features": "features",
     "reviews": "reviews",
 }
-# Bound of the words of a wish that a product lacks: with more missing it is no better or worse.
+# Cap of the number of the wish's words that a product lacks: products that lack more are equal.
 MOST_LACKED = 5
 
-# Bound of the counts of options, searches and better products.
+# Cap of the counts of options, searches and better products.
 MOST = 3
 
 
 class Fit(NamedTuple):
-    """Fit of a product to the wish, as far as it was shown; lower is better.
+    """Fit of a product to the wish, by what was shown of the product; lower is better.
 
     Attributes:
-        lacks: Words of the wish that were not seen of it, at most ``MOST_LACKED``; one more for no
-            product.
-        price: 0 within the bound, 1 in part (a range), 2 above.
+        lacks: Number of the wish's words that were not seen in the product's texts, at most
+            ``MOST_LACKED``; ``MOST_LACKED`` + 1 if there is no product.
+        price: 0 within the wish's bound, 1 if only a part of the price range is or no price is
+            shown, 2 above the bound.
     """
 
     lacks: int
@@ -61,19 +63,19 @@ NONE = Fit(MOST_LACKED + 1, 0)
 
 
 class ShopState(NamedTuple):
-    """State shared by all actions of a prompt.
+    """State shared by all actions of a prompt; numbers other than ``read`` are at most ``MOST``.
 
     Attributes:
-        page: Its kind.
-        turn: Number of the page of results.
-        searched: Searches so far.
-        fit: Fit of the product whose page it is.
-        read: How many of its description and features were read.
-        best: The best fit among the other products that were seen and not opened; on results, of
-            this page's.
-        left: Options that the wish asks for, that the page offers and of which none is chosen
-            rightly.
-        astray: Options that are chosen otherwise than the wish asks.
+        page: Kind of the page.
+        turn: Number of the page of results; 0 on other pages.
+        searched: Number of searches so far.
+        fit: Fit of the product whose page it is; ``NONE`` on other pages.
+        read: Number of its pages "description" and "features" that were read.
+        best: Best fit among other products that were seen and not opened; on a page of results,
+            among those of the page.
+        left: Number of options of the page with a value that the wish asks for and without such a
+            value chosen.
+        astray: Number of options whose chosen value the wish does not ask for.
     """
 
     page: str
@@ -91,17 +93,17 @@ class ShopAction(NamedTuple):
 
     Attributes:
         verb: A button's name, ``open``, ``option`` or ``search``.
-        fit: Fit of the product that it opens.
-        opened: That product was opened before.
-        ahead: Unopened products of the page that fit better, or as well at an earlier position than
-            it.
-        wanted: The wish asks for this value.
-        chosen: Of this option: 0 nothing is chosen, 1 this value, 2 another that is asked for, 3
-            another.
-        covers: Share of the wish's words that are searched for: 0 under a half, 1 under all, 2 all.
-        extra: 1 with words of the options, 2 with words beyond, too.
-        tried: It was searched for before.
-        again: It was done last.
+        fit: Fit of the product that the action opens.
+        opened: The product was opened before.
+        ahead: Rank of the product among the page's products, from 0: unopened products first, then
+            by fit, then by position; at most ``MOST``.
+        wanted: The wish asks for the option's value.
+        chosen: Chosen value of the option: 0 none, 1 this one, 2 another that the wish asks for, 3
+            another that it does not ask for.
+        covers: Share of the wish's words in the query: 0 under a half, 1 under all, 2 all.
+        extra: Further words in the query: 0 none, 1 only words of the wish's options, 2 others.
+        tried: The same query was searched for before.
+        again: The last action was the same.
     """
 
     verb: str
@@ -118,11 +120,11 @@ class ShopAction(NamedTuple):
 
 @dataclass(frozen=True)
 class ShopRead:
-    """A prompt's content.
+    """Content of a prompt.
 
     Attributes:
         state: Parts shared by all actions.
-        step: Steps taken.
+        step: Number of steps taken.
         commands: Texts of the listed actions, in the prompt's order.
         actions: Their descriptions, in the same order.
     """
@@ -134,12 +136,12 @@ class ShopRead:
 
 
 class _Seen(NamedTuple):
-    """Product of the notes.
+    """Product in the notes.
 
     Attributes:
-        fit: How it fits the wish, by what was shown of it.
-        opened: Any of its pages was read.
-        read: Number of its description and features that were read.
+        fit: Fit to the wish.
+        opened: True if any of the product's pages was read.
+        read: Number of its pages "description" and "features" that were read.
     """
 
     fit: Fit
@@ -148,10 +150,10 @@ class _Seen(NamedTuple):
 
 
 def read_shop(prompt: str) -> ShopRead:
-    """Read a prompt with a memory (``env.prompt=memory``) of the shop.
+    """Read a prompt of the shop with a memory (``env.prompt=memory``).
 
     Raises:
-        ConfigError: It is another prompt.
+        ConfigError: It is not such a prompt.
     """
     headed, notes, commands = split_prompt(prompt, _HEADS)
     wish, page, product, last, step = headed
@@ -159,7 +161,7 @@ def read_shop(prompt: str) -> ShopRead:
     for line in notes:
         noted.take(line)
     kind, _, turn = page.partition(" ")
-    # Only a page of results lists products; on others their names are not buttons.
+    # Only a page of results has buttons for products.
     listed = []
     if kind == "results":
         clicked = [name for _, name in map(_parts, commands)]
@@ -178,9 +180,9 @@ class _Notes:
 
     Attributes:
         wish: The instruction.
-        searched: Searches so far.
-        chosen: Chosen values by the option's name.
-        options: (name, value) of all that the page offers, in its order.
+        searched: Queries so far.
+        chosen: Chosen value of each option.
+        options: (name of the option, value) of all values that the page offers, in its order.
         seen: Products that were listed or opened, by ASIN in lower case.
     """
 
@@ -191,7 +193,7 @@ class _Notes:
     seen: dict[str, _Seen] = field(default_factory=dict)
 
     def take(self, line: str) -> None:
-        """Take in one line."""
+        """Add the content of one line."""
         head, _, rest = line.partition(" ")
         name, _, value = rest.partition(": ")
         if head == "seen":
@@ -215,9 +217,9 @@ def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
 
     Args:
         wish: The instruction.
-        price: As pages print it, a range included.
-        matched: Words of the wish that its texts have.
-        read: Its pages that were read.
+        price: Price or price range, as pages print it.
+        matched: Words of the wish that the product's texts contain.
+        read: Names of the product's pages that were read.
     """
     asked = parse_wish(wish)
     lacks = min(len(asked.words) - len(matched.split()), MOST_LACKED)
@@ -228,7 +230,7 @@ def _fit(wish: str, price: str, matched: str, read: str) -> _Seen:
 
 
 def _above_bound(price: str, bound: float | None) -> int:
-    """Ends of a product's price range above the bound, 0 to 2; 1 if it shows no price."""
+    """Number of the ends of a price range that are above the bound; 1 if no price is shown."""
     if bound is None:
         return 0
     prices = [float(found) for found in _PRICE.findall(price)]
@@ -242,10 +244,10 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
     """Summarise what all actions of a prompt share.
 
     Args:
-        noted: What the notes say.
+        noted: Content of the notes.
         kind: Kind of the page.
-        turn: Its number, on pages of results.
-        product: ASIN of the product whose page it is; empty on others.
+        turn: Number of a page of results.
+        product: ASIN of the product whose page it is; empty on other pages.
         listed: Products of a page of results.
     """
     here = noted.seen.get(product)
@@ -253,7 +255,8 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
     others = listed if kind == "results" else [name for name in noted.seen if name != product]
     unopened = [noted.seen[name] for name in others if not noted.seen[name].opened]
     best = min((seen.fit for seen in unopened), default=NONE)
-    # Options, not values: of several values that the wish asks for, one can be chosen.
+    # Sets of options, not of values: the wish may ask for several values of an option, of which
+    # only one can be chosen.
     wanted = {name for name, value in noted.options if noted.wants(name, value)}
     right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
     return ShopState(
@@ -269,8 +272,8 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
 
 
 def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
-    """Rank of each product of a page among the unopened ones."""
-    # Unopened products first, then by fit; ties by place on the page.
+    """``ShopAction.ahead`` of each product of a page."""
+    # Unopened products first, then by fit; `sorted` keeps ties in the order of the page.
     ordered = sorted(listed, key=lambda name: (noted.seen[name].opened, noted.seen[name].fit))
     return {name: min(rank, MOST) for rank, name in enumerate(ordered)}
 
@@ -307,11 +310,11 @@ def _chosen(noted: _Notes, name: str, value: str) -> int:
 
 @functools.lru_cache(maxsize=16384)
 def _query(wish: str, query: str) -> tuple[int, int]:
-    """Coverage of the wish by a search, and its other words."""
+    """``ShopAction.covers`` and ``ShopAction.extra`` of a query."""
     asked = parse_wish(wish)
     typed = words_of(query)
     share = sum(word in typed for word in asked.words) / max(len(asked.words), 1)
-    # Three levels are enough to tell a search of everything from one of a part.
+    # Three levels are enough to distinguish queries for the whole wish from queries for a part.
     covers = 0
     if share == 1:
         covers = 2
@@ -383,9 +386,9 @@ class ShopReader(PromptReader):
     )
     """Columns joined by each feature of an action.
 
-    ``lacks``, ``over``: fit of the product whose page it is; ``own``: of the product that a click
-    opens; ``best``: of the best other product. For the rest see :class:`ShopState` and
-    :class:`ShopAction`.
+    ``lacks`` and ``over`` are the two parts of a :class:`Fit`: without prefix, of the product whose
+    page it is; ``own``: of the product that a click opens; ``best``: of the best other product. For
+    the rest see :class:`ShopState` and :class:`ShopAction`.
     """
     STATE_FEATURES = (
         ("page", "turn"),
