@@ -86,7 +86,7 @@ def anchor_groups(
     # Equal texts need no visits and no clusters: hashing them takes under 1 ms for 4,096 rows.
     if similarity is None:
         return group_ids(batch.group_N, key_ids(state_texts(batch, key)))
-    # Greedy first fit, because it is what the stack does; another order gives other groups.
+    # Greedy first fit, as in verl-agent; another order gives other groups.
     ids = identify(batch, key, find_identity("difflib", similarity))
     return group_ids(batch.group_N, ids.source_N)
 

@@ -30,7 +30,7 @@ class EstimatorSettings(Strict):
         gamma: Discount of a step in the step returns, in [0, 1]. Estimators that do not discount
             have it for the diagnostics, which report step returns for all methods.
         invalid_penalty: Subtracted from the score and the step return of a row whose action is
-            invalid, in the unit of the rewards (0.1 in the stack).
+            invalid, in the unit of the rewards (0.1 in verl-agent's scripts).
     """
 
     name: str
@@ -42,11 +42,11 @@ class GroupSettings(EstimatorSettings):
     """Settings of estimators that compare siblings.
 
     Attributes:
-        statistics: Mean and deviation of the outcome term over step rows, as the stack takes them,
-            or over trajectories, as the papers write (ledger 4).
-        std_floor: A group whose standard deviation is smaller counts as all equal and gets 0. The
-            stack has no floor: its float32 rounding leaves equal returns a small deviation, and
-            dividing by it invents advantages (ledger 14).
+        statistics: Mean and deviation of the outcome term over step rows, as in verl-agent, or over
+            trajectories, as in the papers (ledger 4).
+        std_floor: A group whose standard deviation is smaller counts as all equal and gets 0.
+            verl-agent has no floor: by float32 rounding, equal returns have a small deviation
+            there, and dividing by it gives them advantages (ledger 14).
     """
 
     statistics: Literal["rows", "trajectories"]

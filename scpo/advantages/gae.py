@@ -38,8 +38,8 @@ class GaeSettings(EstimatorSettings):
 
     Attributes:
         gamma: Discounts tokens inside a response here, not steps.
-        gae_lambda: λ; with γ = λ = 1, the stack's values, an advantage is the response's score
-            less the critic's value.
+        gae_lambda: λ; with γ = λ = 1, as in verl-agent, an advantage is the response's
+            score less the critic's value.
         critic: The value model.
     """
 

@@ -57,7 +57,7 @@ def gigpo(
 
     A_E is GRPO's advantage of the unshaped outcome. A_S normalises q = R + bonus (R the discounted
     step return) among the rows that share an anchor state; a group of one row gets 0. Copies take
-    part in all statistics, as in the stack. Equal to verl-agent's
+    part in all statistics, as in verl-agent. Equal to verl-agent's
     ``compute_gigpo_outcome_advantage``. With SCPO's bonus A_S becomes the paper's A~_S (section
     3.5), and A_E stays as it is: credit never reaches the episode's outcome.
 
@@ -94,7 +94,7 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     if config.singletons == "zero":
         return advantage_N
 
-    # Copies are not counted: a step and its copies are alone all the same.
+    # Copies are not counted: a step with copies is still the only one of its state.
     groups = anchor_N.max(initial=-1) + 1
     members_A = np.bincount(anchor_N[batch.original_N], minlength=groups)
     alone_N = members_A[anchor_N] == 1

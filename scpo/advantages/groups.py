@@ -47,7 +47,7 @@ class Moments:
     Attributes:
         count_G: Number of values.
         mean_G: Their mean.
-        std_G: With Bessel's correction, as ``torch.std``, which the stack calls.
+        std_G: With Bessel's correction, as ``torch.std``, which verl-agent calls.
     """
 
     count_G: IntArray

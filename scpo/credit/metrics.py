@@ -135,7 +135,7 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     failed = len(list(failed_groups(line)))
     matches = shaped.matches if shaped else ()
 
-    # Credit of every failed trajectory, and of those matched with a remembered reference.
+    # Credit of every failed trajectory, and of those matched with a reference from the buffer.
     amounts = []
     from_buffer = []
     # Credited rows of the latter.
@@ -218,7 +218,7 @@ def effect_metrics(
 
     ``effective``: share of the credit in anchor groups of at least two rows. After division by the
     deviation, the advantages of two rows depend only on which is larger, so credit in a group of
-    two may change neither; it counts as effective all the same (ledger 29). ``shift``: mean
+    two may change neither; it counts as effective nevertheless (ledger 29). ``shift``: mean
     absolute change of the advantages of credited rows. ``shift_rms``: root mean square change over
     all rows, because a normalisation also moves rows without credit. ``turned_positive``: share of
     credited rows whose advantage is positive only with the credit.

@@ -180,7 +180,7 @@ class Shaped:
         text_N: Step text of every row.
         surviving_N: Rows that passed the step filter.
         matches: One record per failed trajectory of an active group, by group and trajectory id;
-            then the same of the groups with a remembered reference.
+            then one per failed trajectory of a group with a reference from the buffer.
         pairs: Counts of scored pairs.
         seconds: Seconds per stage: text, scoring, self_similarity, matching, accumulation.
     """

@@ -8,9 +8,8 @@ from scpo.steps import IntArray
 def facts(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each pair of facts and names.
 
-    The names are those in the raw observation for any ``state_key``. The state text adds
-    to it the facts, which are compared anyway, and commands, which name things that the agent does
-    not see.
+    The names are those in the raw observation for any ``state_key``. The state text adds the facts,
+    which are compared anyway, and commands, which name things that the agent does not see.
 
     Raises:
         StepBatchError: The environment gives no facts.
