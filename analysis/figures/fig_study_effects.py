@@ -53,7 +53,7 @@ SCALE = "study"
 LEAST_WIDTH = 6.5
 
 # Heights in inches.
-HEIGHT = 1.45  # the figure without rows
+HEIGHT = 1.65  # the figure without rows
 LINE = 0.2  # each row; a folded name takes two lines of text
 
 # Size of the text of keys and rows, in points.
@@ -143,6 +143,8 @@ def build(data: Collected) -> Drawing:
         labels = []
         for line in lines:
             name = f"{line.row.title}{_mark(line, notes)}, {line.row.row.count}"
+            # No line break between a symbol and its value.
+            name = name.replace(" = ", "\u00a0=\u00a0")
             labels.append(fill(name, NAME_WIDTH))
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
@@ -296,9 +298,16 @@ def _draw_differences(
             _draw_difference(axis, line.differences[reference], place, limits)
         elif line.row == references.get(reference):
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
-    # The title names the setting where several have run.
-    name = references[reference].title if reference in references else REFERENCES[reference]
-    axis.set_xlabel(f"area under validation,\n{fill(f'minus {name} (points)', AXIS_WIDTH)}")
+    axis.set_xlabel(_difference_label(references, reference))
+
+
+def _difference_label(references: Mapping[str, StudyRow], reference: str) -> str:
+    # The title names the setting where several have run. Beside a long one there is no room for
+    # the panels; the caption has it, and the row itself is marked.
+    name = REFERENCES[reference]
+    if reference in references and len(references[reference].title) <= AXIS_WIDTH:
+        name = references[reference].title
+    return f"area under validation,\n{fill(f'minus {name} (points)', AXIS_WIDTH)}"
 
 
 def _draw_difference(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median_high
 from typing import TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from analysis.names import ALL, JUDGED, success_metric
@@ -19,11 +20,17 @@ from analysis.sources.collected import Collected
 from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import Values, paired
 from scpo.benchmarks import BENCHMARKS
-from scpo.diagnostics.samples import PROBE_PATTERN, read_probe
+from scpo.diagnostics.samples import (
+    PROBE_PATTERN,
+    STEP_TEXTS_PATTERN,
+    read_probe,
+    read_step_texts,
+)
 from scpo.intervals import Summary, summarise
 
 AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
 NOT_RUN, ELSEWHERE = "not run", "–"
+NOT_ARCHIVED = "not in the archive"
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 MODEL_OPTIONS = {
     SMALL: " model=qwen2_5_1_5b",
@@ -71,6 +78,7 @@ class Claim:
         digits: Number of printed decimals.
         everywhere: True if other scales can test it.
         at_study: Experiment with its runs at the study's scale, if it is another one.
+        of_samples: True if it is tested by the runs' samples, which archives do not hold.
     """
 
     name: str
@@ -88,6 +96,7 @@ class Claim:
     digits: int = 1
     everywhere: bool = True
     at_study: str | None = None
+    of_samples: bool = False
 
     def command(self, scale: str) -> str:
         """Command that runs its experiment at a scale."""
@@ -185,20 +194,23 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
     return values
 
 
-def widest(prefix: str) -> OfSection:
-    """Values of a section: highest minus lowest success by seed.
+def best_minus_worst(prefix: str) -> OfSection:
+    """Values of a section: success of the best row minus that of the worst one, by seed.
 
-    Over the default and the rows whose names begin with ``prefix``.
+    Of the default and the rows whose names begin with ``prefix``. Best and worst are judged by
+    their means over the seeds; the best and the worst of each seed would differ by noise even if
+    all rows had equal means.
     """
 
     def values(data: Collected, part: Section) -> Values:
         rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
         if not rows:
             return {}
-        of_rows = [of_row(name, success())(data, part) for name in (DEFAULT, *rows)]
+        of_rows = {name: of_row(name, success())(data, part) for name in (DEFAULT, *rows)}
         # Drop seeds that one of the rows lacks.
-        complete = pd.DataFrame(of_rows).dropna(axis="columns")
-        return dict(complete.max() - complete.min())
+        complete = pd.DataFrame(of_rows).dropna()
+        means = complete.mean()
+        return dict(complete[means.idxmax()] - complete[means.idxmin()])
 
     return values
 
@@ -283,14 +295,41 @@ def later_credit(data: Collected, part: Section, run: str) -> float | None:
 
 
 def exact_share(data: Collected, part: Section, run: str) -> float | None:
-    """Share of credited steps whose text equals that of the reference step.
+    """Share of credited failed steps with the same text as a step of a successful sibling.
 
-    None for the scorer of equal texts, which credits no other steps.
+    Over the run's sampled step texts, which are of early batches as in the paper (appendix
+    "Semantic neighbourhood"). ``credit/exact`` is another quantity: equality with the step of the
+    reference that was matched. None for the scorer of equal texts, which credits no other steps.
     """
     kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
     if kind == "exact":
         return None
-    return data.series(run, "credit/exact").mean
+    credited = exact = 0
+    for path, steps in data.samples(run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path])):
+        data.use(run, path)
+        for group in np.unique(steps.group_N):
+            in_group_N = steps.group_N == group
+            success_N = in_group_N & steps.success_N
+            credited_N = in_group_N & ~steps.success_N & (steps.credit_N > 0)
+            credited += int(credited_N.sum())
+            exact += int(np.isin(steps.text_N[credited_N], steps.text_N[success_N]).sum())
+    return exact / credited if credited else None
+
+
+def of_inexact_scorer(measure: OfRun) -> OfSection:
+    """Values of a section: a quantity of SCPO with a scorer that credits unequal texts, too.
+
+    The study's default scorer credits equal texts alone; the row with MiniLM has the scorer that is
+    most like the paper's.
+    """
+
+    def values(data: Collected, part: Section) -> Values:
+        with_minilm = of_row("scpo_minilm", measure)(data, part)
+        if any(value is not None for value in with_minilm.values()):
+            return with_minilm
+        return of_row("scpo", measure)(data, part)
+
+    return values
 
 
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:

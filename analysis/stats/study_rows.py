@@ -103,7 +103,7 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged.append(row)
             else:
                 merged[place] = _joined(merged[place], row)
-    titled = [_with_title(row, _title(data, row)) for row in merged]
+    titled = [_with_title(row, _title(data, row, merged)) for row in merged]
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
     return titled if meaning else _told_apart(titled)
 
@@ -173,15 +173,28 @@ def _joined(first: StudyRow, second: StudyRow) -> StudyRow:
     )
 
 
-def _title(data: Collected, row: StudyRow) -> str:
-    """The method's label, followed by the row's own label if it is a variant."""
+def _title(data: Collected, row: StudyRow, rows: Sequence[StudyRow] = ()) -> str:
+    """The method's label, followed by the row's own label if it is a variant.
+
+    Args:
+        data: The collected runs.
+        row: The row.
+        rows: All rows of the study. A variant is one of what its experiment calls by the method's
+            name: in the sensitivity to θ, SCPO with the lexical scorer.
+    """
     if row.row.name in METHOD_LABELS:
         return METHOD_LABELS[row.row.name]
     run = started(data, row.row)
-    method = METHOD_LABELS.get(run.head.method.name, "") if run else ""
+    name = run.head.method.name if run else ""
+    method = METHOD_LABELS.get(name, "")
     label = row.row.label
     if not method or method in label:
         return label
+    experiment = row.names[0][0]
+    for other in rows:
+        of_benchmark = (other.env, other.model) == (row.env, row.model)
+        if of_benchmark and (experiment, name) in other.names:
+            method = _title(data, other)
     if label.startswith(("with ", "without ")):
         return f"{method} {label}"
     return f"{method}, {label}"

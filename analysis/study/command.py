@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
+from analysis.paper.claims import ELSEWHERE, NOT_ARCHIVED, NOT_RUN, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
 from analysis.sources.collect import collect
@@ -164,6 +164,8 @@ def _conclusion(claim: Claim, data: Collected, scale: str) -> str:
         return ELSEWHERE
     measured = claim.summary(data.at_scale(scale))
     verdict = conclusion(claim, measured, scale)
+    if verdict == NOT_RUN and claim.of_samples and scale == SCALE:
+        return NOT_ARCHIVED
     if verdict == NOT_RUN:
         return verdict
     shown = difference(measured, claim.factor, claim.digits).text

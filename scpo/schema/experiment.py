@@ -108,6 +108,19 @@ class Experiment(Strict):
         return self
 
     @model_validator(mode="after")
+    def _each_row_has_a_name_of_its_own(self) -> Self:
+        # Records and comparisons know a row by its name: two rows of one name would share runs.
+        names = [row.name for row in self.rows]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            labels = [row.label for row in self.rows if row.name == repeated]
+            raise ValueError(
+                f"experiment {self.name}: {len(labels)} rows are called {repeated} "
+                f"({', '.join(labels)}); give each row a name of its own"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _primary_comparisons_are_of_its_rows(self) -> Self:
         # Primary comparisons are fixed before the runs: a misspelt row must not be found after
         # them. The reverse of a pair is the same comparison with the other sign.

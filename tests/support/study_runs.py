@@ -20,6 +20,9 @@ OVERRIDES = {
     "random_match": ("method=scpo", "method.shaper.allocation=random_match"),
     "scpo_gigpo": ("method=scpo", "method.host=gigpo"),
     "scpo_lexical": ("method=scpo", "scorer=lexical"),
+    "scpo_minilm": ("method=scpo", "scorer=minilm"),
+    "theta_0_4": ("method=scpo", "method.shaper.theta=0.4"),
+    "theta_0_8": ("method=scpo", "method.shaper.theta=0.8"),
 }
 PRIMARY = {
     "main_table": (("scpo", "gigpo"), ("gigpo", "grpo")),

@@ -37,6 +37,15 @@ def test_a_comparison_of_other_rows_or_twice_is_refused(comparisons, said):
         experiment(*comparisons)
 
 
+def test_two_rows_of_one_name_are_refused():
+    rows = [
+        {"name": "other", "label": "SCPO", "overrides": ["method=scpo"]},
+        {"name": "other", "label": "Mine", "overrides": ["method=gigpo"]},
+    ]
+    with pytest.raises(ValidationError, match=r"mine: 2 rows are called other \(SCPO, Mine\); give each row a name"):
+        Experiment.model_validate({"name": "mine", "title": "Mine", "axes": {}, "rows": rows})
+
+
 def test_a_measure_that_there_is_not_is_refused():
     with pytest.raises(ValidationError, match="validation_area"):
         experiment(("scpo", "gigpo"), measure="success")

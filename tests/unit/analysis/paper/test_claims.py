@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
@@ -122,6 +123,47 @@ def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_text
     data = study(tmp_path, 0.9)
     assert next(iter(data.by_id.values())).config["scorer"]["kind"] == "exact"
     assert said(data)[BY_NAME["exact"].text][4] == NOT_RUN
+
+
+def save_step_texts(folder, texts):
+    """Step texts of one batch, from (group, text, success, credit)."""
+    group, text, success, credit = (np.array(column) for column in zip(*texts, strict=True))
+    columns = {"group": group, "trajectory": group, "step": group, "text": text, "success": success, "credit": credit}
+    np.savez(folder / "diagnostics" / "step_texts_step_00003.npz", **columns)
+
+
+def test_exact_matches_are_with_any_step_of_a_successful_sibling(tmp_path):
+    curves = dict.fromkeys(("scpo", "scpo_minilm"), lambda seed: rising(0.9))
+    ids = write_study(tmp_path, {"main_table": tuple(curves)}, curves)
+    for share, run in enumerate(ids["scpo_minilm"]):
+        texts = [
+            (0, "a", True, 0.0),
+            (0, "a", False, 1.0),  # exact
+            (0, "c", False, 1.0),  # a success of another group has this text
+            (0, "a", False, 0.0),  # not credited
+            (1, "c", True, 0.0),
+            (1, "c" if share else "d", False, 1.0),  # exact in the second and third seed
+        ]
+        save_step_texts(tmp_path / run, texts)
+    claim = BY_NAME["exact"]
+    assert claim.summary(collect(tmp_path).at_scale("study")).mean == pytest.approx((1 + 2 + 2) / 9)
+
+
+def test_the_archives_claims_say_which_need_samples(tmp_path):
+    data = study(tmp_path, 0.9)
+    text = with_claims("\n".join(CLAIMS_MARKERS), data)
+    line = next(line for line in text.splitlines() if BY_NAME["exact"].text in line)
+    assert line.endswith("| not run | not in the archive |")
+
+
+def test_best_and_worst_value_are_judged_by_their_means(tmp_path):
+    # Each seed has another best value; the means are 0.9, 0.88 and 0.85.
+    ends = {"scpo": (0.90, 0.85, 0.95), "theta_0_4": (0.93, 0.83, 0.88), "theta_0_8": (0.80, 0.90, 0.85)}
+    curves = {name: lambda seed, of=of: rising(of[seed]) for name, of in ends.items()}
+    write_study(tmp_path, {"sweep_theta": tuple(curves)}, curves)
+    measured = BY_NAME["robust_theta"].summary(collect(tmp_path).at_scale("study"))
+    assert measured.n == 3
+    assert measured.mean == pytest.approx(0.05)
 
 
 def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):

@@ -64,6 +64,14 @@ def test_a_difference_its_interval_and_its_verdict_by_hand(tmp_path):
     assert host.better.difference.mean == pytest.approx(0.2)
 
 
+def test_a_variant_is_named_after_what_its_experiment_calls_by_the_method(tmp_path):
+    curves = dict.fromkeys(("scpo", "scpo_lexical", "theta_0_4"), CURVES["scpo"])
+    write_study(tmp_path, {"main_table": ("scpo", "scpo_lexical")}, curves, primary={})
+    write_study(tmp_path, {"sweep_theta": ("scpo", "theta_0_4")}, curves, primary={}, overrides=("scorer=lexical",))
+    rows = study_rows(collect(tmp_path).at_scale("study"))
+    assert [row.title for row in rows] == ["SCPO", "SCPO_LEXICAL", "SCPO_LEXICAL, THETA_0_4"]
+
+
 def test_the_correction_is_over_the_study_and_not_over_an_experiment(tmp_path):
     both = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
     found = named_comparisons(study(tmp_path, both))
