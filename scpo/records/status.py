@@ -123,7 +123,8 @@ class Observed:
 
 def _recorded(state: State) -> State:
     if not state.recorded:
-        raise ValueError(f"{state} is what others see of a run, never what it records")
+        allowed = ", ".join(known for known in State if known.recorded)
+        raise ValueError(f"{state} is inferred by observers and never recorded; allowed: {allowed}")
     return state
 
 

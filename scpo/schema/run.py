@@ -225,7 +225,7 @@ class RunConfig(Strict):
         if self.method.kind == "trained":
             if model.kind == "api":
                 raise ValueError(
-                    f"model={model.name} is behind an API, which nobody can train through: "
+                    f"model={model.name} is behind an API, through which it cannot be trained: "
                     f"method={self.method.name} trains; allowed: method=plain, react or reflexion"
                 )
             return self
@@ -241,8 +241,8 @@ class RunConfig(Strict):
         if (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
             raise ValueError(
                 f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, "
-                "got compact: that prompt holds no instructions. Add env.prompt=verl_agent and, "
-                "for room to think, trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
+                "got compact: that prompt holds no instructions. Add env.prompt=verl_agent and, for "
+                "longer thoughts, trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
             )
         return self
 

@@ -19,7 +19,7 @@ def test_a_status_holds_what_a_run_itself_can_know(state):
     if state.recorded:
         assert Status(state=state, steps=1).state is state
     else:
-        with pytest.raises(ValidationError, match=f"{state} is what others see"):
+        with pytest.raises(ValidationError, match=f"{state} is inferred by observers"):
             Status(state=state, steps=1)
 
 
