@@ -241,8 +241,9 @@ class RunConfig(Strict):
         if (agent.name, model.kind) != ("plain", "tiny") and self.env.prompt == "compact":
             raise ValueError(
                 f"method={self.method.name} with model={model.name} reads env.prompt=verl_agent, "
-                "got compact: that prompt holds no instructions. Add env.prompt=verl_agent and, for "
-                "longer thoughts, trainer.max_prompt_tokens=2048 trainer.max_response_tokens=512"
+                "got compact: that prompt holds no instructions. Add env.prompt=verl_agent and, "
+                "for longer thoughts, trainer.max_prompt_tokens=2048 "
+                "trainer.max_response_tokens=512"
             )
         return self
 
