@@ -6,6 +6,7 @@ row of an experiment has the name of that row.
 
 import difflib
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -250,16 +251,19 @@ def compare(
         A data frame with a row per metric: means of both over the pairs (``first``, ``second``),
         their ``difference``, its 95 % Student-t interval (``low``, ``high``), ``p`` of the paired
         t-test, ``p_holm`` corrected over the rows of this call, the number of ``pairs`` and their
-        ``seeds``. NaN if there are too few pairs: an interval takes two.
+        ``seeds``. NaN if there are too few pairs: an interval takes two. ``p`` is also NaN if all
+        pairs have the same difference other than 0: without a spread there is no t-test (SciPy's
+        has p = 0).
 
     Raises:
         ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or
             the two share no metric or no seed.
 
     Warns:
-        UserWarning: The runs of the two differ in more than the method (another scorer, more steps,
-            ...), runs of one side have several configurations, or the values of a pair are of
-            different training steps.
+        UserWarning: Both sides have the same runs, the runs of the two differ in more than the
+            method (another scorer, more steps, ...), runs of one side have several configurations,
+            the values of a pair are of different training steps, or ``p`` is NaN because all pairs
+            have the same difference.
     """
     if isinstance(at, str) and at not in READINGS:
         raise ConfigError(
@@ -273,17 +277,19 @@ def compare(
             )
         _check_side(name, table)
     names = _metrics(first, second, metric)
+    lines = []
+    for name in names:
+        lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
     for message in (
+        _same_runs(first, second),
         _pooled("first", first),
         _pooled("second", second),
         _apart(first, second),
         _unlike_steps(first, second, names, at),
+        _without_spread(lines),
     ):
         if message:
             warnings.warn(message, UserWarning, stacklevel=2)
-    lines = []
-    for name in names:
-        lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
     if not any(line["pairs"] for line in lines):
         if isinstance(at, int) and set(first["seed"]) & set(second["seed"]):
             logged = first[first["metric"] == lines[0]["metric"]]["step"]
@@ -319,6 +325,28 @@ def _paired(
         "pairs": summary.n,
         "seeds": seeds,
     }
+
+
+def _same_runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Warning about runs that are on both sides, whose difference is 0 in any case."""
+    common = sorted(set(first["run"]) & set(second["run"]))
+    if not common:
+        return ""
+    return (
+        f"{counted(len(common), 'run')} on both sides, as {common[0]}: a run minus itself is 0. "
+        "Select two rows, e.g. runs[runs.row == 'scpo'] and runs[runs.row == 'gigpo']"
+    )
+
+
+def _without_spread(lines: Iterable[Mapping[str, Any]]) -> str:
+    """Warning about metrics whose pairs all have the same difference other than 0."""
+    alike = [line["metric"] for line in lines if line["pairs"] > 1 and math.isnan(line["p"])]
+    if not alike:
+        return ""
+    return (
+        f"p of {', '.join(alike)} is NaN: all pairs have the same difference, and without a spread "
+        "there is no t-test"
+    )
 
 
 def _pooled(name: str, table: pd.DataFrame) -> str:

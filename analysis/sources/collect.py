@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.sources.archive import read_archive
+from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Section, sections
 from analysis.sources.run_records import (
@@ -130,11 +131,45 @@ def _joined(sources: Iterable[Found]) -> Found:
         experiments += source.experiments
         problems += source.problems
         archived |= source.archived
+    experiments = _one_for_each(experiments)
     ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
     best = (known[0] for known in ordered.values())
     downloaded = [run for known in ordered.values() for run in known if run.project is not None]
     single, trials = without_record(best, experiments, downloaded)
     return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
+
+
+def _one_for_each(records: Iterable[ExperimentRecord]) -> list[ExperimentRecord]:
+    """Join the records of one experiment, which an archive and a folder of runs may both have.
+
+    Records that have different runs of one row and seed stay two.
+    """
+    kept: list[ExperimentRecord] = []
+    for record in records:
+        for place, known in enumerate(kept):
+            if known == record:
+                break
+            if _agree(known, record):
+                (kept[place],) = merged((known, record))
+                break
+        else:
+            kept.append(record)
+    return kept
+
+
+def _agree(record: ExperimentRecord, other: ExperimentRecord) -> bool:
+    kinds = [
+        (each.experiment, each.scale, each.overrides, each.primary) for each in (record, other)
+    ]
+    if kinds[0] != kinds[1]:
+        return False
+    planned: dict[tuple[str, str, str, int], str] = {}
+    for each in (record, other):
+        for row in each.rows:
+            for run in row.runs:
+                if planned.setdefault((row.name, run.env, run.model, run.seed), run.id) != run.id:
+                    return False
+    return True
 
 
 def _rank(run: Run) -> int:

@@ -67,7 +67,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     refuse_other_study(data, options.archive, meaning=True)
     figures = draw(data, [FIGURE], options.archive)
     target = options.page or PAGE
-    text = with_results(target.read_text(), data, figures)
+    # Like the study's page, a new one is made; it begins with the results alone.
+    written = target.read_text() if target.exists() else "\n".join((*MARKERS, ""))
+    text = with_results(written, data, figures)
     write_bytes(target, text.encode(), readable=True)
     runs = counted(len(data.by_id), "run")
     console.print(f"{runs} in {escape(str(options.archive))}; page: {escape(str(target))}")

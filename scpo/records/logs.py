@@ -230,6 +230,10 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     if any(after <= before for before, after in pairwise(steps)):
         raise RecordError(f"{path}: steps do not ascend. {RUN_AGAIN}")
     if path == folder.metrics:
+        if status.step and not path.exists():
+            raise RecordError(
+                f"{path} is missing, and {folder.status} says step {status.step}. {RESTORE}"
+            )
         _check_steps(folder, status, steps)
     _check_sum(status, path, data)
     return lines

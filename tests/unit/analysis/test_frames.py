@@ -207,6 +207,27 @@ def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder):
     assert len(scpo.compare(runs[(runs.row == "scpo") & (runs.step <= 20)], runs[runs.row == "gigpo"], at=20))
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_same_runs_on_both_sides_are_warned_about(folder):
+    runs = scpo.load_runs(folder)
+    with pytest.warns(UserWarning, match=r"^3 runs on both sides, as .*scpo.*: a run minus itself is 0\. Select two"):
+        found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "scpo"])
+    assert set(found["p"]) == {1}
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_a_difference_without_a_spread_says_why_it_has_no_p(tmp_path):
+    # 0.8 + 0.02 seed minus 0.7 + 0.02 seed is 0.1 but for the last bit.
+    curves = {row: lambda seed, end=end: rising(end, 0.02 * seed) for row, end in (("scpo", 0.8), ("gigpo", 0.7))}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    runs = scpo.load_runs(tmp_path)
+    with pytest.warns(
+        UserWarning, match=r"^p of val/valid_seen/success_rate, val/valid_unseen/success_rate is NaN: all"
+    ):
+        found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
+    assert found["p"].isna().all()
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.show import experiment_table
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder
@@ -76,6 +77,10 @@ def change_a_digit(folder):
 
 DAMAGES = {
     "a cut log": (lose_the_end, r"status\.json says DONE, but .*metrics\.jsonl ends at step 34 of 40"),
+    "a lost log": (
+        lambda folder: (folder / "metrics.jsonl").unlink(),
+        r"metrics\.jsonl is missing, and .*status\.json says step 40\. Restore",
+    ),
     "a damaged line": (lambda folder: zero(folder / "metrics.jsonl", 900, 50), r"metrics\.jsonl, line \d+ is damaged"),
     "an edited line": (change_a_digit, r"metrics\.jsonl does not hold what the run has written"),
     "another time": (lambda folder: flip_a_bit(folder / "timing.jsonl", 30), r"timing\.jsonl"),
@@ -495,3 +500,23 @@ def test_folders_that_changed_names_are_both_left_out(tmp_path):
     data = collect(tmp_path)
     assert not data.by_id
     assert {one.path for one in data.problems} == {run["id"] for run in made}
+
+
+def test_one_experiment_of_two_sources_is_one_record(tmp_path):
+    runs = {row: [write_run(tmp_path / "runs", row, seed) for seed in (0, 1, 2)] for row in ("scpo", "no_monotonicity")}
+    write_experiment(tmp_path / "runs", runs)
+    whole = collect(tmp_path / "runs")
+    write_archive(whole.by_id.values(), whole.metrics, whole.experiments, tmp_path / "archive")
+    for sources in (("archive", "runs"), ("runs", "archive")):
+        data = collect([tmp_path / name for name in sources])
+        assert data.experiments == whole.experiments
+        assert not data.problems
+    # A folder with other seeds of it, one of which the archive has.
+    own = {row: [*planned[2:], write_run(tmp_path / "more", row, 3)] for row, planned in runs.items()}
+    write_experiment(tmp_path / "more", own)
+    (record,) = collect([tmp_path / "archive", tmp_path / "more"]).experiments
+    assert [[run.seed for run in row.runs] for row in record.rows] == [[0, 1, 2, 3]] * 2
+    # The configuration has changed since: two runs of one row and seed.
+    changed = {"scpo": [write_run(tmp_path / "changed", seed=0, steps=20)]}
+    write_experiment(tmp_path / "changed", changed)
+    assert len(collect([tmp_path / "archive", tmp_path / "changed"]).experiments) == 2

@@ -142,6 +142,17 @@ def test_the_command_adds_runs_and_writes_between_the_markers(runs, tmp_path, mo
     assert "CRBC, history − CRBC, equal texts +13.5 points" in capsys.readouterr().out
 
 
+def test_a_new_page_is_made_as_the_studys_is(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--create", "--add", "meaning*", "--archive", "archive", "--page", "new/page.md"]
+    assert analysis.main(["meaning", *words]) == 0
+    text = (tmp_path / "new" / "page.md").read_text()
+    assert text.startswith(meaning.MARKERS[0])
+    assert "- 18 finished runs" in text
+    assert analysis.main(["meaning", *words[3:]]) == 0
+    assert (tmp_path / "new" / "page.md").read_text() == text
+
+
 def test_the_committed_page_has_what_the_committed_archive_gives():
     root = Path(__file__).resolve().parents[4]
     data = collect(root / meaning.ARCHIVE).at_scale("study")
