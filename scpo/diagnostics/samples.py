@@ -377,7 +377,6 @@ def _check_pair(pair: Pair) -> None:
     references, failures = pair.similarity_ml.shape
     for name, array, end in (
         ("matched_l", pair.matched_l, references),
-        ("order_l", pair.order_l, failures),
         ("walk_l", pair.walk_l, references),
     ):
         if ((array < -1) | (array >= end)).any():
@@ -394,6 +393,9 @@ def _check_pair(pair: Pair) -> None:
             f"walk_l ends after {len(pair.walk_l)} of {failures} failed steps, but not at the "
             "reference's last step"
         )
+
+    if not np.array_equal(np.sort(pair.order_l), np.arange(failures)):
+        raise ValueError(f"order_l does not name each of the {failures} failed steps once")
 
     # A step is credited at the reference position that the walk reaches with it.
     processed_l = pair.order_l[: len(pair.walk_l)]

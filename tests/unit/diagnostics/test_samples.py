@@ -116,6 +116,21 @@ def test_a_probe_of_wrong_content_is_refused(tmp_path, name, change):
         read_probe(path)
 
 
+@pytest.mark.parametrize("first", [-1, 1])
+def test_a_processing_order_that_skips_a_step_is_refused_without_credit_too(tmp_path, first):
+    (tmp_path / "diagnostics").mkdir()
+    path = write_probe(tmp_path, 3)
+    arrays = _stored(path)
+    # Without credit, only the order itself shows that it is wrong.
+    arrays["matched_l"] = np.full_like(arrays["matched_l"], -1)
+    np.savez(path, **arrays)
+    assert read_probe(path).pair is not None
+    arrays["order_l"][0] = first
+    np.savez(path, **arrays)
+    with pytest.raises(RecordError, match="order_l does not name each of the"):
+        read_probe(path)
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
