@@ -195,6 +195,35 @@ def test_a_warning_that_came_before_the_process_did_is_not_needed(matrix, slurm)
     assert slurm.run(job_id) is State.DONE
 
 
+def test_a_job_that_is_preempted_before_its_process_starts_is_requeued_and_counted(matrix, slurm):
+    slurm.preempts_at_start = True  # the signal came while Python was starting, which ignores it
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    assert slurm.run(job_id) is State.PENDING
+    assert (slurm.queue[job_id].state, read_job(folder).preemptions) == (JobState.QUEUED, 1)
+    assert not list(folder.path.glob("attempt_*"))
+    slurm.preempts_at_start = False
+    assert slurm.run(job_id) is State.DONE
+    assert read_job(folder).preemptions == 1
+
+
+def test_time_limits_that_are_near_before_the_process_starts_end_in_a_failure(matrix, slurm):
+    slurm.step_waited_s, slurm.step_s = 0.9 * HOUR, 0.2 * HOUR
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def dies(_job, step, supervisor):  # before its first checkpoint
+        supervisor.check()
+        supervisor.process.kill()
+
+    states = [slurm.run(job_id, dies) for _ in range(3)]
+    assert states == [State.INTERRUPTED] * 2 + [State.FAILED]
+    assert "cut off by its time limit of 1 h 3 times" in folder.read_status().reason
+    assert read_job(folder).timeouts == 3
+
+
 def test_a_step_that_outlasts_the_warning_is_cut_off_in_time_to_be_requeued(matrix, slurm):
     slurm.step_s = 0.3 * HOUR
     sweep(matrix, slurm)

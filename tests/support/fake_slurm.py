@@ -50,11 +50,13 @@ Fate = Callable[[FakeJob, int, Supervisor], None]
 class FakeSlurm:
     """``answers`` False: slurmctld is down. ``step_s``: how long a training step takes on its clock.
 
-    ``step_waited_s``: how long a job has had its node when its process starts.
+    ``step_waited_s``: how long a job has had its node when its process starts. ``preempts_at_start``: Slurm warned it
+    meanwhile.
     """
 
     step_s: float = 60.0
     step_waited_s: float = 0.0
+    preempts_at_start: bool = False
     now_s: float = 0.0
     answers: bool = True
     job_limits: JobLimits = field(default_factory=JobLimits)
@@ -106,15 +108,15 @@ class FakeSlurm:
     def run(self, job_id, fate: Fate = calm):
         """Let one queued job have the node until it ends or is requeued; returns the run's state in the end."""
         job = self.queue[job_id]
-        job.state, job.preempted = JobState.RUNNING, False
+        job.state, job.preempted = JobState.RUNNING, self.preempts_at_start
         record = read_job(job.folder)
         if record.job_id is None:  # as _own_job does
             record = record.model_copy(update={"job_id": job_id})
-        process = FakeProcess(self, job, fate)
-        process.supervisor = Supervisor(
-            job.folder, record, process, self, self.step_waited_s, lambda: self.now_s, self.sleep
-        )
-        process.supervisor.run()
+        supervisor = Supervisor(job.folder, record, self, self.step_waited_s, lambda: self.now_s, self.sleep)
+        if not supervisor.leave_at_start():
+            process = FakeProcess(self, job, fate)
+            process.supervisor = supervisor
+            supervisor.run(process)
         if job_id in self.queue and job.state is JobState.RUNNING:
             del self.queue[job_id]
         return job.folder.read_status().state

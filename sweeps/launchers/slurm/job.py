@@ -20,6 +20,7 @@ from scpo.installed import installed_version
 from scpo.records import RunFolder, State, StopRequest, run_config
 from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
+from scpo.schema.run import RunConfig
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
@@ -59,6 +60,7 @@ class Supervisor:
     """Watch the process of one run from its job.
 
     Attributes:
+        process: Process of the run, once it is started.
         ran_s: Seconds since the job got its node. Slurm may delay the job's step while the node is
             busy with the end of an earlier job, and a warning that it sends meanwhile is lost.
         now: Clock, in seconds.
@@ -67,11 +69,12 @@ class Supervisor:
 
     folder: RunFolder
     job: Job
-    process: RunProcess
     scheduler: Slurm
     ran_s: float = 0.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    # Not in the repr, which `signal.signal` makes of its handlers before there is a process.
+    process: RunProcess = field(init=False, repr=False)
     cause: Cause | None = None
     _warned: bool = False
     _terminated: bool = False
@@ -89,13 +92,30 @@ class Supervisor:
         """Handle SIGTERM: the job is cancelled, or preempted on a cluster that does not warn."""
         self._terminated = True
 
-    def run(self) -> State:
+    def leave_at_start(self) -> bool:
+        """Requeue a job that was preempted while Python started; False if the run may be started.
+
+        Signals of that time are ignored (``submission.START_QUIETLY``), so Slurm is asked. A time
+        limit that is near needs no such question: ``check`` reads the clock.
+        """
+        if not self.scheduler.preempted(str(self.job.job_id)):
+            return False
+        self._count(Cause.PREEMPTION)
+        # On a full disk this preemption is not counted.
+        with contextlib.suppress(RecordWriteError):
+            write_job(self.folder, self.job)
+        logger.warning("%s: %s before the run was started", self.folder.run_id, self.cause)
+        self._requeue()
+        return True
+
+    def run(self, process: RunProcess) -> State:
         """Wait for the process; returns the run's state at the end of the job."""
-        while (code := self.process.poll()) is None:
+        self.process = process
+        while (code := process.poll()) is None:
             self.check()
             self.sleep(POLL_S)
         # Without a cause, nobody asked the process to end: that is a failure, not an interruption.
-        outcome = self.process.outcome(code, interrupted=self.cause is not None)
+        outcome = process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
             return outcome.state
         if self.cause is Cause.TIMEOUT and self._is_stuck():
@@ -123,12 +143,7 @@ class Supervisor:
 
         In this order, because a short grace period may end before the checkpoint is written.
         """
-        self.cause = cause
-        counts = {
-            "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
-            "preemptions": self.job.preemptions + (cause is Cause.PREEMPTION),
-        }
-        self.job = self.job.model_copy(update=counts)
+        self._count(cause)
         try:
             write_job(self.folder, self.job)
             if self.folder.read_stop() is None:
@@ -138,6 +153,14 @@ class Supervisor:
             logger.error("%s", error)
             self.process.terminate()
         logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
+
+    def _count(self, cause: Cause) -> None:
+        self.cause = cause
+        counts = {
+            "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
+            "preemptions": self.job.preemptions + (cause is Cause.PREEMPTION),
+        }
+        self.job = self.job.model_copy(update=counts)
 
     def _is_stuck(self) -> bool:
         """Record the step reached; return True after too many cut-offs without progress."""
@@ -193,14 +216,24 @@ class RunJob:
 
     def __call__(self) -> str:
         """Run the run in this job."""
+        # In the place of submitit's handler, which would requeue the job without counting it.
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
         folder = RunFolder(self.run)
         config = run_config.check(folder)
         job = _own_job(folder)
-        process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
-        supervisor = Supervisor(folder, job, process, Slurm(), _ran_s())
+        supervisor = Supervisor(folder, job, Slurm(), _ran_s())
         signal.signal(signal.SIGUSR2, supervisor.warn)
         signal.signal(signal.SIGTERM, supervisor.terminate)
+        if supervisor.leave_at_start():
+            return str(State.INTERRUPTED)
+        state = supervisor.run(self._start(folder, config, job))
+        if state is State.FAILED:
+            raise RuntimeError(f"{folder.run_id} FAILED: {folder.read_status().reason}")
+        return str(state)
+
+    def _start(self, folder: RunFolder, config: RunConfig, job: Job) -> RunProcess:
+        process = RunProcess.start(folder, config, TRAIN_SCRIPT, {})
         logger.info(
             "%s: job %s on %s, process %d",
             folder.run_id,
@@ -209,13 +242,10 @@ class RunJob:
             process.process.pid,
         )
         logger.info("%s", node_report())
-        state = supervisor.run()
-        if state is State.FAILED:
-            raise RuntimeError(f"{folder.run_id} FAILED: {folder.read_status().reason}")
-        return str(state)
+        return process
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Requeue for submitit's own handler, which may get a signal before ours is installed."""
+        """Requeue for submitit's own handler, which may get a signal before `__call__` begins."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)

@@ -132,14 +132,17 @@ class Slurm:
     def preempted(self, job_id: str) -> bool | None:
         """True if a running job is being preempted; None if Slurm does not answer.
 
-        Read from the job's PreemptTime, which Slurm sets when the grace period begins.
+        Read from the job's PreemptTime, which Slurm sets when the grace period begins, and which a
+        requeued job may keep: one before its StartTime does not count.
         """
         try:
             fields = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
         except SchedulerError:
             return None
-        times = [field.partition("=")[2] for field in fields if field.startswith("PreemptTime=")]
-        return times[0] != "None" if times else None
+        named = dict(field.partition("=")[::2] for field in fields)
+        time = named.get("PreemptTime")
+        # Both are local times in ISO 8601, which sort as text.
+        return None if time is None else time != "None" and time >= named.get("StartTime", "")
 
 
 def node_names() -> set[str]:

@@ -32,12 +32,18 @@ from sweeps.resources import Resources, check_fits, resources
 if TYPE_CHECKING:
     from submitit import Job as SubmittedJob
 
+    from sweeps.launchers.slurm.job import RunJob
+
 SUBMISSIONS = ".submissions"
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
 
 # In ``trap "" USR2``: ignore the signal.
 QUIET = '""'
+
+# Python is started with Slurm's signals ignored until the job handles them: by default they would
+# end it, and a job that ends by itself is not requeued. It then asks Slurm what it missed.
+START_QUIETLY = f"""sh -c 'trap {QUIET} USR2 TERM; exec "$@"' sh"""
 
 # Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
 # load".
@@ -191,6 +197,7 @@ def call_sbatch(submission: Submission) -> list[str]:
     try:
         # submitit also prints the error that it raises.
         with contextlib.redirect_stderr(io.StringIO()):
+            _write_tasks(submission)
             return [job.job_id for job in _submit(submission, submission.folder)]
     except FailedJobError as error:
         message = str(error)
@@ -201,6 +208,32 @@ def call_sbatch(submission: Submission) -> list[str]:
         raise RefusedError(
             explain_refusal(message, _asked(submission), submission.launcher.site)
         ) from None
+
+
+def _write_tasks(submission: Submission) -> None:
+    """Write what each job executes, under its place in the array.
+
+    submitit gives its own copy the job's name only after sbatch has answered. If this process dies
+    in between, the jobs take these (see ``_guard``).
+    """
+    from submitit.helpers import DelayedSubmission
+
+    for index, run in enumerate(submission.runs):
+        task = DelayedSubmission(_run_job(run))
+        # submitit compares it with the time used; its count of time limits is not used here.
+        task.set_timeout(submission.request.limit_min, 0)
+        task.dump(task_path(submission.folder, index))
+
+
+def task_path(folder: Path, index: int) -> Path:
+    """What the job at this place of a submission's array executes, written before sbatch."""
+    return folder / f"task_{index}.pkl"
+
+
+def _run_job(run: RunFolder) -> "RunJob":
+    from sweeps.launchers.slurm.job import RunJob
+
+    return RunJob(str(run.path.absolute()))
 
 
 def _asked(submission: Submission) -> str:
@@ -242,13 +275,13 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
         from submitit import SlurmExecutor
     except ImportError as error:
         raise ConfigError(NEEDS_SUBMITIT) from error
-    from sweeps.launchers.slurm.job import RunJob
 
     # -P: import the code from the snapshot on PYTHONPATH, not from the working directory of sbatch.
-    executor = SlurmExecutor(folder, python=f"{shlex.quote(sys.executable)} -P")
+    python = f"{START_QUIETLY} {shlex.quote(sys.executable)} -P"
+    executor = SlurmExecutor(folder, python=python)
     executor.update_parameters(**_parameters(submission))
     with executor.batch():
-        return [executor.submit(RunJob(str(run.path.absolute()))) for run in submission.runs]
+        return [executor.submit(_run_job(run)) for run in submission.runs]
 
 
 def _parameters(submission: Submission) -> dict[str, Any]:
@@ -282,8 +315,8 @@ def _parameters(submission: Submission) -> dict[str, Any]:
 def _guard(submission: Submission) -> list[str]:
     """Shell lines that run before Python loads the pickle.
 
-    They record the start time, and exit if other users can access the folder or the node cannot
-    read the code and Python.
+    They record the start time, exit if other users can access the folder or the node cannot read
+    the code and Python, and name the pickle if submitit has not.
     """
     folder = shlex.quote(str(submission.folder))
     needed = {
@@ -303,6 +336,11 @@ def _guard(submission: Submission) -> list[str]:
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; '
         f"then echo {folder} is not private; exit 77; fi",
         *reachable,
+        # In the place of a sweep.py that died before submitit could name the job's task.
+        "own=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}",
+        f"task={folder}/${{own:-$SLURM_JOB_ID}}_submitted.pkl",
+        f'if [ ! -e "$task" ]; then cp {folder}/task_${{SLURM_ARRAY_TASK_ID:-0}}.pkl "$task.new" '
+        '&& mv "$task.new" "$task"; fi',
         f"export PYTHONPATH={shlex.quote(str(submission.snapshot))}${{PYTHONPATH:+:$PYTHONPATH}}",
     ]
 

@@ -1,8 +1,11 @@
+import signal
+
 import pytest
 
 from sweeps.launchers.slurm import job as slurm_job
-from sweeps.launchers.slurm.job import Cause, cause_of_warning
-from sweeps.launchers.slurm.job_records import Job
+from sweeps.launchers.slurm.job import Cause, RunJob, cause_of_warning
+from sweeps.launchers.slurm.job_records import Job, read_job, write_job
+from tests.support import fake_runs as fake
 
 JOB = Job(name="a", index=None, job_id="1", limit_s=3600, warn_s=600, max_timeouts=3)
 
@@ -21,6 +24,48 @@ JOB = Job(name="a", index=None, job_id="1", limit_s=3600, warn_s=600, max_timeou
 )
 def test_a_time_limit_is_told_from_a_preemption(elapsed_s, preempted, cause):
     assert cause_of_warning(JOB, elapsed_s, preempted) is cause
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run with a job, whose train.py ends at once."""
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setattr(slurm_job, "TRAIN_SCRIPT", tmp_path / "train.py")
+    (tmp_path / "train.py").write_text("raise SystemExit('it was started')")
+    folder = fake.make_run(tmp_path)
+    write_job(folder, JOB)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR2, signal.SIGTERM)}
+    yield folder
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Slurm:
+    """A scheduler that has or has not preempted the job."""
+
+    def __init__(self, preempted):
+        self.answer, self.requeued = preempted, []
+
+    def preempted(self, job_id):
+        return self.answer
+
+    def requeue(self, job_id):
+        self.requeued.append(job_id)
+
+
+@pytest.mark.parametrize("preempted", [False, None])
+def test_a_job_that_nobody_warned_starts_its_run(run, monkeypatch, preempted):
+    monkeypatch.setattr(slurm_job, "Slurm", lambda: Slurm(preempted))
+    with pytest.raises(RuntimeError, match="it was started"):
+        RunJob(str(run.path))()
+
+
+def test_a_job_that_was_preempted_while_python_started_is_requeued_and_counted(run, monkeypatch):
+    slurm = Slurm(preempted=True)
+    monkeypatch.setattr(slurm_job, "Slurm", lambda: slurm)
+    assert RunJob(str(run.path))() == "INTERRUPTED"
+    assert (slurm.requeued, read_job(run).preemptions) == (["1"], 1)
+    assert run.read_status().state == "PENDING"
 
 
 def test_the_first_lines_of_a_job_name_its_node_and_what_is_installed_there(monkeypatch):

@@ -51,6 +51,8 @@ def test_a_preemption_is_known_by_its_time(slurm):
     assert Slurm().preempted("7") is False
     slurm("scontrol", "JobId=7 JobState=RUNNING PreemptTime=2026-11-20T10:03:00 Partition=gpu")
     assert Slurm().preempted("7") is True
+    slurm("scontrol", "JobId=7 Restarts=1 StartTime=2026-11-20T10:05:00 PreemptTime=2026-11-20T10:03:00")
+    assert Slurm().preempted("7") is False  # that was before it was requeued
     slurm("scontrol", "slurm_load_jobs error: Unable to contact slurm controller", 1)
     assert Slurm().preempted("7") is None
 

@@ -1,4 +1,6 @@
 import os
+import pickle
+import signal
 import stat
 import subprocess
 from dataclasses import replace
@@ -12,6 +14,7 @@ from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.slurm import submission
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.job import RunJob
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.node_probe import Where
 from sweeps.launchers.slurm.scheduler import SchedulerError
@@ -78,6 +81,47 @@ def test_the_code_comes_from_the_snapshot_and_paths_are_quoted(tmp_path):
     assert " -P -u -m submitit.core._submit" in text
 
 
+def guard_of(one):
+    """The lines of its job before Python, in a folder that passes them."""
+    one.folder.mkdir(mode=0o700)
+    one.snapshot.mkdir()
+    (one.snapshot / "train.py").touch()
+    return submission.sbatch_text(one).partition("# setup")[2].partition("# command")[0]
+
+
+def test_slurms_signals_do_not_end_python_while_it_starts(tmp_path):
+    (command,) = (line for line in submission.sbatch_text(made(tmp_path)).splitlines() if line.startswith("srun"))
+    (tmp_path / "srun").write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
+    (tmp_path / "srun").chmod(0o700)
+    # The interpreter's first lines, as long as they may take on a shared disk.
+    start = command.partition(" -P ")[0] + " -c 'import signal; print(signal.getsignal(signal.SIGUSR2)); input()'"
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(["bash", "-c", f"exec {start}"], stdin=-1, stdout=-1, text=True, env=env) as process:
+        assert process.stdout.readline().strip() == "1"  # SIG_IGN
+        for number in (signal.SIGUSR2, signal.SIGTERM):
+            process.send_signal(number)
+        process.communicate("\n", 10)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("runs", "job"), [("ab", "15_1"), ("b", "15")])
+def test_jobs_find_their_task_where_their_sweep_died_before_it_could_name_it(tmp_path, monkeypatch, runs, job):
+    one = made(tmp_path, runs=runs)
+    guard = guard_of(one)
+    monkeypatch.setattr(submission, "_submit", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        submission.call_sbatch(one)
+
+    array, _, index = job.partition("_")
+    ids = {"SLURM_ARRAY_JOB_ID": array, "SLURM_ARRAY_TASK_ID": index} if index else {}
+    for _ in range(2):  # and again after a requeue
+        env = {**os.environ, "SLURM_JOB_ID": "15", **ids}
+        subprocess.run(["bash", "-ec", guard], env=env, check=True)
+    task = pickle.loads((one.folder / f"{job}_submitted.pkl").read_bytes())  # noqa: S301 (written above)
+    assert task.function == RunJob(str(tmp_path / "b"))
+    assert not list(one.folder.glob("*.new"))
+
+
 def test_a_submission_folder_is_new_and_private(tmp_path):
     one, other = (submission.new_folder(tmp_path, "My; Table") for _ in range(2))
     assert one != other
@@ -90,10 +134,7 @@ def test_a_submission_folder_is_new_and_private(tmp_path):
 
 def test_a_job_leaves_before_it_loads_anything_from_a_folder_that_is_open_to_others(tmp_path):
     one = made(tmp_path)
-    one.folder.mkdir(mode=0o700)
-    one.snapshot.mkdir()
-    (one.snapshot / "train.py").touch()
-    guard = submission.sbatch_text(one).partition("# setup")[2].partition("# command")[0]
+    guard = guard_of(one)
 
     def runs():
         return subprocess.run(["bash", "-c", guard + "\necho went on"], capture_output=True, text=True, check=False)
