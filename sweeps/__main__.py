@@ -16,8 +16,11 @@
     python -m sweeps completion                 shell completion: source <(python -m sweeps ...)
     python -m sweeps doctor [key=value ...]     find problems of these runs, and their fixes
 
-A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted.
-Exit status: 0 fine, 1 something is wrong with a run, 2 wrong command.
+A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted. The name of
+an experiment means the runs of all its calls, also of those with other overrides.
+Exit status: 0 done; 1 problems that verify, health or doctor found, or runs that retry, rm, clean
+or sync left as they were; 2 wrong command. `status` ends with 0 in whatever state runs are (--json
+has the states).
 """
 
 import argparse
@@ -39,7 +42,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import RunFolder, run_config, run_folders, verify
 from scpo.records.files import replace_file
-from scpo.records.manifest import experiment_members, select
+from scpo.records.manifest import experiment_members, records_aside, select
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
@@ -55,6 +58,7 @@ from sweeps.status import (
     RunStatus,
     add_health_arguments,
     follow_logs,
+    newest_log,
     show_health,
     show_statuses,
     statuses,
@@ -73,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
+        _name_records(arguments)
         return command(Console(), arguments)
     except (ScpoError, OSError) as error:
         say_error(Console(stderr=True), complaint(error))
@@ -108,7 +113,7 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
         follow_logs(console, _chosen(arguments), arguments.lines)
         return EXIT_DONE
     for folder in _chosen(arguments):
-        path = folder.latest.resolve() / "stdout.log"
+        path = newest_log(folder)
         say(console, f"{folder.run_id}  {path}")
         for line in tail(path, arguments.lines) or ["(nothing yet)"]:
             say(console, f"    {line}")
@@ -227,6 +232,22 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
     if wandb_commands.sync(console, _chosen(arguments)):
         return EXIT_DONE
     return EXIT_FAILED
+
+
+def _name_records(arguments: argparse.Namespace) -> None:
+    """Name the records that are meant where an experiment was called with several overrides."""
+    # On the error stream, because the output may be for programs.
+    console = Console(stderr=True)
+    patterns = getattr(arguments, "patterns", ())
+    aside = records_aside(arguments.runs_dir) if patterns else {}
+    for pattern in patterns:
+        names = sorted(name for name, experiment in aside.items() if experiment == pattern)
+        if names:
+            say(
+                console,
+                f"{pattern}: also the runs of earlier calls with other overrides or rows, "
+                f"{', '.join(names)}",
+            )
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:

@@ -1,6 +1,7 @@
 """``python -m sweeps status``, ``logs`` and ``health``: states, output and remarks of runs."""
 
 import argparse
+import contextlib
 import json
 import statistics
 import time
@@ -22,6 +23,7 @@ from scpo.records.health import RULES, Remark, examine, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_whole
 from scpo.records.wandb_mirror import url_of
 from sweeps.launchers.run_process import tail
+from sweeps.launchers.slurm.job_records import log_without_run
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
@@ -244,7 +246,16 @@ class _Followed:
             return True
 
     def _newest(self) -> Path:
-        return self.folder.latest.resolve() / "stdout.log"
+        return newest_log(self.folder)
+
+
+def newest_log(folder: RunFolder) -> Path:
+    """Log of a run's newest attempt, or of its job if that has not come to an attempt."""
+    path = None
+    # The log of a run is of use when another record of it is damaged.
+    with contextlib.suppress(RecordError):
+        path = log_without_run(folder)
+    return path or folder.latest.resolve() / "stdout.log"
 
 
 def follow_logs(console: Console, folders: Sequence[RunFolder], lines: int) -> None:

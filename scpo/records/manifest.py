@@ -1,5 +1,6 @@
 """``runs/experiments/<name>-<scale>.json``: the runs of each row of an experiment."""
 
+import contextlib
 import fnmatch
 import json
 from collections.abc import Sequence
@@ -170,18 +171,22 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
 def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     """Run folders that match any of the patterns (shell wildcards), sorted by name.
 
-    A pattern matches run ids, and names of experiments, all of whose runs it then selects.
+    A pattern matches run ids, and names of experiments, all of whose runs it then selects: those of
+    earlier calls with other overrides or rows, too.
 
     Raises:
         ConfigError: A pattern matches nothing.
     """
     folders = {folder.run_id: folder for folder in list_runs(runs_dir)}
     members, damaged = experiment_members(runs_dir)
+    aside = records_aside(runs_dir)
     chosen: set[str] = set()
     for pattern in patterns:
         matches = set(fnmatch.filter(folders, pattern))
-        for name in fnmatch.filter(members, pattern):
-            matches |= members[name] & folders.keys()
+        for name, runs in members.items():
+            # A record that is kept beside a later one has its experiment's name, too.
+            if fnmatch.filter([name, aside.get(name, name)], pattern):
+                matches |= runs & folders.keys()
         # "*" may match nothing: there are no runs before the first sweep.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
@@ -189,6 +194,19 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
             raise ConfigError("; ".join([complaint, *damaged]))
         chosen |= matches
     return [folders[name] for name in sorted(chosen)]
+
+
+def records_aside(runs_dir: Path) -> dict[str, str]:
+    """Names of records that are kept beside a later one, each with its experiment's name."""
+    aside = {}
+    for path in manifest_paths(runs_dir):
+        # `experiment_members` reports a damaged one.
+        with contextlib.suppress(RecordError):
+            manifest = read(path)
+            name = manifest.experiment.rpartition("_")[0]
+            if manifest.experiment == _name_aside(manifest.model_copy(update={"experiment": name})):
+                aside[manifest.experiment] = name
+    return aside
 
 
 def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:

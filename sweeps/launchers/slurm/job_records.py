@@ -10,6 +10,9 @@ from scpo.records.files import read_record, write_json
 from scpo.records.status import JobState
 from sweeps.launchers.slurm.scheduler import Seen
 
+SUBMISSIONS = ".submissions"
+"""Folder of the submissions, among the run folders."""
+
 STARTED = "SCPO_JOB_STARTED"
 """Environment variable with the start time of sbatch's script, in seconds since 1970."""
 
@@ -87,6 +90,30 @@ def restore_job(folder: RunFolder, job: Job | None) -> None:
         job_path(folder).unlink(missing_ok=True)
     else:
         write_job(folder, job)
+
+
+def task_path(submission: Path, index: int | None) -> Path:
+    """What the job at this place of a submission's array executes, written before sbatch."""
+    return submission / f"task_{index or 0}.pkl"
+
+
+def log_without_run(folder: RunFolder) -> Path | None:
+    """Log of a run's job in which the run has written nothing yet; None if it has."""
+    job = read_job(folder)
+    if job is None or job.job_id is None:
+        return None
+    submission = folder.path.parent / SUBMISSIONS / job.name
+    task = task_path(submission, job.index)
+    own = folder.latest.resolve() / "stdout.log"
+    # Older than the submission, it is the log of an earlier job.
+    if own.exists() and not (task.exists() and own.stat().st_mtime < task.stat().st_mtime):
+        return None
+    # submitit's names; the lines before Python write to the second.
+    for name in (f"{job.job_id}_0_log.err", f"{job.job_id}_0_log.out"):
+        path = submission / name
+        if path.exists() and path.stat().st_size:
+            return path
+    return None
 
 
 def job_path(folder: RunFolder) -> Path:

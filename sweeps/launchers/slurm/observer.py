@@ -8,12 +8,16 @@ from collections.abc import Callable, Mapping
 
 from scpo.records import RunFolder, State, run_folders
 from scpo.records.status import JobState, Observed
-from sweeps.launchers.slurm.job_records import Job, read_job, write_job
+from sweeps.launchers.run_process import tail
+from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
 from sweeps.launchers.slurm.scheduler import Seen, Slurm
 from sweeps.records import cancellation
 
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
 ASK_AGAIN_S = 1.0
+
+# Begins of the lines that srun and slurmd write to a job's log.
+SLURMS_LINES = ("srun:", "slurmstepd")
 
 # Reasons of squeue that do not change by waiting -> what to change.
 ANEW = "then `python -m sweeps cancel`, `retry` and the sweep again"
@@ -64,6 +68,7 @@ class Observer:
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
             parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
+            parts += _last_words(folder)
         return ", ".join(parts)
 
     def adopt(self, folder: RunFolder) -> Job | None:
@@ -86,6 +91,14 @@ class Observer:
     def _ask(self) -> None:
         self._seen = self.scheduler.jobs()
         self._asked += 1
+
+
+def _last_words(folder: RunFolder) -> list[str]:
+    """Last line of a job's log if its run wrote none itself, apart from Slurm's own lines."""
+    path = log_without_run(folder)
+    lines = [] if path is None else tail(path)
+    own = [line.strip() for line in lines if line.strip() and not line.startswith(SLURMS_LINES)]
+    return [f"its log: {own[-1]} (python -m sweeps logs {folder.run_id})"] if own else []
 
 
 def cancel(

@@ -21,7 +21,15 @@ from scpo.records import RunFolder
 from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import hours
 from sweeps.launchers.slurm.cluster_settings import Site
-from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, restore_job, write_job
+from sweeps.launchers.slurm.job_records import (
+    STARTED,
+    SUBMISSIONS,
+    Job,
+    read_job,
+    restore_job,
+    task_path,
+    write_job,
+)
 from sweeps.launchers.slurm.node_probe import Where
 from sweeps.launchers.slurm.reachable import NOT_REACHABLE
 from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
 
     from sweeps.launchers.slurm.job import RunJob
 
-SUBMISSIONS = ".submissions"
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
 
@@ -223,11 +230,6 @@ def _write_tasks(submission: Submission) -> None:
         # submitit compares it with the time used; its count of time limits is not used here.
         task.set_timeout(submission.request.limit_min, 0)
         task.dump(task_path(submission.folder, index))
-
-
-def task_path(folder: Path, index: int) -> Path:
-    """What the job at this place of a submission's array executes, written before sbatch."""
-    return folder / f"task_{index}.pkl"
 
 
 def _run_job(run: RunFolder) -> "RunJob":

@@ -118,6 +118,23 @@ def test_a_pattern_means_runs_or_experiments(runs_dir):
     assert count(runs_dir, "*chronological-s0-*", "*chronological-s1-*") == 2
 
 
+def test_the_name_of_an_experiment_means_the_runs_of_all_its_calls(tmp_path, capsys):
+    for overrides in (["trainer.steps=6"], ["trainer.steps=3"]):
+        matrix = expand("ablation_order", [f"machine.runs_dir={tmp_path}", "seeds=[0]", *overrides])
+        for config in matrix.runs.values():
+            run_config.ensure(config)
+        manifest.update(tmp_path, matrix.manifest)
+    ((aside, experiment),) = manifest.records_aside(tmp_path).items()
+    assert (experiment, aside.startswith("ablation_order_")) == ("ablation_order", True)
+    assert (count(tmp_path, "ablation_order"), count(tmp_path, aside), count(tmp_path, "*_order")) == (4, 2, 4)
+
+    assert sweeps.__main__.main(["cancel", "ablation_order", "--runs-dir", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert output.out.count(": cancelled") == 4
+    said = " ".join(output.err.split())
+    assert f"ablation_order: also the runs of earlier calls with other overrides or rows, {aside}" in said
+
+
 def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):
     with pytest.raises(
         ConfigError, match="matches 'ablatoin'; experiments there: ablation_monotonicity, ablation_order"

@@ -35,6 +35,13 @@ def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_
     assert out.getvalue().startswith(f"{folder.run_id}  ")
 
 
+def test_the_exit_status_of_status_tells_nothing_of_the_runs_as_the_help_says(tmp_path, capsys):
+    fake.make_run(tmp_path).update_status(state=State.FAILED, reason="an error")
+    assert command_line.main(["status", "--runs-dir", str(tmp_path)]) == 0
+    assert "FAILED" in capsys.readouterr().out
+    assert "`status` ends with 0 in whatever state runs are" in command_line.__doc__
+
+
 def test_a_copied_renamed_or_changed_folder_is_damaged_and_not_the_run_that_it_looks_like(tmp_path, capsys):
     folder, other = fake.make_run(tmp_path), fake.make_run(tmp_path, "seed=1")
     copy = f"{folder.run_id[:-8]}00000000"

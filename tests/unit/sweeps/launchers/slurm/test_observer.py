@@ -1,8 +1,11 @@
+import os
+
 import pytest
 
 from scpo.records import State
 from scpo.records.status import JobState
-from sweeps.launchers.slurm.job_records import Job, write_job
+from sweeps import __main__ as command_line
+from sweeps.launchers.slurm.job_records import Job, task_path, write_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Seen
 from tests.support import fake_runs as fake
@@ -66,6 +69,28 @@ def test_the_remark_says_what_a_person_would_ask(folder):
     beyond = {"7_0": Seen("sweep-0a", JobState.QUEUED, "PartitionTimeLimit")}
     observer, seen, *_ = looked(folder, beyond)
     assert "waits: PartitionTimeLimit, never starts: a smaller max_time_h" in observer.remark(folder, seen)
+
+
+def test_a_job_that_ended_before_its_run_wrote_anything_is_explained_by_its_own_log(tmp_path, folder, capsys):
+    submission = tmp_path / ".submissions" / JOB.name
+    submission.mkdir(parents=True)
+    task_path(submission, 0).touch()
+    (submission / "7_0_0_log.err").write_text("Traceback\nRuntimeError: no module\nsrun: error: node: task 0: Exited\n")
+    observer, seen, *_ = looked(folder, {}, {})
+    assert f"its log: RuntimeError: no module (python -m sweeps logs {folder.run_id})" in observer.remark(folder, seen)
+    assert command_line.main(["logs", "*", "--runs-dir", str(tmp_path)]) == 0
+    assert "    RuntimeError: no module" in capsys.readouterr().out.splitlines()
+
+    # An attempt of an earlier job is not what ended; one of this job is.
+    first = folder.new_attempt()
+    folder.attempt_log(first).write_text("step 1\n")
+    folder.point_latest(first)
+    os.utime(folder.attempt_log(first), (1, 1))
+    assert "no module" in observer.remark(folder, seen)
+    folder.attempt_log(first).touch()
+    assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
+    assert command_line.main(["logs", "*", "--runs-dir", str(tmp_path)]) == 0
+    assert "no module" not in capsys.readouterr().out
 
 
 def test_an_orphan_is_adopted_under_the_id_that_the_scheduler_has(folder):
