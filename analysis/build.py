@@ -18,7 +18,7 @@ import pkgutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError, write_parquet
-from analysis.sources.rows import Row
+from analysis.sources.rows import Row, seed_list
 from analysis.sources.run_records import Problem
 from scpo.errors import RecordError, first_line
 from scpo.installed import installed_version
@@ -326,14 +326,6 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(commands)
 
 
-def _listed(seeds: Sequence[int]) -> str:
-    """Seeds in order: ``2, 3`` or, for more than two without a gap, ``20 to 29``."""
-    ordered = sorted(set(seeds))
-    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
-        return f"{ordered[0]} to {ordered[-1]}"
-    return ", ".join(map(str, ordered))
-
-
 def _missing(row: Row, scale: str) -> list[str]:
     """One line per started, unfinished run of a row, and one for all seeds not started."""
     lines = []
@@ -344,8 +336,7 @@ def _missing(row: Row, scale: str) -> list[str]:
         else:
             lines.append(f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}")
     if waiting:
-        seeds = "seeds" if len(waiting) > 1 else "seed"
-        lines.append(f"{row.label} ({scale} scale): not started: {seeds} {_listed(waiting)}")
+        lines.append(f"{row.label} ({scale} scale): not started: {seed_list(waiting)}")
     return lines
 
 

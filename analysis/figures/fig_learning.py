@@ -242,6 +242,9 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
             mark = notes.mark(_apart(row, strip, strips))
             if mark not in label:
                 label += mark
+            other_seeds = notes.mark(strip.part.aside(row))
+            if other_seeds not in label:
+                label += other_seeds
             if len(strips) == 1 and row.count != strip.usual_count:
                 label += f", {row.count}"
             labels[row.name] = label

@@ -158,6 +158,31 @@ class Section:
                     own.setdefault(row.name, row)
         return replace(self, rows=tuple(own.get(row.name, row) for row in self.rows))
 
+    def by_seeds(self) -> tuple["Section", ...]:
+        """The section as parts whose rows have seeds in common, its main rows first.
+
+        A row that shows seeds of which the main table, or else the first experiment, has none is
+        in a part of its experiment, with the rows that this one shares with others on its seeds.
+        """
+        asides = [row for row in self.rows if self.aside(row)]
+        main = tuple(row for row in self.rows if row not in asides)
+        parts = [replace(self, rows=main)] if main else []
+        left = {row.name: row for row in asides}
+        for family in self.families:
+            if any(family.row(name).runs == row.runs for name, row in left.items()):
+                own = tuple(row for row in family.runs if row.name in family.rows)
+                parts.append(replace(self, rows=own, experiments=(family.experiment,)))
+                left = {name: row for name, row in left.items() if name not in family.rows}
+        return tuple(parts)
+
+    def aside(self, row: Row) -> str:
+        """The seeds of a row and the others', if none is the same; empty otherwise."""
+        main = min(self.families, key=lambda family: family.experiment != MAIN, default=None)
+        seeds = {run.seed for run in row.runs}
+        if main is None or not seeds or seeds & main.seeds:
+            return ""
+        return f"on {seed_list(seeds)}, the rows of {main.experiment} on {seed_list(main.seeds)}"
+
     @property
     def apart(self) -> str:
         """End of its name in print, e.g. ``; trainer=local (the others: verl)``."""
@@ -172,6 +197,15 @@ class Section:
 
 def _find(rows: Iterable[Row], name: str) -> Row:
     return next((row for row in rows if row.name == name), Row(name, name, ()))
+
+
+def seed_list(seeds: Iterable[int]) -> str:
+    """Seeds in order: ``seeds 2, 3`` or, for more than two without a gap, ``seeds 20 to 29``."""
+    ordered = sorted(set(seeds))
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return f"seeds {ordered[0]} to {ordered[-1]}"
+    word = "seeds" if len(ordered) > 1 else "seed"
+    return f"{word} {', '.join(map(str, ordered))}"
 
 
 def record_rows(record: ExperimentRecord, runs: Runs, env: str, model: str) -> tuple[Row, ...]:

@@ -7,13 +7,16 @@ from analysis.names import ABLATION, CONTROLS, Footnotes
 from analysis.paper.published import ablation
 from analysis.rendering.table import NONE, Block, Cells, Table, difference, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, seed_list
 from analysis.tables.comparison import episode_counts, minus
 from scpo.benchmarks import with_families
 
 EXPERIMENT = "ablation"
 DEFAULT = ABLATION[0]
 NAMES = (*ABLATION, *CONTROLS)
+
+# Rows that most experiments have.
+SHARED = (DEFAULT, "gigpo")
 
 # Name of the column of differences among the published numbers.
 PRINTED = "All minus default"
@@ -29,7 +32,9 @@ CAPTION = (
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no ablation run has finished."""
     parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
-    ready = [part for part in parts if any(row.finished for row in _rows(part))]
+    ready: list[Section] = []
+    for part in parts:
+        ready += [one for one in part.by_seeds() if _is_ablation(one) and _has_results(one, part)]
     if not ready:
         needed = "finished ablation runs"
         if parts:
@@ -62,7 +67,21 @@ def _is_ablation(part: Section) -> bool:
     for experiment in part.experiments:
         if experiment.startswith(EXPERIMENT) or experiment == "controls":
             return True
-    return any(row.name not in (DEFAULT, "gigpo") for row in _rows(part))
+    return any(row.name not in SHARED for row in _rows(part))
+
+
+def _has_results(part: Section, whole: Section) -> bool:
+    """True if a variant has a finished run, or any row of a section that has not been split."""
+    rows = _rows(part)
+    if part.rows != whole.rows:
+        rows = tuple(row for row in rows if row.name not in SHARED)
+    return any(row.finished for row in rows)
+
+
+def _seeds(part: Section) -> str:
+    """The block's seeds, if they are others than the main table's; they stand in its title."""
+    other = {run.seed for row in _rows(part) for run in row.runs if part.aside(row)}
+    return f", {seed_list(other)}" if other else ""
 
 
 def _published(parts: Sequence[Section], scale: str) -> Block:
@@ -95,7 +114,7 @@ def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterator[Bloc
             lines += _before_and_last(data, part, row, panel, notes)
         title = (
             f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
-            f"{episode_counts(data, rows, panel)}"
+            f"{_seeds(part)}{episode_counts(data, rows, panel)}"
         )
         yield Block(title, tuple(lines))
 

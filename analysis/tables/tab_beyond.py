@@ -98,7 +98,7 @@ def _line(
     row = part.row(name)
     success = names.success_metric(panel)
     return (
-        f"{method_of(row).label}{notes.mark(row.differs)}",
+        f"{method_of(row).label}{notes.mark(row.differs)}{notes.mark(part.aside(row))}",
         state_key(data, [row]),
         row.count,
         value(data, row, success, success, "last"),

@@ -119,10 +119,13 @@ class Measured:
 
     def words(self, name: str) -> tuple[str, str]:
         """Kind and label of a method, with marks of footnotes on different settings."""
-        rows = [part.row(name) for part in self.parts]
-        started = [row for row in rows if row.runs]
-        marks = dict.fromkeys(self.notes.mark(row.differs) for row in started)
-        method = method_of(started[0])
+        started = [(part, part.row(name)) for part in self.parts if part.row(name).runs]
+        method = method_of(started[0][1])
+        marks: dict[str, None] = {}
+        for part, row in started:
+            marks[self.notes.mark(row.differs)] = None
+            if method.kind != PROMPTING:
+                marks[self.notes.mark(part.aside(row))] = None
         return method.kind, method.label + "".join(marks)
 
     def count(self, name: str) -> str:

@@ -142,3 +142,35 @@ def test_controls_are_in_the_ablation_table(tmp_path):
     control = write_run(tmp_path, "random_match", overrides=("method.shaper.allocation=random_match",))
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], "random_match": [control]}, name="controls")
     assert {row["Variant"] for row in rows(table(tmp_path))} == {"SCPO (default)", "random_match"}
+
+
+def write_two_seed_sets(folder, finished):
+    """The main table on seeds 0 to 2, and an experiment with a variant on seeds 50 to 52."""
+    main = {row: [write_run(folder, row, seed, panels=("valid_seen",)) for seed in (0, 1, 2)] for row in ("scpo",)}
+    write_experiment(folder, {"scpo": main["scpo"]}, name="main_table")
+    state = "DONE" if finished else "RUNNING"
+    more = {
+        "scpo": [write_run(folder, "scpo", seed, panels=("valid_seen",)) for seed in (50, 51, 52)],
+        "chronological": [
+            write_run(folder, "chronological", seed, panels=("valid_seen",), state=state) for seed in (50, 51, 52)
+        ],
+    }
+    write_experiment(folder, more, name="wider")
+
+
+def test_rows_on_other_seeds_are_a_block_of_their_own_with_the_default_on_these(tmp_path):
+    write_two_seed_sets(tmp_path, finished=True)
+    measured = [row for row in rows(table(tmp_path)) if row["block"].startswith("Measured") and row["All mean"]]
+    shown = {(row["block"].partition("(valid_seen)")[2][:19], row["Variant"]) for row in measured}
+    assert shown == {
+        (", seeds 50 to 52, 140"[:19], "SCPO (default)"),
+        (", seeds 50 to 52, 140"[:19], "chronological order"),
+    }
+    (change,) = (row for row in measured if row["Variant"] == "chronological order" and row["Δ All mean"])
+    assert change["Seeds"] == "3/3"
+
+
+def test_a_block_whose_variants_have_no_finished_run_is_left_out(tmp_path):
+    write_two_seed_sets(tmp_path, finished=False)
+    with pytest.raises(MissingRunsError):
+        table(tmp_path)

@@ -137,3 +137,13 @@ def test_columns_and_caption_leave_out_a_benchmark_that_no_row_has(tmp_path):
     assert {"All", "Score", "Succ"} <= set(both.numbers)
     assert "average score and success rate (%) on WebShop" in both.caption
     assert "of WebShop where they differ" in both.caption
+
+
+def test_a_method_on_seeds_that_the_main_table_has_none_of_is_marked(tmp_path):
+    of_main = {"scpo": [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]}
+    write_experiment(tmp_path, of_main, name="main_table")
+    other = {"gigpo": [write_run(tmp_path, "gigpo", seed, overrides=("method=gigpo",)) for seed in (50, 51)]}
+    write_experiment(tmp_path, other, name="wider")
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert "on seeds 50, 51, the rows of main_table on seeds 0 to 2." in made.caption
+    assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO†", "SCPO"}
