@@ -1,5 +1,6 @@
 """Output of commands on a terminal, a pipe or a log."""
 
+import errno
 import sys
 from io import TextIOWrapper
 
@@ -33,6 +34,12 @@ def complaint(error: ScpoError | OSError) -> str:
     if isinstance(error, ScpoError):
         return str(error)
     what = f"{error.filename}: " if error.filename else ""
+    # Of a file that is being written, the system gives no name.
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"{what}{error.strerror}. Make room on the disk of the run folders (machine.runs_dir), "
+            "or name another one, and start the same command again"
+        )
     return (
         f"{what}{error.strerror or error}. Check the path and its permissions, or name another one"
     )

@@ -306,17 +306,21 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
             ) from error
         raise RecordWriteError(
             error.errno or 0,
-            f"cannot write {path} ({size} bytes needed, {_free_bytes(path)} free): {reason}. "
+            f"cannot write {path} ({size} bytes needed, {free_bytes(path)} free): {reason}. "
             "What it held before is intact; make room (or fix the permissions) and start the same "
             "command again",
         ) from error
 
 
-def _free_bytes(path: Path) -> str:
-    try:
-        return str(shutil.disk_usage(path.parent).free)
-    except OSError:
-        return "unknown"
+def free_bytes(path: Path) -> str:
+    """Free bytes where a file would be written, on the disk of its nearest folder."""
+    for folder in path.absolute().parents:
+        if folder.exists():
+            try:
+                return str(shutil.disk_usage(folder).free)
+            except OSError:
+                break
+    return "unknown"
 
 
 def write_bytes(path: Path, data: bytes, *, readable: bool = False) -> None:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records.files import FileSum, folder_change, folder_sums, read_record, sync, write_json
+from scpo.records.files import (
+    FileSum,
+    folder_change,
+    folder_sums,
+    free_bytes,
+    read_record,
+    sync,
+    write_json,
+)
 from scpo.records.run_folders import (
     CHECKPOINT,
     CHECKPOINT_MARKER,
@@ -97,7 +105,7 @@ def save_checkpoint(
         The new checkpoint.
 
     Raises:
-        RecordWriteError: The disk is full or not writable; earlier checkpoints are intact.
+        RecordWriteError: The disk is full or not writable; earlier checkpoints, if any, are intact.
     """
     target = folder / f"step_{step:05d}"
     scratch = folder / SCRATCH.format(step)
@@ -127,15 +135,20 @@ def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # Before the removal, which makes room.
+        free = free_bytes(scratch)
+        written = sum(path.stat().st_size for path in scratch.glob("*") if path.is_file())
         shutil.rmtree(scratch, ignore_errors=True)
         # A full disk appears as OSError, as safetensors' own error or as torch's RuntimeError,
         # depending on the writer.
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             raise
-        free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
+        steps = [str(checkpoint.step) for checkpoint in complete_checkpoints(target.parent)]
+        earlier = f"intact: step {', '.join(steps)}" if steps else "there is no other checkpoint"
         raise RecordWriteError(
-            f"checkpoint {target} could not be written ({error}); {free} bytes are free there; "
-            "earlier checkpoints are intact: free some space and run the same command again"
+            f"checkpoint {target} could not be written ({error}): {free} bytes were free there "
+            f"after {written} of its bytes, which are removed again; {earlier}. Free some space and "
+            "run the same command again"
         ) from error
 
 

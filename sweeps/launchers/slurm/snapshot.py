@@ -5,13 +5,14 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, RecordWriteError
 from scpo.installed import REPOSITORY
 from scpo.records import provenance, redaction
-from scpo.records.files import write_json
+from scpo.records.files import free_bytes, write_json
 
 SNAPSHOTS = ".snapshots"
 
@@ -34,6 +35,7 @@ def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
     Raises:
         ConfigError: A file holds a secret, or the value of one of these variables, which would be
             copied into every snapshot; or other users can access the snapshot.
+        RecordWriteError: The disk is full or not writable; there is no snapshot.
     """
     files = _files(secret_names)
     target = _place(runs_dir, files)
@@ -103,18 +105,40 @@ def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> N
 
 
 def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str]) -> None:
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # mkdtemp creates it with mode 0700.
-    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
+    with _naming_the_snapshot(target, files):
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkdtemp creates it with mode 0700.
+        draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
     try:
-        for path, data in files.items():
-            (draft / path).parent.mkdir(parents=True, exist_ok=True)
-            (draft / path).write_bytes(data)
-            (draft / path).chmod(0o400)
-        write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state(secret_names))
+        with _naming_the_snapshot(target, files):
+            _fill(draft, files, secret_names)
         # Renamed when complete, so that another sweep never finds half of a snapshot. That sweep
         # may have created the same one meanwhile.
         if not target.exists():
             draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _fill(draft: Path, files: dict[str, bytes], secret_names: Collection[str]) -> None:
+    for path, data in files.items():
+        (draft / path).parent.mkdir(parents=True, exist_ok=True)
+        (draft / path).write_bytes(data)
+        (draft / path).chmod(0o400)
+    write_json(draft / provenance.SNAPSHOT_RECORD, provenance.code_state(secret_names))
+
+
+@contextmanager
+def _naming_the_snapshot(target: Path, files: dict[str, bytes]) -> Iterator[None]:
+    """Turn an OSError into a RecordWriteError with the snapshot's size and the free space."""
+    try:
+        yield
+    except OSError as error:
+        size = sum(map(len, files.values()))
+        raise RecordWriteError(
+            error.errno or 0,
+            f"cannot write the snapshot of the code, {target}: "
+            f"{os.strerror(error.errno) if error.errno else error}. It has {len(files)} files of "
+            f"{size} bytes in all; {free_bytes(target)} bytes were free then. Make room (or fix "
+            "the permissions), or name another folder: machine.runs_dir",
+        ) from error

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import ConfigError
 from scpo.installed import install_command
 from scpo.records import RunFolder
+from scpo.records.files import naming_write_errors
 from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import hours
 from sweeps.launchers.slurm.cluster_settings import Site
@@ -204,7 +205,8 @@ def call_sbatch(submission: Submission) -> list[str]:
     try:
         # submitit also prints the error that it raises.
         with contextlib.redirect_stderr(io.StringIO()):
-            _write_tasks(submission)
+            with naming_write_errors(submission.folder / "*.pkl", 0):
+                _write_tasks(submission)
             return [job.job_id for job in _submit(submission, submission.folder)]
     except FailedJobError as error:
         message = str(error)

@@ -1,5 +1,6 @@
 """What the system refuses is one line, and what a terminal cannot print does not end a command."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.terminal import complaint
 from tests.support import fake_runs as fake
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +24,12 @@ def call(*command, **variables):
         check=False,
     )
     return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+
+
+def test_a_full_disk_is_not_told_of_as_of_permissions():
+    said = complaint(OSError(errno.ENOSPC, "No space left on device"))
+    assert said.startswith("No space left on device. Make room on the disk of the run folders")
+    assert "Check the path" in complaint(PermissionError(errno.EACCES, "Permission denied", "runs"))
 
 
 def test_an_ascii_terminal_gets_question_marks_and_the_command_goes_on(tmp_path):

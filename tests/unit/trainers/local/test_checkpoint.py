@@ -123,9 +123,21 @@ def test_a_failed_write_leaves_earlier_checkpoints_and_no_scratch(tmp_path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("scpo.trainers.local.checkpoint.sync", full)
-    with pytest.raises(RecordWriteError, match=r"No space left .* earlier checkpoints are intact"):
+    free = iter([SimpleNamespace(free=4096), SimpleNamespace(free=8_000_000)])  # once the failed one is removed
+    monkeypatch.setattr("scpo.records.files.shutil.disk_usage", lambda _: next(free))
+    said = r"No space left .* 4096 bytes were free there after \d{4,} of its bytes.*; intact: step 5\."
+    with pytest.raises(RecordWriteError, match=said):
         save(tmp_path, 10, policy, optimizer)
     assert [path.name for path in tmp_path.iterdir()] == ["step_00005"]
+
+
+def test_a_failed_write_of_the_first_checkpoint_speaks_of_no_earlier_one(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("scpo.trainers.local.checkpoint.sync", full)
+    with pytest.raises(RecordWriteError, match="there is no other checkpoint"):
+        save(tmp_path, 0, *trained())
 
 
 def test_a_checkpoint_is_a_hugging_face_folder(tmp_path):
@@ -174,7 +186,9 @@ def test_on_a_full_disk_nothing_is_left_of_a_checkpoint_and_the_one_before_is_in
             needed = size.free - shutil.disk_usage(disk).free
             for share in (0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98):  # of what it needs: every part is the one that is refused
                 filler = fill(disk, int(share * needed))
-                with pytest.raises(RecordWriteError, match=r"step_00002 could not be written .* are intact: free some"):
+                with pytest.raises(
+                    RecordWriteError, match=r"step_00002 could not be written .*; intact: step 1\. Free some"
+                ):
                     save(disk, 2, policy, optimizer)
                 assert [path.name for path in disk.iterdir() if path != filler] == [whole.folder.name]
                 filler.unlink()

@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 import subprocess
@@ -5,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, RecordWriteError
 from scpo.records import provenance
 from sweeps.launchers.slurm import snapshot
 
@@ -45,6 +46,20 @@ def test_a_snapshot_is_the_working_tree_s_code_private_and_read_only(code, tmp_p
     assert files == {"train.py": "1", "scpo/a.py": "edited", "scpo/new.py": "not committed", "conf/c.yaml": "3"}
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert stat.S_IMODE((made / "train.py").stat().st_mode) == 0o400
+
+
+def test_a_disk_without_room_for_a_snapshot_is_named_with_what_it_needs(code, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")  # as of a write: without a name
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    said = (
+        rf"cannot write the snapshot of the code, {tmp_path}/runs/\.snapshots/\w+: No space left on device\. It has 3 "
+        r"files of 3 bytes in all; \d+ bytes were free then.*machine\.runs_dir"
+    )
+    with pytest.raises(RecordWriteError, match=said):
+        snapshot.freeze(tmp_path / "runs")
+    assert not list((tmp_path / "runs" / ".snapshots").iterdir())
 
 
 def test_later_edits_change_nothing_and_make_another_snapshot(code, tmp_path):
