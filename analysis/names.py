@@ -214,9 +214,17 @@ def method_of(row: Row) -> Method:
     return METHODS.get(row.name) or Method(row.label, TRAINED, row.label)
 
 
+def method_rows(part: Section) -> list[Row]:
+    """Rows of a section that tables of methods have.
+
+    These are the methods, and the variants of which no experiment has a table of its own.
+    """
+    return [row for row in part.rows if is_method(row) or part.is_loose(row)]
+
+
 def in_order(rows: Iterable[Row]) -> list[str]:
-    """Names of the rows that are methods: registered ones, then others, SCPO last."""
-    names = dict.fromkeys(row.name for row in rows if is_method(row))
+    """Names of the rows: registered methods, then others, SCPO last."""
+    names = dict.fromkeys(row.name for row in rows)
     known = [name for name in METHODS if name in names and name != DEFAULT]
     unknown = sorted(name for name in names if name not in METHODS)
     last = [DEFAULT] if DEFAULT in names else []

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collected import Collected, MissingRunsError
-from analysis.sources.rows import DEFAULT, Row, Section
-from analysis.sources.run_records import Run
+from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present
+from analysis.sources.run_records import Problem, Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
@@ -39,19 +39,27 @@ class Selection:
         parts = data.sections
         known_experiments: list[str] = []
         known_rows: list[str] = []
+        finished_rows: list[str] = []
         for part in parts:
             known_experiments += part.experiments
             known_rows += [row.name for row in part.rows]
+            finished_rows += [row.name for row in part.rows if row.finished]
         _check("--env", self.envs, [part.env for part in parts])
         _check("--experiment", self.experiments, known_experiments)
-        _check("--rows", self.rows, known_rows)
+        _check("--rows", self.rows, known_rows, finished_rows)
         selected = []
+        problems = list(data.problems)
         for part in parts:
             if self.envs and part.env not in self.envs:
                 continue
             chosen = self._selected(part)
             if self.common_seeds:
+                rows = [row.name for row in chosen.rows if row.finished]
                 chosen = with_common_seeds(chosen)
+                if rows and not chosen.rows:
+                    place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
+                    reason = f"no seed is finished in all of {', '.join(rows)} ({place})"
+                    problems.append(Problem("--seeds common", reason))
             if chosen.rows:
                 selected.append(chosen)
 
@@ -62,7 +70,13 @@ class Selection:
         names = self.rows
         if self.experiments and not self.rows:
             names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
-        return replace(data, sections=tuple(selected), chosen=names, common_seeds=self.common_seeds)
+        return replace(
+            data,
+            sections=compared_with_present(selected),
+            problems=tuple(problems),
+            chosen=names,
+            common_seeds=self.common_seeds,
+        )
 
     def _selected(self, part: Section) -> Section:
         families = part.families
@@ -106,13 +120,21 @@ def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
-def _check(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+def _check(
+    option: str, names: Sequence[str], known: Sequence[str], likely: Sequence[str] = ()
+) -> None:
+    """Refuse unknown names; suggest one of ``likely`` if any is near.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
     unknown = [name for name in names if name not in known]
     if unknown:
         available = ", ".join(sorted(set(known)))
+        hint = did_you_mean(unknown[0], likely) or did_you_mean(unknown[0], known)
         raise ConfigError(
-            f"{option} {', '.join(unknown)}: these runs have none of this name"
-            f"{did_you_mean(unknown[0], known)}\nthey have {available}"
+            f"{option} {', '.join(unknown)}: these runs have none of this name{hint}\n"
+            f"they have {available}"
         )
 
 

@@ -7,12 +7,20 @@ and a footnote names the difference. Runs that differ in anything else (training
 get sections of their own.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from analysis.sources.run_records import ExperimentRecord, Problem, Run, contradiction, is_implied
+from analysis.sources.run_records import (
+    SINGLE,
+    ExperimentRecord,
+    Problem,
+    Run,
+    contradiction,
+    is_implied,
+)
 from analysis.sources.settings import differing_keys, same_games, setting_differences
 from scpo.records.manifest import PlannedRun, PrimaryComparisons
 from scpo.records.status import State
@@ -183,6 +191,11 @@ class Section:
             return ""
         return f"on {seed_list(seeds)}, the rows of {main.experiment} on {seed_list(main.seeds)}"
 
+    def is_loose(self, row: Row) -> bool:
+        """True if no experiment has a row: it is of runs of train.py alone."""
+        asked = [family.experiment for family in self.families if row.name in family.rows]
+        return bool(asked) and set(asked) == {SINGLE}
+
     @property
     def apart(self) -> str:
         """End of its name in print, e.g. ``; trainer=local (the others: verl)``."""
@@ -206,6 +219,19 @@ def seed_list(seeds: Iterable[int]) -> str:
         return f"seeds {ordered[0]} to {ordered[-1]}"
     word = "seeds" if len(ordered) > 1 else "seed"
     return f"{word} {', '.join(map(str, ordered))}"
+
+
+def compared_with_present(parts: Iterable[Section]) -> tuple[Section, ...]:
+    """The sections; where the one that the others differ from is missing, none is "the others"."""
+    parts = tuple(parts)
+    usual = {(part.scale, part.env, part.model) for part in parts if not part.differs}
+    named = []
+    for part in parts:
+        differs = part.differs
+        if (part.scale, part.env, part.model) not in usual:
+            differs = re.sub(r" \(the others: [^)]*\)", "", differs)
+        named.append(replace(part, differs=differs))
+    return tuple(named)
 
 
 def record_rows(record: ExperimentRecord, runs: Runs, env: str, model: str) -> tuple[Row, ...]:

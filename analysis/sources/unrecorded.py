@@ -12,6 +12,7 @@ from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Proble
 from analysis.sources.settings import configuration_of, variants
 from scpo.progress import counted
 from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
+from scpo.records.status import State
 from scpo.schema.env import TUNING
 from scpo.schema.method import method_label
 
@@ -165,7 +166,12 @@ def _noted_variants(singles: Iterable[Run], known: Mapping[Place, str]) -> Itera
     """Yield a note on each row name whose runs have several configurations."""
     rows: dict[str, dict[str, None]] = {}
     varied: dict[str, None] = {}
-    for _, name, variant in _named(singles, known):
+    named = list(_named(singles, known))
+    with_results = {name for run, name, _ in named if run.state == State.DONE}
+    for run, name, variant in named:
+        # Unfinished runs, perhaps of another scale, have nothing to tell apart yet.
+        if name in with_results and run.state != State.DONE:
+            continue
         rows.setdefault(name, {})[_full_name(name, variant)] = None
         if variant:
             varied[name] = None

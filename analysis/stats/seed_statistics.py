@@ -21,10 +21,6 @@ LEVEL = 0.95
 # Power at which a difference counts as resolvable: the usual choice in planning experiments.
 POWER = 0.8
 
-# Share of a mean below which a spread is that of rounding: pairs of 0.9 − 0.8 and 0.3 − 0.2 differ
-# in the last bit.
-ROUNDING = 1e-12
-
 # Values of a row by seed; None for a run without the value.
 Values: TypeAlias = Mapping[int, float | None]
 
@@ -97,10 +93,10 @@ def p_value(difference: Summary) -> float:
     n = difference.n
     mean = difference.mean
     std = difference.std
-    if n < 2:
+    if n < 2 or (std == 0 and mean != 0):
         return math.nan
-    if std <= ROUNDING * abs(mean):
-        return math.nan if mean else 1.0
+    if std == 0:
+        return 1.0
     from scipy.stats import t
 
     return float(2 * t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from analysis import names
-from analysis.names import Footnotes, in_order, is_method, method_of
+from analysis.names import Footnotes, in_order, method_of, method_rows
 from analysis.rendering.table import Block, Cells, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present
 from analysis.tables.comparison import episode_counts, minus, state_key, value
 from scpo.intervals import Summary, summarise
 
@@ -42,7 +42,8 @@ def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no method has finished runs."""
     notes = Footnotes()
     blocks: list[Block] = []
-    for part in data.sections:
+    ready = [part for part in data.sections if any(row.finished for row in method_rows(part))]
+    for part in compared_with_present(ready):
         blocks += _blocks(data, part, notes)
     if not blocks:
         raise missing_runs("finished runs of methods", data.sections, "main_table")
@@ -60,9 +61,7 @@ def build(data: Collected) -> Table:
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
-    methods = [name for name in in_order(part.rows) if part.row(name).finished]
-    if not methods or not any(is_method(row) for row in part.rows):
-        return
+    methods = in_order(row for row in method_rows(part) if row.finished)
     runs = [run for name in methods for run in part.row(name).finished]
     panels = {panel for run in runs for panel in data.panels(run)}
     for panel in names.panel_order(panels):

@@ -17,8 +17,8 @@ from analysis.names import (
     SIZES,
     Footnotes,
     in_order,
-    is_method,
     method_of,
+    method_rows,
 )
 from analysis.paper.published import Printed, main_table
 from analysis.rendering.table import (
@@ -36,7 +36,7 @@ from analysis.rendering.table import (
     with_columns,
 )
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import DEFAULT, Section
+from analysis.sources.rows import DEFAULT, Section, compared_with_present
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
@@ -115,7 +115,7 @@ class Measured:
     @property
     def methods(self) -> list[str]:
         """Rows that are methods, in the table's order."""
-        return in_order(row for part in self.parts for row in part.rows if row.runs)
+        return in_order(row for part in self.parts for row in method_rows(part) if row.runs)
 
     def words(self, name: str) -> tuple[str, str]:
         """Kind and label of a method, with marks of footnotes on different settings."""
@@ -180,8 +180,9 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
     """
     ready = []
     for part in parts:
-        if _is_main(part) and any(row.finished and is_method(row) for row in part.rows):
+        if _is_main(part) and any(row.finished for row in method_rows(part)):
             ready.append(part)
+    ready = list(compared_with_present(ready))
     # Models in the order in which their sections appear.
     for model in dict.fromkeys(part.model for part in ready):
         own = [part for part in ready if part.model == model]
@@ -213,7 +214,7 @@ def _is_main(part: Section) -> bool:
 
     False for a single ablation, although its default is a row of the main table, too.
     """
-    methods = sum(map(is_method, part.rows))
+    methods = len(method_rows(part))
     return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
 
 
@@ -455,7 +456,8 @@ def _variants(measured: Iterable[Measured]) -> str:
     variants = set()
     for part in measured:
         for section in part.parts:
-            variants |= {row.name for row in section.rows if row.runs and not is_method(row)}
+            shown = method_rows(section)
+            variants |= {row.name for row in section.rows if row.runs and row not in shown}
     if not variants:
         return ""
     return (

@@ -4,9 +4,11 @@ import io
 import pytest
 
 from analysis.rendering.table import NONE, Number
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_main import build
+from scpo.errors import ConfigError
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 
 SUCCESS = "val/valid_seen/success_rate"
@@ -147,3 +149,46 @@ def test_a_method_on_seeds_that_the_main_table_has_none_of_is_marked(tmp_path):
     made = build(collect(tmp_path).at_scale("mini"))
     assert "on seeds 50, 51, the rows of main_table on seeds 0 to 2." in made.caption
     assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO†", "SCPO"}
+
+
+def write_loose(folder):
+    """Finished runs of train.py: GiGPO, and SCPO in two configurations and with another theta."""
+    write_run(folder, "gigpo", 0, overrides=("method=gigpo",), steps=20)
+    for seed in (0, 1):
+        write_run(folder, "scpo", seed)
+    write_run(folder, "scpo", 2, steps=30)
+    write_run(folder, "scpo", 3, steps=10, state="INTERRUPTED")
+    write_run(folder, "scpo", 3, overrides=("method.shaper.theta=0.9",))
+
+
+def test_finished_runs_of_no_experiment_are_rows_whatever_their_configuration(tmp_path):
+    write_loose(tmp_path)
+    data = collect(tmp_path)
+    made = build(data.at_scale("mini"))
+    shown = {cells[1] for block in made.blocks for cells in block.rows}
+    assert shown == {"GiGPO", "SCPO, steps=40", "SCPO, steps=30", "SCPO, theta0.9"}
+    (note,) = (problem.reason for problem in data.problems if "differ in more" in problem.reason)
+    assert note.endswith("they are 2 rows, scpo_steps_40, scpo_steps_30")
+
+
+def test_no_heading_speaks_of_others_that_are_not_there(tmp_path):
+    write_loose(tmp_path)
+    every = build(collect(tmp_path).at_scale("mini"))
+    assert any("trainer.steps=20 (the others: 40)" in block.title for block in every.blocks)
+    made = build(Selection(rows=("gigpo",)).of(collect(tmp_path)).at_scale("mini"))
+    assert made.blocks
+    assert all("trainer.steps=20" in block.title and "the others" not in block.title for block in made.blocks)
+
+
+def test_rows_without_a_common_seed_are_named_as_left_out(tmp_path):
+    write_loose(tmp_path)
+    data = Selection(common_seeds=True).of(collect(tmp_path))
+    (problem,) = (problem for problem in data.problems if problem.path == "--seeds common")
+    assert problem.reason.startswith("no seed is finished in all of scpo_steps_40, theta0.9 (mini scale, alfworld")
+
+
+def test_an_unknown_row_is_answered_with_one_that_has_results(tmp_path):
+    write_loose(tmp_path)
+    write_run(tmp_path, "scpo", 4, steps=9, state="INTERRUPTED")
+    with pytest.raises(ConfigError, match=r"did you mean scpo_steps_[34]0"):
+        Selection(rows=("scpo",)).of(collect(tmp_path))
