@@ -147,8 +147,8 @@ def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
         earlier = f"intact: step {', '.join(steps)}" if steps else "there is no other checkpoint"
         raise RecordWriteError(
             f"checkpoint {target} could not be written ({error}): {free} bytes were free there "
-            f"after {written} of its bytes, which are removed again; {earlier}. Free some space and "
-            "run the same command again"
+            f"after {written} of its bytes, which are removed again; {earlier}. Free some space "
+            "and run the same command again"
         ) from error
 
 
