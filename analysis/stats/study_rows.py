@@ -213,21 +213,29 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
 def _told_apart(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """The rows, with the settings that differ in the titles that several of a benchmark share.
 
-    A row of the main table keeps its title.
+    A row of the main table keeps its title; beside it, the others are named by what differs from
+    it: a run of few steps must not add the usual number of steps to the name of every other row.
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    usual: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in rows:
         if row.configuration is not None:
-            own = groups.setdefault((row.env, row.model, row.title), [])
-            own.append(json.loads(row.configuration))
+            place = (row.env, row.model, row.title)
+            configuration = json.loads(row.configuration)
+            groups.setdefault(place, []).append(configuration)
+            if any(experiment == MAIN for experiment, _ in row.names):
+                usual.setdefault(place, configuration)
     told = []
     for row in rows:
-        configurations = groups.get((row.env, row.model, row.title), [])
+        place = (row.env, row.model, row.title)
+        configurations = groups.get(place, [])
         in_main = any(experiment == MAIN for experiment, _ in row.names)
         if row.configuration is None or len(configurations) < 2 or in_main:
             told.append(row)
         else:
-            settings = own_settings(json.loads(row.configuration), configurations)
+            own = json.loads(row.configuration)
+            known = [usual[place], own] if place in usual else configurations
+            settings = own_settings(own, known)
             told.append(_with_title(row, f"{row.title}, {settings}"))
     return told
 

@@ -166,6 +166,15 @@ def test_the_main_tables_row_keeps_its_name(tmp_path):
     assert [line["Row"] for line in made] == ["SCPO", "GiGPO", "GiGPO, learning_rate=0.03"]
 
 
+def test_only_the_row_that_deviates_from_the_main_tables_is_named_by_it(tmp_path):
+    write_study(tmp_path, {"main_table": ("gigpo",)}, CURVES, primary={})
+    rate = ("trainer.optimizer.learning_rate=0.03",)
+    write_study(tmp_path, {"second": ("gigpo",)}, CURVES, primary={}, overrides=rate)
+    write_study(tmp_path, {"third": ("gigpo",)}, CURVES, primary={}, overrides=("trainer.groups=2",))
+    made = lines(tab_study.build(collect(tmp_path).at_scale("study")))
+    assert [line["Row"] for line in made] == ["GiGPO", "GiGPO, learning_rate=0.03", "GiGPO, groups=2"]
+
+
 def test_a_difference_over_fewer_pairs_than_seeds_is_marked(tmp_path):
     write_study_run(tmp_path, "gigpo", 2, CURVES["gigpo"](2), state="FAILED")
     table = tab_study.build(study(tmp_path))
