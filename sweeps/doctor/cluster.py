@@ -15,7 +15,7 @@ from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.node_probe import Need, ask_node
 from sweeps.launchers.slurm.reachable import is_outside, local_folders
 from sweeps.launchers.slurm.scheduler import Slurm
-from sweeps.launchers.slurm.submission import Request, by_request, places
+from sweeps.launchers.slurm.submission import Request, by_request, probed_partitions
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20
@@ -78,15 +78,17 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         Need("the Python of the environment", Path(sys.executable), "x"),
         Need("machine.runs_dir", existing, "w"),
     )
-    for where in places(requests, site):
-        answer = ask_node(where, needs, launcher.probe_s)
+    for partition in probed_partitions(requests, site):
+        answer = ask_node(partition, needs, launcher.probe_s)
         if answer.node is None:
             yield warning("slurm node", answer.why, "later, or a longer launcher.probe_s")
         elif answer.lacking:
-            text = f"{answer.node} ({where}) cannot {', cannot '.join(map(str, answer.lacking))}"
+            text = (
+                f"{answer.node} ({partition}) cannot {', cannot '.join(map(str, answer.lacking))}"
+            )
             yield error("slurm node", text, "a folder on a file system that the nodes share")
         else:
-            text = f"{answer.node} ({where}) can execute Python and write run folders"
+            text = f"{answer.node} ({partition}) can execute Python and write run folders"
             yield ok("slurm node", text)
 
 

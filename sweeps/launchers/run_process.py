@@ -142,7 +142,7 @@ class RunProcess:
 
         Args:
             code: Its exit status.
-            interrupted: The launcher killed it.
+            interrupted: True if the launcher made it end.
         """
         folder = self.folder
         log = self.folder.attempt_log(self.attempt)
@@ -163,7 +163,7 @@ class RunProcess:
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
         """Record the end of a process that was killed or died before its first line."""
         if code < 0:
-            # The last line of a killed process does not tell the cause.
+            # The last line in the log of a killed process is not the cause of its end.
             reason = f"killed by {signal.Signals(-code).name}"
         else:
             last = tail(log, 1)

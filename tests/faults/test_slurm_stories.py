@@ -176,7 +176,7 @@ def test_timeouts_are_counted_apart_and_where_none_got_further_the_run_has_faile
     assert states == [State.INTERRUPTED] * 4 + [State.FAILED]
     assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 4)
     assert (
-        "cut off by its time limit of 1 h 3 times without a step more, launcher.max_timeouts is 2"
+        "cut off by its time limit of 1 h 3 times without a further step, launcher.max_timeouts is 2"
         in folder.read_status().reason
     )
     assert steps(folder) == [0]

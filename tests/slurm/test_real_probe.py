@@ -17,14 +17,14 @@ from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.launcher import Cluster
-from sweeps.launchers.slurm.node_probe import Need, Where, ask_node
+from sweeps.launchers.slurm.node_probe import Need, ProbedPartition, ask_node
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.submission import call_sbatch
 from tests.slurm import test_real_slurm as real
 
 pytestmark = real.pytestmark
-GPU = Where("gpu", Site(gres="gpu:a800"), gpus=True)
+GPU = ProbedPartition("gpu", Site(gres="gpu:a800"), gpus=True)
 CALL = """
 import sys
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_ctrl_c_takes_a_waiting_probe_out_of_the_queue(full_node, tmp_path):
 
 
 def test_a_refusal_of_slurm_is_shown_in_its_words(tmp_path):
-    answer = ask_node(Where("gpuu", Site(), gpus=False), (Need("runs", tmp_path, "w"),), 20)
+    answer = ask_node(ProbedPartition("gpuu", Site(), gpus=False), (Need("runs", tmp_path, "w"),), 20)
     assert answer.node is None
     assert "nvalid partition" in answer.why
 

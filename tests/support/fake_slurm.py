@@ -18,7 +18,7 @@ from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job import Supervisor
 from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
-from sweeps.launchers.slurm.scheduler import SchedulerError, Seen
+from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
 from sweeps.records import attempt as entry
 
 
@@ -79,7 +79,9 @@ class FakeSlurm:
         return ids
 
     def jobs(self):
-        return {key: Seen(job.name, job.state, "None") for key, job in self.queue.items()} if self.answers else None
+        if not self.answers:
+            return None
+        return {key: ListedJob(job.name, job.state, "None") for key, job in self.queue.items()}
 
     def limits(self, account=None, qos=None):
         return self.job_limits

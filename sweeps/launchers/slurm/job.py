@@ -178,9 +178,9 @@ class Supervisor:
     def _give_up(self) -> State:
         hours = self.job.limit_s / 3600
         reason = (
-            f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a step "
-            f"more, launcher.max_timeouts is {self.job.max_timeouts}; a longer launcher.time_h or "
-            "a shorter launcher.warn_s, then `python -m sweeps retry`"
+            f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a "
+            f"further step, launcher.max_timeouts is {self.job.max_timeouts}; give a longer "
+            "launcher.time_h or a shorter launcher.warn_s, then `python -m sweeps retry`"
         )
         with locked(self.folder.lock) as free:
             if free:

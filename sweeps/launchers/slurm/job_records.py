@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from scpo.records import RunFolder
 from scpo.records.files import read_record, write_json
 from scpo.records.status import JobState
-from sweeps.launchers.slurm.scheduler import Seen
+from sweeps.launchers.slurm.scheduler import ListedJob
 
 SUBMISSIONS = ".submissions"
 """Folder of the submissions, among the run folders."""
@@ -46,26 +46,26 @@ class Job(BaseModel):
     fruitless: NonNegativeInt = 0
     last_step: int = -1
 
-    def found_in(self, seen: Mapping[str, Seen]) -> str | None:
+    def found_in(self, listed: Mapping[str, ListedJob]) -> str | None:
         """Id of this job in Slurm's list, or None. Names are compared too: Slurm reuses ids."""
         # An element of an array has the id `<array>_<index>`.
         ending = "" if self.index is None else f"_{self.index}"
-        for id_, job in seen.items():
+        for id_, job in listed.items():
             if job.name == self.name and id_.endswith(ending) and self.job_id in (None, id_):
                 return id_
         return None
 
-    def state(self, seen: Mapping[str, Seen] | None) -> JobState:
-        """State of the job in Slurm's list; ``seen`` is None if the scheduler does not answer."""
-        if seen is None:
+    def state(self, listed: Mapping[str, ListedJob] | None) -> JobState:
+        """State of the job in Slurm's list; ``listed`` is None if the scheduler does not answer."""
+        if listed is None:
             return JobState.UNKNOWN
-        found = self.found_in(seen)
-        if found is None:
+        job_id = self.found_in(listed)
+        if job_id is None:
             return JobState.ENDED
         # Slurm has the job, but the sweep died before it could record the id.
         if self.job_id is None:
             return JobState.ORPHANED
-        return seen[found].state
+        return listed[job_id].state
 
 
 def read_job(folder: RunFolder) -> Job | None:

@@ -37,7 +37,7 @@ from sweeps.launchers.slurm.submission import (
     call_sbatch,
     folder_of_submissions,
     new_folder,
-    places,
+    probed_partitions,
     sbatch_text,
     submit,
 )
@@ -51,6 +51,15 @@ def make_launcher(configs: Sequence[RunConfig], _train_script: Path, console: Co
     return Cluster(
         first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch, console=console
     )
+
+
+@dataclass(frozen=True)
+class _Array:
+    """Runs of one job array to be submitted; ``running``: jobs of it that may run at a time."""
+
+    request: Request
+    run_ids: Sequence[str]
+    running: int
 
 
 @dataclass
@@ -99,23 +108,23 @@ class Cluster(CountsSignals):
         ids: list[str] = []
 
         # Asked before the probe, whose own job would count against the limit for a while.
-        room = self._room(limits)
-        self._check_nodes([request for request, *_ in arrays], snapshot)
-        for request, names, running in arrays:
+        allowed = self._further_jobs(limits)
+        self._check_nodes([array.request for array in arrays], snapshot)
+        for array in arrays:
             # Runs beyond the account's limit stay PENDING; the next call submits them.
-            fitting = names if room is None else names[: max(0, room - len(ids))]
-            folders = [runs[name][0] for name in fitting]
+            fitting = array.run_ids
+            if allowed is not None:
+                fitting = fitting[: max(0, allowed - len(ids))]
+            folders = [runs[run_id][0] for run_id in fitting]
             try:
                 if folders:
                     folder = new_folder(self.runs_dir, title)
-                    ids += submit(
-                        self._submission(folder, folders, request, snapshot, running), self.sbatch
-                    )
-                if len(fitting) < len(names):
+                    ids += submit(self._submission(folder, folders, array, snapshot), self.sbatch)
+                if len(fitting) < len(array.run_ids):
                     raise RefusedError(
                         f"the account may have {limits.submitted} jobs queued and running (Slurm's "
-                        "MaxSubmitJobs), and they are; give the same command again when some have "
-                        "ended"
+                        "MaxSubmitJobs), and has them all; give the same command again when some "
+                        "have ended"
                     )
             except RefusedError as error:
                 rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
@@ -133,36 +142,34 @@ class Cluster(CountsSignals):
         if not self.outside():
             return
         needs = needs_of_jobs(self.runs_dir, snapshot)
-        for where in places(requests, self.site):
-            if where.partition not in self._asked:
-                say(self.console, f"asking a node of {where}, for at most {wait_s} s ...")
-                say(self.console, check_on_node(where, needs, wait_s, self.probe))
-                self._asked.add(where.partition)
+        for partition in probed_partitions(requests, self.site):
+            if partition.name not in self._asked:
+                say(self.console, f"asking a node of {partition}, for at most {wait_s} s ...")
+                say(self.console, check_on_node(partition, needs, wait_s, self.probe))
+                self._asked.add(partition.name)
 
     def _limits(self) -> JobLimits:
         site = self.site
         return self.scheduler.limits(site.account, site.qos)
 
-    def _arrays(
-        self, configs: Mapping[str, RunConfig], limits: JobLimits
-    ) -> list[tuple[Request, list[str], int]]:
-        """Arrays of runs with equal requests: (request, run ids, jobs that may run at a time)."""
-        arrays = []
-        for request, names in by_request(configs, self.launcher, self.site).items():
-            for part in split(names, limits.array_size):
-                arrays.append((request, part))
+    def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
+        """Arrays of runs with equal requests, within the limits of cluster and launcher."""
+        parts = []
+        for request, run_ids in by_request(configs, self.launcher, self.site).items():
+            for part in split(run_ids, limits.array_size):
+                parts.append((request, part))
         most = self.launcher.parallelism
         if limits.running is not None:
             # Each array needs at least one; Slurm itself queues jobs beyond the account's limit.
-            most = min(most, max(limits.running, len(arrays)))
+            most = min(most, max(limits.running, len(parts)))
         # Slurm limits each array separately, so the common limit is divided among them.
-        given = shares([len(part) for _, part in arrays], most)
-        limited = []
-        for (request, part), share in zip(arrays, given, strict=True):
-            limited.append((request, part, share))
-        return limited
+        given = shares([len(part) for _, part in parts], most)
+        arrays = []
+        for (request, part), share in zip(parts, given, strict=True):
+            arrays.append(_Array(request, part, share))
+        return arrays
 
-    def _room(self, limits: JobLimits) -> int | None:
+    def _further_jobs(self, limits: JobLimits) -> int | None:
         """Number of further jobs that the account may have; None: no limit."""
         if limits.submitted is None:
             return None
@@ -177,19 +184,22 @@ class Cluster(CountsSignals):
         """
         place = folder_of_submissions(self.runs_dir) / "to-be-made"
         snapshot = locate(self.runs_dir)
-        for request, names, running in self._arrays(configs, self._limits()):
-            folders = [RunFolder(self.runs_dir / name) for name in names]
-            yield self._submission(place, folders, request, snapshot, running)
+        for array in self._arrays(configs, self._limits()):
+            folders = [RunFolder(self.runs_dir / run_id) for run_id in array.run_ids]
+            yield self._submission(place, folders, array, snapshot)
 
     def _submission(
-        self,
-        folder: Path,
-        runs: Sequence[RunFolder],
-        request: Request,
-        snapshot: Path,
-        running: int,
+        self, folder: Path, runs: Sequence[RunFolder], array: _Array, snapshot: Path
     ) -> Submission:
-        return Submission(folder, tuple(runs), request, self.launcher, self.site, snapshot, running)
+        return Submission(
+            folder=folder,
+            runs=tuple(runs),
+            request=array.request,
+            launcher=self.launcher,
+            site=self.site,
+            snapshot=snapshot,
+            running=array.running,
+        )
 
     @property
     def free(self) -> int:

@@ -59,20 +59,21 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Where:
-    """Nodes to ask: those of a partition (None: the default one), with the site's settings.
+class ProbedPartition:
+    """Partition of which the probe asks a node.
 
-    ``gpus``: jobs there ask for GPUs, so that the partition may refuse a job without one.
+    Attributes:
+        name: Name of the partition; None: the default one.
+        site: Settings of the site, for the probe's options.
+        gpus: True if jobs there ask for GPUs: the partition may then refuse a job without one.
     """
 
-    partition: str | None
+    name: str | None
     site: Site
     gpus: bool
 
     def __str__(self) -> str:
-        if not self.partition:
-            return "the default partition"
-        return f"partition {self.partition}"
+        return f"partition {self.name}" if self.name else "the default partition"
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class Answer:
     why: str = ""
 
 
-def ask_node(where: Where, needs: Sequence[Need], wait_s: int) -> Answer:
-    """Run the probe on a node of ``where`` and wait at most ``wait_s`` seconds for its answer.
+def ask_node(partition: ProbedPartition, needs: Sequence[Need], wait_s: int) -> Answer:
+    """Run the probe on a node of the partition; wait at most ``wait_s`` seconds for its answer.
 
     A job without an answer by then is cancelled. A stop signal cancels it too, and is then sent to
     this process again.
@@ -98,19 +99,21 @@ def ask_node(where: Where, needs: Sequence[Need], wait_s: int) -> Answer:
     """
     deadline = time.monotonic() + wait_s
     # First without a GPU, because such a job starts sooner; some partitions refuse it.
-    answer = _ask(_command(where, needs, wait_s, gpus=0), needs, deadline)
+    answer = _ask(_command(partition, needs, wait_s, gpus=0), needs, deadline)
     without_gpu = answer.why
     refused = answer.node is None and time.monotonic() < deadline and BUSY not in without_gpu
-    if refused and where.gpus and not UNSURE.search(without_gpu):
+    if refused and partition.gpus and not UNSURE.search(without_gpu):
         left_s = round(deadline - time.monotonic())
-        answer = _ask(_command(where, needs, left_s, gpus=1), needs, deadline)
+        answer = _ask(_command(partition, needs, left_s, gpus=1), needs, deadline)
     if answer.node is None and (BUSY in answer.why or time.monotonic() >= deadline):
-        return Answer(None, why=f"no node of {where} was free within {wait_s} s")
+        return Answer(None, why=f"no node of {partition} was free within {wait_s} s")
     return answer
 
 
-def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> list[str]:
-    site = where.site
+def _command(
+    partition: ProbedPartition, needs: Sequence[Need], wait_s: int, gpus: int
+) -> list[str]:
+    site = partition.site
     options: dict[str, Any] = {
         "job-name": f"{MARK}-{secrets.token_hex(4)}",
         # Bounds the job's wait even if this process is killed. At least 2: 1 means "at once".
@@ -119,7 +122,7 @@ def _command(where: Where, needs: Sequence[Need], wait_s: int, gpus: int) -> lis
         "nodes": 1,
         "ntasks": 1,
         "cpus-per-task": 1,
-        "partition": where.partition,
+        "partition": partition.name,
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
@@ -199,9 +202,9 @@ def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
     # A node that dies in the middle of the tests would otherwise seem to lack nothing.
     if [MARK, "end"] not in lines:
         return Answer(None, why=f"srun: {words_of(errors)}")
-    found = [(line[1], line[2]) for line in lines if len(line) == 3]
-    node = next((value for key, value in found if key == "node" and value), "a node")
-    lacking = tuple(needs[int(value)] for key, value in found if key == "lacks")
+    facts = [(line[1], line[2]) for line in lines if len(line) == 3]
+    node = next((value for key, value in facts if key == "node" and value), "a node")
+    lacking = tuple(needs[int(value)] for key, value in facts if key == "lacks")
     return Answer(node, lacking)
 
 

@@ -10,7 +10,7 @@ from scpo.records import RunFolder, State, run_folders
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
-from sweeps.launchers.slurm.scheduler import Seen, Slurm
+from sweeps.launchers.slurm.scheduler import ListedJob, Slurm
 from sweeps.records import cancellation
 
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
@@ -19,11 +19,11 @@ ASK_AGAIN_S = 1.0
 # Begins of the lines that srun and slurmd write to a job's log.
 SLURMS_LINES = ("srun:", "slurmstepd")
 
-# Reasons of squeue that do not change by waiting -> what to change.
-ANEW = "then `python -m sweeps cancel`, `retry` and the sweep again"
+# Reasons of squeue for which a job never starts -> what to change.
+SUBMIT_AGAIN = "then `python -m sweeps cancel`, `retry` and the sweep again"
 NEVER_STARTS = {
-    "PartitionTimeLimit": f", never starts: a smaller max_time_h in launcher.site, {ANEW}",
-    "PartitionConfig": f", never starts: fewer launcher.cpus or gpus, {ANEW}",
+    "PartitionTimeLimit": f", never starts: a smaller max_time_h in launcher.site, {SUBMIT_AGAIN}",
+    "PartitionConfig": f", never starts: fewer launcher.cpus or gpus, {SUBMIT_AGAIN}",
 }
 
 
@@ -37,7 +37,7 @@ class Observer:
     def __init__(self, scheduler: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
         self.scheduler = scheduler
         self._sleep = sleep
-        self._seen: Mapping[str, Seen] | None = None
+        self._listed: Mapping[str, ListedJob] | None = None
         self._asked = 0
 
     def observe(self, folder: RunFolder) -> Observed:
@@ -58,11 +58,11 @@ class Observer:
         for what, count in (("timed out", job.timeouts), ("preempted", job.preemptions)):
             if count:
                 parts.append(f"{count}x {what}")
-        seen = self._seen or {}
-        found = job.found_in(seen)
-        if found and observed.job is JobState.QUEUED:
+        listed = self._listed or {}
+        job_id = job.found_in(listed)
+        if job_id and observed.job is JobState.QUEUED:
             # squeue prints None for a job that has no reason yet.
-            reason = seen[found].why
+            reason = listed[job_id].why
             if reason != "None":
                 parts.append(f"waits: {reason}{NEVER_STARTS.get(reason, '')}")
         if observed.state is State.LOST:
@@ -77,19 +77,19 @@ class Observer:
         Call it after ``observe``, which reads Slurm's list.
         """
         job = read_job(folder)
-        found = job.found_in(self._seen or {}) if job else None
-        if job and found:
-            return write_job(folder, job.model_copy(update={"job_id": found}))
+        job_id = job.found_in(self._listed or {}) if job else None
+        if job and job_id:
+            return write_job(folder, job.model_copy(update={"job_id": job_id}))
         return None
 
     def _once(self, folder: RunFolder) -> Observed:
         job = read_job(folder)
         if job is not None and not self._asked:
             self._ask()
-        return run_folders.observe(folder, None if job is None else job.state(self._seen))
+        return run_folders.observe(folder, None if job is None else job.state(self._listed))
 
     def _ask(self) -> None:
-        self._seen = self.scheduler.jobs()
+        self._listed = self.scheduler.jobs()
         self._asked += 1
 
 
@@ -108,8 +108,8 @@ def cancel(
     job = read_job(folder)
 
     def end_job() -> None:
-        found = job.found_in(scheduler.jobs() or {}) if job else None
-        if found is not None:
-            scheduler.cancel(found)
+        job_id = job.found_in(scheduler.jobs() or {}) if job else None
+        if job_id is not None:
+            scheduler.cancel(job_id)
 
     return cancellation.cancel(folder, state, reason, end_job)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scpo.errors import ConfigError
-from sweeps.launchers.slurm.node_probe import Answer, Need, Where
+from sweeps.launchers.slurm.node_probe import Answer, Need, ProbedPartition
 from sweeps.launchers.slurm.scheduler import node_names
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
 
 # Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
 NOT_REACHABLE = 78
-Probe = Callable[[Where, Sequence[Need], int], Answer]
+Probe = Callable[[ProbedPartition, Sequence[Need], int], Answer]
 """Test of the needs of jobs on a node, within a number of seconds; see ``node_probe.ask_node``."""
 
 
@@ -69,25 +69,28 @@ def check_reachable(runs_dir: Path) -> None:
             )
 
 
-def check_on_node(where: Where, needs: Sequence[Need], wait_s: int, probe: Probe) -> str:
+def check_on_node(
+    partition: ProbedPartition, needs: Sequence[Need], wait_s: int, probe: Probe
+) -> str:
     """Let a node test the needs of jobs; returns one line, also if no node answered in time.
 
     Raises:
         ConfigError: The node lacks something; jobs there would end at once.
     """
-    answer = probe(where, needs, wait_s)
+    answer = probe(partition, needs, wait_s)
     if answer.lacking:
         raise ConfigError(
-            f"node {answer.node} ({where}) cannot {', cannot '.join(map(str, answer.lacking))}. "
+            f"node {answer.node} ({partition}) cannot "
+            f"{', cannot '.join(map(str, answer.lacking))}. "
             "Nothing was submitted, and the runs are PENDING as before. Move it to a file system "
             "that the nodes share (run folders: machine.runs_dir=<a folder there>; Python: make "
             "the environment there), or submit without this test: launcher.probe_s=0"
         )
     if answer.node is None:
         return (
-            f"unproven that nodes can read the code and Python: {answer.why}. Each job checks it "
-            f"and ends with one line (exit status {NOT_REACHABLE}) where they cannot"
+            f"not tested if nodes can read the code and Python: {answer.why}. Each job tests it on "
+            f"its node, and ends with one line (exit status {NOT_REACHABLE}) if the node cannot"
         )
 
     named = ", ".join(need.name for need in needs)
-    return f"node {answer.node} ({where}) can use {named}"
+    return f"node {answer.node} ({partition}) can use {named}"

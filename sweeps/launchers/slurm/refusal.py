@@ -4,7 +4,8 @@ import re
 
 from scpo.errors import ConfigError
 
-# (pattern in sbatch's message, key of the site's file, what to set)
+# (pattern in sbatch's message, key of the site's file, what to set). The first match wins: messages
+# about accounts, for example, also mention partitions.
 KEYS = (
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
@@ -24,7 +25,8 @@ KEYS = (
     ),
 )
 
-# For requests with a type of GPU: no node has that type, or not so many of them.
+# The same pattern as the last one, for requests with a type of GPU: no node has that type, or not
+# so many of them.
 GPUS_OF_NODES = (
     "node configuration",
     "gres",
@@ -43,7 +45,6 @@ class RefusedError(ConfigError):
 def explain_refusal(message: str, asked: str, site: str) -> str:
     """One line: sbatch's message, the request, and the key of the site file to change."""
     text = words_of(message)
-    # The first match wins: messages about accounts, for example, also mention partitions.
     keys = (*KEYS[:-1], GPUS_OF_NODES, KEYS[-1]) if "gres " in asked else KEYS
     for pattern, key, fix in keys:
         if re.search(pattern, text, re.IGNORECASE):

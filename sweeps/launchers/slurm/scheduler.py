@@ -36,7 +36,7 @@ class SchedulerError(ScpoError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ListedJob:
     """A waiting or running job as squeue lists it; ``why`` is the reason for waiting."""
 
     name: str
@@ -50,7 +50,7 @@ class Slurm:
     Tests replace it by a scheduler with a simulated clock.
     """
 
-    def jobs(self) -> Mapping[str, Seen] | None:
+    def jobs(self) -> Mapping[str, ListedJob] | None:
         """Our waiting and running jobs by id, from one squeue call; None without an answer."""
         # The name comes last because it may contain |, the separator.
         format_ = "%i|%T|%r|%j"
@@ -66,7 +66,7 @@ class Slurm:
         except SchedulerError:
             return None
         fields = (line.split("|", 3) for line in lines)
-        return {job_id: Seen(name, _state(state), why) for job_id, state, why, name in fields}
+        return {job_id: ListedJob(name, _state(state), why) for job_id, state, why, name in fields}
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
         """Final states of jobs by id, from one sacct call; unknown jobs are left out."""

@@ -31,7 +31,7 @@ from sweeps.launchers.slurm.job_records import (
     task_path,
     write_job,
 )
-from sweeps.launchers.slurm.node_probe import Where
+from sweeps.launchers.slurm.node_probe import ProbedPartition
 from sweeps.launchers.slurm.reachable import NOT_REACHABLE
 from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
 from sweeps.launchers.slurm.scheduler import SchedulerError
@@ -46,12 +46,9 @@ if TYPE_CHECKING:
 FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
 
-# In ``trap "" USR2``: ignore the signal.
-QUIET = '""'
-
 # Python is started with Slurm's signals ignored until the job handles them: by default they would
 # end it, and a job that ends by itself is not requeued. It then asks Slurm what it missed.
-START_QUIETLY = f"""sh -c 'trap {QUIET} USR2 TERM; exec "$@"' sh"""
+START_QUIETLY = """sh -c 'trap "" USR2 TERM; exec "$@"' sh"""
 
 # Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
 # load".
@@ -116,13 +113,13 @@ def by_request(
     return {request: groups[request] for request in ordered}
 
 
-def places(requests: Sequence[Request], site: Site) -> list[Where]:
-    """Nodes on which jobs of these requests run: one ``Where`` per partition."""
+def probed_partitions(requests: Sequence[Request], site: Site) -> list[ProbedPartition]:
+    """Partitions in which jobs of these requests run, each once."""
     most_gpus: dict[str | None, int] = {}
     for request in requests:
         gpus = most_gpus.get(request.partition, 0)
         most_gpus[request.partition] = max(gpus, request.resources.gpus)
-    return [Where(partition, site, gpus > 0) for partition, gpus in most_gpus.items()]
+    return [ProbedPartition(name, site, gpus > 0) for name, gpus in most_gpus.items()]
 
 
 def submit(submission: Submission, sbatch: Sbatch) -> list[str]:
@@ -350,22 +347,22 @@ def _guard(submission: Submission) -> list[str]:
 
 
 def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
-    known = hours(config)
-    if launcher.time_h is None and known is None:
+    estimate = hours(config)
+    if launcher.time_h is None and estimate is None:
         raise ConfigError(
-            f"launcher.time_h is null, and for {config.env.name} with {config.model.name} at "
-            f"scale={config.scale} there are no hours to take it from; say how long a job may run: "
-            "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
+            f"launcher.time_h is null, and there is no estimate of the hours of {config.env.name} "
+            f"with {config.model.name} at scale={config.scale}; give the longest time of a job, "
+            "e.g. launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
 
     # The limit may be tight: a run that needs longer is requeued from its checkpoint.
-    wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (known or 0))
+    wanted = launcher.time_h if launcher.time_h is not None else math.ceil(MARGIN * (estimate or 0))
     limit_min = math.ceil(60 * min(wanted, site.max_time_h))
     if 60 * limit_min <= launcher.warn_s:
         raise ConfigError(
-            f"launcher.warn_s={launcher.warn_s} is no less than the time limit of {60 * limit_min} "
-            "s: the job would be told to stop as it starts. Give a longer launcher.time_h or a "
-            "shorter launcher.warn_s"
+            f"launcher.warn_s={launcher.warn_s} is not less than the time limit of "
+            f"{60 * limit_min} s: the job would get the signal to stop as it starts. Give a longer "
+            "launcher.time_h or a shorter launcher.warn_s"
         )
     return limit_min
 
@@ -413,4 +410,6 @@ def _ray_start(how: str, needed: Resources) -> str:
         "--disable-usage-stats"
     )
     tries = f"for try in 1 2 3 4 5 6; do {command} && exit; sleep 10; done; exit 1"
-    return f"bash -c {shlex.quote(f'trap {QUIET} USR2; {tries}')}"
+    # An empty trap ignores the signal, also in the commands that the shell starts.
+    script = f'trap "" USR2; {tries}'
+    return f"bash -c {shlex.quote(script)}"

@@ -59,7 +59,7 @@ def test_a_site_file_that_is_not_there(cluster):
 
 def test_a_job_whose_time_limit_nobody_knows(cluster):
     found = cluster_checks.check_slurm(cluster(time_h=None))
-    assert_finds(found, "error", "say how long a job may run", "launcher.time_h=")
+    assert_finds(found, "error", "give the longest time of a job", "launcher.time_h=")
 
 
 def test_a_partition_that_the_cluster_lacks(cluster):

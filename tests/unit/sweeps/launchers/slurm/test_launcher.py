@@ -24,9 +24,9 @@ class Nodes:
     def __init__(self, without=None):
         self.asked, self.without = [], without
 
-    def __call__(self, where, needs, wait_s):
-        self.asked.append((where.partition, where.gpus, [need.path for need in needs], wait_s))
-        return Answer("node7", needs[:1] if where.partition == self.without else ())
+    def __call__(self, partition, needs, wait_s):
+        self.asked.append((partition.name, partition.gpus, [need.path for need in needs], wait_s))
+        return Answer("node7", needs[:1] if partition.name == self.without else ())
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_without_an_answer_the_runs_are_submitted_all_the_same(make):
     pool, slurm, runs = make(lambda *_: Answer(None, why="no node was free"))
     pool.start(runs, "table")
     assert len(slurm.submitted) == 2
-    assert "unproven that nodes can read the code and Python: no node was free" in pool.console.file.getvalue()
+    assert "not tested if nodes can read the code and Python: no node was free" in pool.console.file.getvalue()
 
 
 def test_a_dry_run_asks_no_node(make):

@@ -13,11 +13,11 @@ import pytest
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.slurm import node_probe
 from sweeps.launchers.slurm.cluster_settings import Site
-from sweeps.launchers.slurm.node_probe import Answer, Need, Where, ask_node
+from sweeps.launchers.slurm.node_probe import Answer, Need, ProbedPartition, ask_node
 from tests.support.fake_commands import fake_python
 
-GPU = Where("gpu", Site(), gpus=True)
-CPU = Where("cpu", Site(), gpus=False)
+GPU = ProbedPartition("gpu", Site(), gpus=True)
+CPU = ProbedPartition("cpu", Site(), gpus=False)
 # As srun on a node: the flags are its own, the rest is run there.
 RUNS = 'while case $1 in --*) true;; *) false;; esac; do shift; done; SLURMD_NODENAME=node7 exec "$@"'
 HANGS = "echo $$ >>{top}/pids; exec sleep 60"
@@ -81,7 +81,7 @@ def test_each_path_that_the_node_cannot_use_is_in_the_answer(srun, needs, tmp_pa
 def test_the_sites_settings_choose_the_nodes_and_no_variable_of_this_shell_goes_there(srun, needs):
     srun(RUNS)
     site = Site(account="lab", qos="short", constraint="a800", more={"reservation": "rl", "comment": "x"})
-    ask_node(Where("gpu", site, gpus=True), needs, 20)
+    ask_node(ProbedPartition("gpu", site, gpus=True), needs, 20)
     (call,) = srun.calls()
     expected = {"partition": "gpu", "account": "lab", "qos": "short", "constraint": "a800", "reservation": "rl",
                 "time": "1", "ntasks": "1", "mem": "100M", "export": "NONE", "immediate": "20"}  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_sites_settings_choose_the_nodes_and_no_variable_of_this_shell_goes_
 @pytest.mark.parametrize("memory_gb", [None, 0])
 def test_memory_is_left_to_partitions_that_give_it_themselves(srun, needs, memory_gb):
     srun(RUNS)
-    ask_node(Where(None, Site(memory_gb=memory_gb), gpus=False), needs, 20)
+    ask_node(ProbedPartition(None, Site(memory_gb=memory_gb), gpus=False), needs, 20)
     assert not {"mem", "partition"} & set(flags(srun.calls()[0]))
 
 
@@ -115,7 +115,7 @@ def test_an_srun_that_gives_up_waiting_is_not_asked_again_with_a_gpu(srun, needs
 
 def test_a_partition_that_takes_no_job_without_a_gpu_is_asked_with_one(srun, needs):
     srun(f'case "$*" in *--gres=gpu:a800:1*) ;; *) {NO_GPU};; esac\n{RUNS}')
-    assert ask_node(Where("gpu", Site(gres="gpu:a800:4"), gpus=True), needs, 20) == Answer("node7")
+    assert ask_node(ProbedPartition("gpu", Site(gres="gpu:a800:4"), gpus=True), needs, 20) == Answer("node7")
     first, second = srun.calls()
     assert "gres" not in flags(first)
     assert name_of(first) != name_of(second)
@@ -192,8 +192,8 @@ def test_sigterm_ends_the_process_after_the_probe_is_cancelled(srun, needs, tmp_
     srun(HANGS)
     code = (
         "from sweeps.launchers.slurm.cluster_settings import Site\n"
-        "from sweeps.launchers.slurm.node_probe import Where, ask_node\n"
-        "ask_node(Where(None, Site(), gpus=False), (), 50)"
+        "from sweeps.launchers.slurm.node_probe import ProbedPartition, ask_node\n"
+        "ask_node(ProbedPartition(None, Site(), gpus=False), (), 50)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

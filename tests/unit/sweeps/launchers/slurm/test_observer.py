@@ -7,7 +7,7 @@ from scpo.records.status import JobState
 from sweeps import __main__ as command_line
 from sweeps.launchers.slurm.job_records import Job, task_path, write_job
 from sweeps.launchers.slurm.observer import Observer
-from sweeps.launchers.slurm.scheduler import Seen
+from sweeps.launchers.slurm.scheduler import ListedJob
 from tests.support import fake_runs as fake
 
 
@@ -25,8 +25,8 @@ class Scheduler:
         return {"7_0": "NODE_FAIL"}
 
 
-QUEUED = {"7_0": Seen("sweep-0a", JobState.QUEUED, "Resources")}
-RUNNING = {"7_0": Seen("sweep-0a", JobState.RUNNING, "None")}
+QUEUED = {"7_0": ListedJob("sweep-0a", JobState.QUEUED, "Resources")}
+RUNNING = {"7_0": ListedJob("sweep-0a", JobState.RUNNING, "None")}
 JOB = Job(name="sweep-0a", index=0, job_id="7_0", limit_s=60, warn_s=6, max_timeouts=1, timeouts=1, preemptions=2)
 
 
@@ -66,7 +66,7 @@ def test_the_remark_says_what_a_person_would_ask(folder):
     assert observer.remark(folder, seen) == "job 7_0, 1x timed out, 2x preempted, waits: Resources"
     observer, seen, *_ = looked(folder, {}, {})
     assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
-    beyond = {"7_0": Seen("sweep-0a", JobState.QUEUED, "PartitionTimeLimit")}
+    beyond = {"7_0": ListedJob("sweep-0a", JobState.QUEUED, "PartitionTimeLimit")}
     observer, seen, *_ = looked(folder, beyond)
     assert "waits: PartitionTimeLimit, never starts: a smaller max_time_h" in observer.remark(folder, seen)
 

@@ -7,7 +7,7 @@ import pytest
 from scpo.errors import ConfigError
 from sweeps.launchers.slurm import reachable
 from sweeps.launchers.slurm.cluster_settings import Site
-from sweeps.launchers.slurm.node_probe import Answer, Where
+from sweeps.launchers.slurm.node_probe import Answer, ProbedPartition
 
 
 def test_run_folders_in_this_hosts_memory_are_refused(tmp_path, monkeypatch):
@@ -32,13 +32,13 @@ def test_on_a_cluster_of_this_one_machine_every_folder_will_do(tmp_path, monkeyp
     reachable.check_reachable(tmp_path)
 
 
-WHERE = Where("gpu", Site(), gpus=True)
+GPU = ProbedPartition("gpu", Site(), gpus=True)
 NEEDS = reachable.needs_of_jobs(Path("/home/me/runs"), Path("/home/me/runs/.snapshots/ab"))
 
 
 def test_what_a_node_cannot_use_is_refused_with_the_node_the_paths_and_the_key():
     with pytest.raises(ConfigError) as caught:
-        reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: Answer("node7", (NEEDS[0], NEEDS[2])))
+        reachable.check_on_node(GPU, NEEDS, 60, lambda *_: Answer("node7", (NEEDS[0], NEEDS[2])))
     text = str(caught.value)
     assert text.startswith(
         "node node7 (partition gpu) cannot read the snapshot of the code: "
@@ -50,14 +50,14 @@ def test_what_a_node_cannot_use_is_refused_with_the_node_the_paths_and_the_key()
 
 def test_without_an_answer_one_line_tells_that_jobs_check_it_themselves():
     busy = Answer(None, why="no node of partition gpu was free within 60 s")
-    text = reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: busy)
+    text = reachable.check_on_node(GPU, NEEDS, 60, lambda *_: busy)
     assert text == (
-        "unproven that nodes can read the code and Python: no node of partition gpu was free within 60 s. "
-        "Each job checks it and ends with one line (exit status 78) where they cannot"
+        "not tested if nodes can read the code and Python: no node of partition gpu was free within 60 s. "
+        "Each job tests it on its node, and ends with one line (exit status 78) if the node cannot"
     )
 
 
 def test_the_node_that_can_use_all_is_named():
-    assert reachable.check_on_node(WHERE, NEEDS, 60, lambda *_: Answer("node7")) == (
+    assert reachable.check_on_node(GPU, NEEDS, 60, lambda *_: Answer("node7")) == (
         "node node7 (partition gpu) can use the snapshot of the code, the Python of the environment, machine.runs_dir"
     )

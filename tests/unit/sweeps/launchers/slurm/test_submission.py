@@ -16,7 +16,7 @@ from sweeps.launchers.slurm import submission
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
 from sweeps.launchers.slurm.job import RunJob
 from sweeps.launchers.slurm.job_records import read_job
-from sweeps.launchers.slurm.node_probe import Where
+from sweeps.launchers.slurm.node_probe import ProbedPartition
 from sweeps.launchers.slurm.scheduler import SchedulerError
 from sweeps.resources import Resources
 from tests.support import fake_runs as fake
@@ -203,9 +203,9 @@ def test_what_fits_no_gpu_is_refused_before_anything_is_queued():
 
 
 def test_a_run_without_a_figure_needs_a_time_limit():
-    with pytest.raises(ConfigError, match=r"say how long a job may run: launcher\.time_h=4"):
+    with pytest.raises(ConfigError, match=r"give the longest time of a job, e\.g\. launcher\.time_h=4"):
         submission.by_request({"a": compose_run([SLURM])}, launcher(), SITE)
-    with pytest.raises(ConfigError, match="warn_s=1800 is no less than the time limit of 600 s"):
+    with pytest.raises(ConfigError, match="warn_s=1800 is not less than the time limit of 600 s"):
         submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
 
 
@@ -273,4 +273,7 @@ def test_each_partition_is_asked_once_and_with_gpus_if_any_of_its_jobs_asks_for_
         submission.Request(60, Resources(nodes=1, gpus=gpus, cpus=8, memory_gb=8), partition)
         for gpus, partition in [(4, "gpu"), (1, "gpu"), (0, "gpu"), (0, "cpu")]
     ]
-    assert submission.places(asked, site) == [Where("gpu", site, gpus=True), Where("cpu", site, gpus=False)]
+    assert submission.probed_partitions(asked, site) == [
+        ProbedPartition("gpu", site, gpus=True),
+        ProbedPartition("cpu", site, gpus=False),
+    ]
