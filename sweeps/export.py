@@ -14,9 +14,13 @@ from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options
 
-# The groups that a run's id depends on.
+# Config groups whose settings enter the run's id.
 GROUPS = ("env", "method", "model", "trainer", "scorer")
-OWN_AXES = ("env", "model")
+
+# Config groups that an experiment chooses by its axes, not by the overrides of its rows.
+AXES = ("env", "model")
+
+# Strings that Hydra's grammar takes without quotes.
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
@@ -39,7 +43,7 @@ def experiment_yaml(folder: RunFolder) -> str:
     # The id holds a hash of all settings that affect the result, so equal ids prove the export.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
         raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
-    own = {group: choice for group, choice in choices.items() if group not in OWN_AXES}
+    own = {group: choice for group, choice in choices.items() if group not in AXES}
     overrides = [*_words(own), *_host(config, choices["method"]), *differing]
     row = {"name": _name(config), "label": config.method.name, "overrides": overrides}
     experiment = {

@@ -19,19 +19,16 @@ from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed
 
 # Appendix A.2: 32 cores for 4 GPUs.
-CPUS_A_GPU = 8
+CPUS_PER_GPU = 8
 
-# verl's TransferQueue, agent loops, scorer and engine each occupy some.
+# verl's TransferQueue, agent loops, scorer and engine each occupy some cores.
 LEAST_CPUS_OF_VERL = 16
 
-# Our estimates of main memory: a constant for Ray, environments and engine; per billion parameters
-# for the reference policy, loading and checkpoints.
-VERL_GB, VERL_GB_PER_BILLION = (
-    80,
-    32,
-)
+# Our estimates of main memory: a constant for Ray, environments and engine, and a part per billion
+# parameters for the reference policy, loading and checkpoints.
+VERL_GB, VERL_GB_PER_BILLION = 80, 32
 
-# The same for one process with a Hugging Face model.
+# The same for trainer=local with a Hugging Face model, which is one process.
 LOCAL_GB, LOCAL_GB_PER_BILLION = 16, 8
 
 # A process with a small policy takes 1.3 GiB at its peak, measured at scale=mini.
@@ -65,12 +62,12 @@ def resources(config: RunConfig) -> Resources:
     is small and trains on the CPU. verl needs ``gpus`` on each of ``nodes``, and none with its CPU
     engine.
     """
-    found = _derived(config)
+    derived = _derived(config)
     launcher = config.launcher
     if not isinstance(launcher, SlurmLauncher):
-        return found
-    gpus = found.gpus if launcher.gpus is None else launcher.gpus
-    return Resources(found.nodes, gpus, launcher.cpus or found.cpus, found.memory_gb)
+        return derived
+    gpus = derived.gpus if launcher.gpus is None else launcher.gpus
+    return Resources(derived.nodes, gpus, launcher.cpus or derived.cpus, derived.memory_gb)
 
 
 def _derived(config: RunConfig) -> Resources:
@@ -83,17 +80,17 @@ def _derived(config: RunConfig) -> Resources:
         gpus = 0 if verl.engine == "hf" else verl.gpus
         memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
         return Resources(
-            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_A_GPU * gpus), _rounded(memory)
+            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_PER_GPU * gpus), _rounded(memory)
         )
     if isinstance(config.model, HuggingFaceModel):
-        return Resources(1, 1, CPUS_A_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
+        return Resources(1, 1, CPUS_PER_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
     reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
     on_gpu = config.machine.device == "cuda"
     return Resources(1, int(on_gpu), max(2, config.machine.threads), SMALL_GB + reranker)
 
 
 def trains_in_verl(config: RunConfig) -> bool:
-    """True if verl runs it: prompting methods use our own evaluation with any trainer."""
+    """True if verl trains the run; prompting methods are evaluated without it."""
     return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
 
 
@@ -136,7 +133,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 def training_gib(config: RunConfig) -> float | None:
     """GiB of weights, gradients, Adam's two moments and, with a KL term, the reference policy.
 
-    Of weights only for a prompting method. The total over all GPUs; None if the model's size is
+    A prompting method has weights only. The total is over all GPUs; None if the model's size is
     unknown.
     """
     count = parameters(config.model)
@@ -200,7 +197,7 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
 
 
 def refused_here(configs: Sequence[RunConfig]) -> str | None:
-    """Reason why this machine cannot run these; None if it can."""
+    """Reason why this machine cannot run these configurations; None if it can."""
     try:
         slots_for(configs)
     except ConfigError as error:

@@ -88,19 +88,19 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
 def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
     """Last logged success rate and mean seconds per training step; None before the first.
 
-    The rate is that of the first validation panel, or else the one of training.
+    The rate is that of the first validation panel, or else that of the training rollouts.
     """
     records = read_whole(folder, folder.metrics)
-    known = []
+    success: float | None = None
     for record in records:
         rate = next(iter(panels(record).values()), record.get(f"train/{SUCCESS}"))
         if rate is not None:
-            known.append(rate)
-    spent = []
-    # Step 0 only validates.
+            success = rate
+    seconds = []
+    # The first line is step 0, which only validates.
     for line in read_whole(folder, folder.timing)[1:]:
-        spent.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
-    return (known[-1] if known else None), (statistics.fmean(spent) if spent else None)
+        seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
+    return success, statistics.fmean(seconds) if seconds else None
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
@@ -130,8 +130,9 @@ def _table(rows: Iterable[RunStatus]) -> Table:
         "run", "state", "step", "success", "left", "attempt", "commit", "remark", box=None
     )
     for row in rows:
-        known = row.state is not State.DAMAGED
-        step, attempt = (f"{row.step}/{row.steps}", str(row.attempt)) if known else ("", "")
+        step, attempt = f"{row.step}/{row.steps}", str(row.attempt)
+        if row.state is State.DAMAGED:
+            step, attempt = "", ""
         success = "" if row.success is None else f"{100 * row.success:.0f} %"
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
         commit = escape((row.commit or "")[:8])
@@ -153,11 +154,11 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 
     ``live``: also look for a stall, which a run that has ended cannot have.
     """
-    read = read_rules(rules)
-    found = examine(read_whole(folder, folder.metrics), read)
+    by_name = read_rules(rules)
+    remarks = examine(read_whole(folder, folder.metrics), by_name)
     if live:
-        found += stalled(read_whole(folder, folder.timing), datetime.now(UTC), read)
-    return found
+        remarks += stalled(read_whole(folder, folder.timing), datetime.now(UTC), by_name)
+    return remarks
 
 
 def show_health(

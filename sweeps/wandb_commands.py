@@ -75,21 +75,22 @@ def check_key(command: str) -> None:
 
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
     """Push every offline folder that was not pushed yet; True if all succeeded."""
-    found = []
+    offline = []
     for folder in folders:
         for path in sorted(folder.path.glob("wandb/offline-run-*")):
-            found.append((folder, path))
-    if not found:
+            offline.append((folder, path))
+    if not offline:
         say(
             console,
             f"{counted(len(folders), 'run')}, none with an offline W&B folder "
             "(wandb.mode=offline writes them)",
         )
         return True
+    # Another ``push_one`` sends nothing to W&B.
     if push_one is push:
         check_key("sync")
     failed = 0
-    for folder, path in found:
+    for folder, path in offline:
         # `wandb sync` leaves a file *.synced in a folder that it has pushed.
         if list(path.glob("*.synced")):
             say(console, f"{folder.run_id}: synced before")
@@ -101,7 +102,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
             failed += 1
             say_error(console, f"{folder.run_id}: {message}")
 
-    say(console, f"{counted(len(found), 'offline folder')}, {failed} could not be synced")
+    say(console, f"{counted(len(offline), 'offline folder')}, {failed} could not be synced")
     return not failed
 
 
@@ -189,5 +190,7 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
 
 def health_metrics() -> tuple[str, ...]:
     """Metrics that conf/health.yaml examines and that the other sections do not show."""
-    found = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
-    return tuple(dict.fromkeys(name for name in found if "*" not in name and name not in CREDIT))
+    metrics = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
+    # A pattern with * is no metric that W&B could plot. A metric may have several rules.
+    plotted = [metric for metric in metrics if "*" not in metric and metric not in CREDIT]
+    return tuple(dict.fromkeys(plotted))

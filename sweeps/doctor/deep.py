@@ -1,4 +1,4 @@
-"""Checks that load panels, scorer or tokenizer, by ``scpo.preflight`` in a process of its own."""
+"""Checks that let ``scpo.preflight``, a child process, load panels, scorer or tokenizer."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
         elif not facts["finite"]:
             yield error(
                 check,
-                "some of its scores are no numbers",
+                "some of its scores are NaN or infinite",
                 "scorer.dtype=float32, or download the model again",
             )
         elif facts["above_theta"] is None:

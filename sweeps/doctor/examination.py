@@ -54,7 +54,7 @@ COLOURS = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
 def read_subject(overrides: Sequence[str]) -> Subject:
-    """Compose the overrides as sweep.py or train.py would, with their ConfigErrors."""
+    """Compose the overrides as sweep.py or train.py would; raises the same ConfigErrors."""
     keys = {override.key for override in parse_all(overrides)}
     if "search" in keys:
         # Imported here because Optuna is an optional extra.
@@ -67,7 +67,7 @@ def read_subject(overrides: Sequence[str]) -> Subject:
     if "experiment" in keys:
         request = read_request(overrides)
         runs = expand(request.name, request.overrides).runs
-        # Seeds need the same machine, so each kind of run is checked once.
+        # Runs that differ only in the seed need the same machine, so one of them is checked.
         return Subject(tuple(distinct(runs.values())), len(runs))
     return Subject((compose_run(overrides),), 1)
 

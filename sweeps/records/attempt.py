@@ -122,7 +122,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             _warn_of_other_code(folder, config)
             _say_result(folder)
             return EXIT_DONE
-        # First, because it makes room on a full disk.
+        # First, because it frees space on a full disk.
         folder.drop_half_checkpoints()
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
@@ -160,7 +160,7 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
     if request is None or request.state is State.INTERRUPTED:
         folder.clear_stop()
         return False
-    logger.warning("`python -m sweeps retry %s` would let it go on", folder.run_id)
+    logger.warning("it was cancelled; `python -m sweeps retry %s` lets it start", folder.run_id)
     # The run never started, but its end is recorded like that of a started run.
     _end(folder, request.state, request.reason)
     return True
@@ -182,7 +182,8 @@ def _attempt(
                 return _end(folder, State.FAILED, _one_line(error), refused=number)
             _start(folder, config, before, number, commit)
             train(config, folder, stop)
-            # Not the trainer but the log decides, and all its lines are verified here.
+            # The number of steps done is that of the log, all of whose lines are verified here: a
+            # trainer that returns need not have finished.
             done = _last_step(folder)
             if done < config.trainer.steps and not stop():
                 raise RuntimeError(
@@ -193,9 +194,9 @@ def _attempt(
         except KeyboardInterrupt:
             stop.over = True
             return _end_early(folder, "stopped in the middle of a step")
-        except Exception as error:  # noqa: BLE001 (the boundary of a run: any cause of death is recorded)
+        except Exception as error:  # noqa: BLE001 (the boundary of a run: every error is recorded)
             stop.over = True
-            # A traceback helps with errors of the code only.
+            # A traceback helps only with errors in the code.
             logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
             return _end(folder, State.FAILED, _one_line(error))
         if done < config.trainer.steps:
@@ -250,7 +251,8 @@ def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | 
         before = folder.read_status()
         failures = before.failures
         if refused is not None:
-            # So that a launcher does not take the end for one that could not be recorded.
+            # A launcher ignores a status of another attempt, and would report this end as one
+            # that could not be recorded.
             before = before.model_copy(update={"attempt": refused})
         elif state is State.FAILED:
             # A sweep gives up after `max_failures` failures. A refusal does not count: it asks for
@@ -296,7 +298,7 @@ def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
     changed = provenance.changed_files(folder, config)
     if changed:
         logger.warning(
-            "its numbers are of other code. Changed since: %s. To run it again: "
+            "the code that gave its numbers has changed since: %s. To run it again: "
             "`python -m sweeps rm --finished %s` first",
             provenance.shown_files(changed),
             folder.run_id,

@@ -32,21 +32,14 @@ from sweeps.search.space import Params, distributions, grid, key_of_params, poin
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Draws of each sampler in search of a new setting, before the space counts as exhausted.
+# Number of draws of each sampler after which a space without a new setting counts as exhausted.
 DRAWS = 50
 
 # Folder of all searches, next to the run folders.
 SEARCHES = "searches"
 
 # Fields that may change during a search: they are not part of its hash.
-FREE = (
-    "title",
-    "fresh_seeds",
-    "trials",
-    "parallel",
-    "retries",
-    "storage",
-)
+FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")
 T = TypeVar("T")
 
 
@@ -166,6 +159,7 @@ class Plan:
                 settings[key] = value
         return seeded_runs((*self.overrides, *chosen), seeds, settings)
 
+    # The cache of ``runs``. A cached property, because a frozen dataclass cannot set attributes.
     @functools.cached_property
     def _composed(self) -> dict[str, dict[str, RunConfig]]:
         return {}
@@ -177,8 +171,8 @@ def at_scale(value: T | dict[Scale, T], scale: Scale) -> T:
         return value
     if scale not in value:
         raise ConfigError(
-            f"the search has a value for {', '.join(value)} here ({value}) and none for "
-            f"scale={scale}"
+            f"scale={scale}: the search has no value for this scale in {value}; allowed: scale="
+            f"{', '.join(value)}, or add {scale} to it"
         )
     return value[scale]
 
@@ -254,8 +248,7 @@ def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> Non
             if override.key == dimension.key:
                 raise ConfigError(
                     f"{override}: the search varies {dimension.key} itself. Leave it out, or take "
-                    "it out of the space: "
-                    f"'~search.space.{name}'"
+                    f"it out of the space: '~search.space.{name}'"
                 )
 
 
@@ -263,8 +256,7 @@ def _check_seeds(plan: Plan) -> None:
     if shared := sorted(set(plan.seeds) & set(plan.search.fresh_seeds)):
         raise ConfigError(
             f"seeds {shared} are in seeds and in search.fresh_seeds: a winner is never reported "
-            "on the seeds it was "
-            "chosen on. Name others"
+            "on the seeds it was chosen on. Name others"
         )
 
 

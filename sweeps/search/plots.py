@@ -119,9 +119,11 @@ def contour(plan: Plan, study: "optuna.Study") -> "Axes | None":
             numbers.append(name)
     pair = CONTOUR if set(CONTOUR) <= set(numbers) else numbers[:2]
     # Optuna interpolates between points, so both parameters must vary.
-    places = {tuple(result.params[name] for name in pair) for result in ranked(study.trials)}
-    varied = [len(set(values)) > 1 for values in zip(*places, strict=True)]
-    if len(places) < LEAST_FOR_CONTOUR or varied != [True, True]:
+    points = set()
+    for result in ranked(study.trials):
+        points.add(tuple(result.params[name] for name in pair))
+    varied = [len(set(values)) > 1 for values in zip(*points, strict=True)]
+    if len(points) < LEAST_FOR_CONTOUR or varied != [True, True]:
         return None
     return plot_contour(study, params=list(pair), target_name="mean success rate")
 

@@ -6,6 +6,7 @@ mean is optimistic.
 """
 
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,12 +76,7 @@ def winner_command(plan: Plan) -> str:
     """Command that runs the winner, with the machine settings, which its file leaves out."""
     machine = [override.text for override in plan.overrides if override.of_machine]
     overrides = [f"+experiment={plan.folder / WINNER}", f"scale={plan.scale}", *machine]
-    return " ".join(["python sweep.py", *map(_quoted, overrides)])
-
-
-def _quoted(word: str) -> str:
-    """Quote a word that a shell would expand."""
-    return f"'{word}'" if set(word) & set("[]{}$ ") else word
+    return " ".join(["python sweep.py", *map(shlex.quote, overrides)])
 
 
 def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
@@ -193,6 +189,7 @@ def _gain_over(best: Result, default: Result) -> str:
     low, high = gain.interval()
     if math.isnan(low):
         return f"{text} above it."
+    # The best has the highest mean, so only the lower bound can separate the interval from 0.
     where = "outside of" if low > 0 else "within"
     return (
         f"{text} above it, paired by seed; 0 is {where} that difference's interval "

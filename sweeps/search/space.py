@@ -75,7 +75,7 @@ def grid(space: Space, seed: int) -> Iterator[Params]:
     size = math.prod(map(len, axes.values()))
     if size > LARGEST_GRID:
         raise ConfigError(
-            f"a grid of {size} points is none that can be searched; allowed: {LARGEST_GRID}. "
+            f"a grid of {size} points is too large to search; allowed: at most {LARGEST_GRID}. "
             "Widen the steps, or take search.sampler.name=tpe"
         )
     points = list(itertools.product(*axes.values()))
@@ -127,9 +127,9 @@ def override_texts(space: Space, params: Params) -> list[str]:
 
 def point_of(space: Space, config: RunConfig) -> Params | None:
     """Values of a configuration in the space; None if one of them is outside of it."""
-    found = {name: _look_up(config, dimension.key) for name, dimension in space.items()}
-    inside = all(_contains(dimension, found[name]) for name, dimension in space.items())
-    return tidy(space, found) if inside else None
+    params = {name: _look_up(config, dimension.key) for name, dimension in space.items()}
+    inside = all(_contains(dimension, params[name]) for name, dimension in space.items())
+    return tidy(space, params) if inside else None
 
 
 def _contains(dimension: Dimension, value: Any) -> bool:
@@ -149,14 +149,14 @@ def _look_up(config: RunConfig, key: str) -> Any:
     """
     value: Any = config
     for part in key.split("."):
-        known: Collection[str] = ()
+        parts: Collection[str] = ()
         if isinstance(value, dict):
-            known = value
+            parts = value
         elif isinstance(value, BaseModel):
-            known = type(value).model_fields
-        if part not in known:
+            parts = type(value).model_fields
+        if part not in parts:
             raise ConfigError(
-                f"search.space: {key} is no key of this configuration; "
+                f"search.space: {key} is not a key of this configuration; "
                 "allowed: what `python train.py` takes, such as method.shaper.theta"
             )
         value = value[part] if isinstance(value, dict) else getattr(value, part)

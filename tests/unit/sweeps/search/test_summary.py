@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 
 import matplotlib
 import optuna
@@ -102,13 +103,19 @@ def test_the_winner_is_an_experiment_on_fresh_seeds_against_the_starting_setting
     plan = plan_in(tmp_path, *own)
     results = ranked(trials)
     path = search_folder.write_winner(plan, results[0], results[1])
-    words = [word.strip("'") for word in search_folder.winner_command(plan).split()[2:]]
+    words = shlex.split(search_folder.winner_command(plan))[2:]
     matrix = expand(words[0].partition("=")[2], words[1:])
     assert str(path) in words[0]
     assert [cell.config.seed for cell in matrix.cells] == [10, 11, 12] * 2
     assert [cell.config.method.shaper.theta for cell in matrix.cells] == [0.6] * 3 + [0.75] * 3
     tuned = ["method.shaper.theta=0.75", f"machine.runs_dir={tmp_path}", *QUICK, *own]
     assert list(matrix.runs)[3:] == [run_id(compose_run([*tuned, f"seed={seed}"])) for seed in (10, 11, 12)]
+
+
+def test_a_shell_reads_the_winners_command_as_it_was_given(tmp_path):
+    override = "machine.data.alfworld='/my games'"
+    command = search_folder.winner_command(plan_in(tmp_path, override))
+    assert override in shlex.split(command)
 
 
 def test_an_experiment_file_without_its_section_is_named(tmp_path):
