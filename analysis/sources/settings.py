@@ -49,32 +49,71 @@ def variants(
     """
     flat = [dict(leaves(json.loads(text))) for text in configurations]
     usual = None if reference is None else dict(leaves(json.loads(reference)))
-    every = flat if usual is None else [usual, *flat]
-    # Names come first, because a section of another kind has other keys, too.
-    keys = sorted({key for own in every for key in own}, key=lambda k: (not k.endswith(".name"), k))
-    varied = [key for key in keys if len({_shown(own.get(key)) for own in every}) > 1]
-    ends = Counter(_last_word(key) for key in varied)
+    names = _varied_keys(flat if usual is None else [usual, *flat])
     named = []
-    for own in flat:
+    for config in flat:
         pairs = []
-        for key in varied:
-            if _shown(own.get(key)) != _common(key, flat, usual):
-                word = _last_word(key)
-                short = word if ends[word] == 1 else key.removesuffix(".name")
-                pairs.append((short, _shown(own.get(key))))
+        for key, name in names.items():
+            value = _shown(config.get(key))
+            if value != _common(key, flat, usual):
+                pairs.append((name, value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
-    alike = Counter(named)
+    counts = Counter(named)
     unique = []
-    for text, words in zip(configurations, named, strict=True):
-        if alike[words] > 1 or (usual is not None and not words):
-            unique.append((*words, ("configuration", short_hash(text))))
+    for text, variant in zip(configurations, named, strict=True):
+        if counts[variant] > 1 or (usual is not None and not variant):
+            unique.append((*variant, ("configuration", short_hash(text))))
         else:
-            unique.append(words)
+            unique.append(variant)
     return unique
 
 
-def _last_word(key: str) -> str:
-    return key.removesuffix(".name").rpartition(".")[2]
+def own_settings(configuration: str, configurations: Sequence[str]) -> str:
+    """Name a configuration by all settings in which these configurations differ.
+
+    Unlike ``variants``, it leaves out no setting: a part could be equal in two configurations.
+
+    Args:
+        configuration: The configuration to name, as ``configuration_of`` gives it.
+        configurations: Different ones, with this one among them.
+
+    Returns:
+        For example ``games=64, learning_rate=0.004``.
+    """
+    own = dict(leaves(json.loads(configuration)))
+    names = _varied_keys([dict(leaves(json.loads(text))) for text in configurations])
+    return ", ".join(f"{name}={_shown(own.get(key))}" for key, name in names.items())
+
+
+def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Keys whose values differ between flat configurations -> the name of the key in print.
+
+    The name is the key's last part, or the whole key if several differing keys end in that part.
+    """
+    paths: dict[str, str] = {}
+    for key in sorted(set().union(*flat), key=_names_first):
+        if len({_shown(config.get(key)) for config in flat}) > 1:
+            # A section is named by its kind: `scorer.name` is printed as `scorer`.
+            paths[key] = key.removesuffix(".name")
+    ends = Counter(map(_last_part, paths.values()))
+    names = {}
+    for key, path in paths.items():
+        end = _last_part(path)
+        names[key] = end if ends[end] == 1 else path
+    return names
+
+
+def _last_part(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def _names_first(key: str) -> tuple[bool, str]:
+    """Sort key for configuration keys.
+
+    Names come first, because only a few differences are printed, and a section of another kind
+    differs in many keys.
+    """
+    return (not key.endswith(".name"), key)
 
 
 def _common(
@@ -125,34 +164,6 @@ def setting_differences(
     return text
 
 
-def own_settings(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
-    """Name a configuration by the settings in which these configurations differ.
-
-    All of them are named: a part could be equal in two configurations.
-
-    Args:
-        config: The configuration to name.
-        configs: Configurations of the same shape, with this one among them.
-
-    Returns:
-        For example ``learning_rate=0.004, games=64``.
-    """
-    known = [dict(leaves(each)) for each in configs]
-    own = dict(leaves(config))
-    differing = []
-    for key in sorted({key for each in known for key in each}):
-        values = [each.get(key) for each in known]
-        if any(value != values[0] for value in values):
-            differing.append(key)
-    ends = Counter(key.rpartition(".")[2] for key in differing)
-    texts = []
-    for key in differing:
-        end = key.rpartition(".")[2]
-        # The last part alone, unless several keys end in it.
-        texts.append(f"{end if ends[end] == 1 else key}={_shown(own.get(key))}")
-    return ", ".join(texts)
-
-
 def same_games(panels: Panels, other: Panels) -> bool:
     """True if panels of equal name have the same tasks in both runs."""
     return not any(_differing_panels(panels, other))
@@ -180,9 +191,7 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
             renamed.add(key.removesuffix("name"))
-    # Names come first, because only ``MOST_DIFFERENCES`` differences are printed in full.
-    keys = sorted({*first, *second}, key=lambda key: (not key.endswith(".name"), key))
-    for key in keys:
+    for key in sorted({*first, *second}, key=_names_first):
         if first.get(key) == second.get(key):
             continue
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second

@@ -83,7 +83,7 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
     """
     records = []
     for record in data.experiments:
-        # With a hash behind its name: an earlier call with other overrides.
+        # By prefix: the record of an earlier call with other overrides has a hash after the name.
         if record.scale not in data.scales or record.experiment.startswith(TUNING):
             continue
         if is_of_meaning(record.experiment) == meaning:
@@ -98,14 +98,14 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
         for row in rows_of(data, record):
             # Compared one by one: rows that have not started are equal if they share a run, which
             # gives no key to group by.
-            place = next((k for k, known in enumerate(merged) if _same(known, row)), None)
-            if place is None:
+            index = next((i for i, known in enumerate(merged) if _same(known, row)), None)
+            if index is None:
                 merged.append(row)
             else:
-                merged[place] = _joined(merged[place], row)
+                merged[index] = _joined(merged[index], row)
     titled = [_with_title(row, _title(data, row, merged)) for row in merged]
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
-    return titled if meaning else _told_apart(titled)
+    return titled if meaning else _with_unique_titles(titled)
 
 
 def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
@@ -129,13 +129,15 @@ def selected(data: Collected, row: StudyRow) -> bool:
 
     The choice affects only the rows that are shown. Corrections are over the whole study.
     """
-    experiments = {name for part in data.sections for name in part.experiments}
-    asked = {name for experiment, name in row.names if experiment in experiments}
+    experiments: set[str] = set()
+    for part in data.sections:
+        experiments.update(part.experiments)
+    names = {name for experiment, name in row.names if experiment in experiments}
     if row.env not in {part.env for part in data.sections}:
         return False
     if data.chosen:
-        return bool(asked & set(data.chosen))
-    return bool(asked)
+        return bool(names & set(data.chosen))
+    return bool(names)
 
 
 def started(data: Collected, row: Row) -> Run | None:
@@ -210,34 +212,32 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
     return replace(row, row=replace(row.row, label=title))
 
 
-def _told_apart(rows: Sequence[StudyRow]) -> list[StudyRow]:
-    """The rows, with the settings that differ in the titles that several of a benchmark share.
+def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """Append the settings that differ to each title that several rows of a benchmark share.
 
     A row of the main table keeps its title; beside it, the others are named by what differs from
     it: a run of few steps must not add the usual number of steps to the name of every other row.
     """
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    usual: dict[tuple[str, str, str], dict[str, Any]] = {}
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    usual: dict[tuple[str, str, str], str] = {}
     for row in rows:
         if row.configuration is not None:
             place = (row.env, row.model, row.title)
-            configuration = json.loads(row.configuration)
-            groups.setdefault(place, []).append(configuration)
+            groups.setdefault(place, []).append(row.configuration)
             if any(experiment == MAIN for experiment, _ in row.names):
-                usual.setdefault(place, configuration)
-    told = []
+                usual.setdefault(place, row.configuration)
+    unique = []
     for row in rows:
         place = (row.env, row.model, row.title)
         configurations = groups.get(place, [])
         in_main = any(experiment == MAIN for experiment, _ in row.names)
         if row.configuration is None or len(configurations) < 2 or in_main:
-            told.append(row)
+            unique.append(row)
         else:
-            own = json.loads(row.configuration)
-            known = [usual[place], own] if place in usual else configurations
-            settings = own_settings(own, known)
-            told.append(_with_title(row, f"{row.title}, {settings}"))
-    return told
+            known = [usual[place], row.configuration] if place in usual else configurations
+            settings = own_settings(row.configuration, known)
+            unique.append(_with_title(row, f"{row.title}, {settings}"))
+    return unique
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
