@@ -39,11 +39,12 @@ from scpo.records.files import RunningSum, naming_write_errors, sealed, sync, wr
 from scpo.records.status import State
 from scpo.strict import MACHINE_SECTIONS
 
-# Number of runs in a row group, all of which one flipped bit can destroy. With groups of 16 the
+# Number of runs in a row group, which one flipped bit can destroy as a whole. With groups of 16 the
 # files would be 6 % larger.
-RUNS_A_GROUP = 32
+RUNS_PER_GROUP = 32
 
-# Seconds of stages are left out: they are half of all rows and differ between machines.
+# Metrics in seconds are left out, except KEPT_TIMES: they are half of all rows and differ between
+# machines.
 TIMES = "timing_s/"
 KEPT_TIMES = ("timing_s/step",)
 COMPRESSION = {"compression": "zstd", "compression_level": 19}
@@ -115,8 +116,8 @@ def _metrics_file(table: pd.DataFrame, ids: list[str]) -> bytes:
         write_page_checksum=True,
         **COMPRESSION,
     ) as writer:
-        for first in range(0, len(ids), RUNS_A_GROUP):
-            rows = table[table["run"].isin(ids[first : first + RUNS_A_GROUP])]
+        for first in range(0, len(ids), RUNS_PER_GROUP):
+            rows = table[table["run"].isin(ids[first : first + RUNS_PER_GROUP])]
             # Values of one metric next to each other compress best.
             rows = rows.sort_values(["metric", "run", "step"], kind="stable")
             content = pa.Table.from_pandas(rows, METRIC_SCHEMA, preserve_index=False)
@@ -129,7 +130,7 @@ def _runs_file(lines: list[dict[str, Any]]) -> bytes:
     pq.write_table(
         pa.Table.from_pylist(lines, RUN_SCHEMA),
         buffer,
-        row_group_size=RUNS_A_GROUP,
+        row_group_size=RUNS_PER_GROUP,
         use_dictionary=False,
         # Statistics would repeat the lowest and the highest configuration, which is of no use.
         write_statistics=False,
@@ -163,8 +164,7 @@ def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
     """Replace the three files atomically: a reader sees all old or all new ones.
 
     The tables are first written under staged names. Then the index is written, with their
-    checksums. After a crash at any point, ``settle`` can tell by them which tables belong to the
-    index.
+    checksums. After a crash at any point, these show ``settle`` which tables belong to the index.
     """
     settle(folder)
     for name, content in contents.items():

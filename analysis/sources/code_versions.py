@@ -15,31 +15,34 @@ SHOWN_EXPERIMENTS = 3
 
 
 def several_versions(runs: Iterable[Run]) -> str:
-    """What these runs used in several versions: files, or the code with its commits; else empty.
+    """Name the differences in the code of these runs: files that they use, or else commits.
 
-    An archive holds one checksum of a run's code, so of archived runs the commits are named.
+    Archived runs are compared by commit, because an archive holds one checksum of all their code.
+
+    Returns:
+        For example ``scpo/advantages/gigpo.py``; empty without differences.
     """
     chosen = [run for run in runs if run.code != UNKNOWN]
-    # Checksums of all the code: where they agree, no file has to be read.
+    # ``code`` is the checksum of all the code: if all are equal, no file has to be read.
     if len({run.code for run in chosen}) < 2:
         return ""
-    known: list[tuple[RunFolder, RunConfig]] = []
+    with_files: list[tuple[RunFolder, RunConfig]] = []
     compared: set[str] = set()
     for run in chosen:
         folder = RunFolder(run.folder)
         try:
-            known.append((folder, read_config(folder)))
+            with_files.append((folder, read_config(folder)))
         except RecordError:
-            # Another schema's run or an archive: it has no files to compare.
+            # An archived run, or one of another schema: it has no files to compare.
             continue
         compared.add(run.code)
     try:
-        files = differing_files(known)
+        files = differing_files(with_files)
     except RecordError:
         files = []
     if files:
         return shown_files(files)
-    # Versions whose files cannot be compared with those of the others.
+    # All versions were compared, and differ only in files that these runs do not use.
     if {run.code for run in chosen} <= compared:
         return ""
     commits = sorted({str(run.commit)[:7] for run in chosen})
@@ -49,7 +52,7 @@ def several_versions(runs: Iterable[Run]) -> str:
 
 
 def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
-    """A note on a row whose seeds used several versions of the code; empty if they did not."""
+    """Note on a row whose seeds used several versions of the code; empty if they did not."""
     versions = several_versions(runs[run] for run in row.finished)
     return f"its seeds ran under several versions of {versions}" if versions else ""
 
@@ -59,12 +62,12 @@ def code_notes(
 ) -> Iterator[str]:
     """Yield a note on each row whose seeds used several versions of the code.
 
-    Where each row has one version, but not the same, a note on the rows together.
+    If each row has one version, but the rows have different ones, yield one note on all of them.
 
     Args:
         rows: Rows that are compared with each other.
         runs: All runs by id.
-        together: What the rows together are called.
+        together: Name of all the rows together in that note.
     """
     mixed = False
     for row in rows:

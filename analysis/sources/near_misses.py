@@ -11,8 +11,8 @@ from scpo.suggestions import did_you_mean
 def folder_meant(paths: Iterable[Path]) -> str:
     """`; did you mean x?` for the first path with a folder of runs near it, or an empty string.
 
-    Near are the folders inside it, the folder of the run or file that it is, and folders of a
-    similar name.
+    A path is near the folders inside it, folders of a similar name and, if it is itself a run
+    folder or a file, the folders that contain it.
     """
     for path in paths:
         if hint := did_you_mean(str(path), (), [str(folder) for folder in _near(path)]):
@@ -26,13 +26,14 @@ def _near(path: Path) -> list[Path]:
         return below or _above(path)
     if path.is_file():
         return _above(path)
-    beside = {folder.name: folder for folder in _folders(path.parent) if _has_runs(folder)}
-    hint = did_you_mean(path.name, beside)
-    return [folder for name, folder in beside.items() if f" {name}?" in hint]
+    siblings = {folder.name: folder for folder in _folders(path.parent) if _has_runs(folder)}
+    hint = did_you_mean(path.name, siblings)
+    return [folder for name, folder in siblings.items() if f" {name}?" in hint]
 
 
 def _above(path: Path) -> list[Path]:
-    """The nearest folder above a run folder, or a file of a run or an archive."""
+    """The nearest folder with runs that contains the path, as a list of at most one."""
+    # Two levels: a file of a run lies in the run's folder, which lies in the folder of runs.
     return [folder for folder in list(path.parents)[:2] if _has_runs(folder)][:1]
 
 

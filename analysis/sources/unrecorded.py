@@ -37,12 +37,13 @@ def implied_records(
 ) -> tuple[ExperimentRecord, ...]:
     """One record per W&B project and scale, and one per scale for runs of train.py.
 
-    Rows are in order of appearance. A row has one configuration on each benchmark: several ones of
-    a method are several rows, named by what differs (``scpo_alpha_2.0``: SCPO, alpha=2.0).
+    Rows are in order of appearance. A row has one configuration on each benchmark: each further
+    configuration of a method is a row named by what differs (``scpo_alpha_2.0``: SCPO, alpha=2.0).
 
     Args:
         runs: The runs.
-        known: Configurations of rows of experiments; runs of another one get a row of their own.
+        known: Configuration of each row of the experiments. Runs of the same row name with another
+            configuration get a row of their own.
     """
     groups: dict[tuple[str, Any], dict[tuple[str, str], list[Run]]] = {}
     for run, name, variant in _named(runs, known):
@@ -117,21 +118,21 @@ def without_record(
         of_projects: Runs as read from W&B projects. Each project has a record of all its runs.
     """
     by_id = {run.id: run for run in runs}
-    asked = {run.id for run in of_projects}
+    recorded = {run.id for run in of_projects}
     for record in records:
         for row in record.rows:
-            asked |= {run.id for run in row.runs}
+            recorded |= {run.id for run in row.runs}
 
     singles: list[Run] = []
     trials: list[Run] = []
     for run in by_id.values():
-        if run.id in asked:
+        if run.id in recorded:
             continue
         if is_trial(run):
             trials.append(run)
         else:
             singles.append(run)
-    problems = _noted_singles(singles)
+    problems = _single_problems(singles)
     if trials:
         reason = (
             f"{counted(len(trials), 'trial')} of a search, judged on its own games: "
@@ -141,7 +142,7 @@ def without_record(
     known = known_configurations(by_id, records)
     # Together, so that rows of several sources have one name only if they are one configuration.
     unrecorded = [*of_projects, *singles]
-    problems = (*problems, *_noted_variants(unrecorded, known))
+    problems = (*problems, *_variant_problems(unrecorded, known))
     return implied_records(unrecorded, known), problems
 
 
@@ -162,11 +163,11 @@ def known_configurations(
     return known
 
 
-def _noted_variants(singles: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
+def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
     """Yield a note on each row name whose runs have several configurations."""
     rows: dict[str, dict[str, None]] = {}
     varied: dict[str, None] = {}
-    named = list(_named(singles, known))
+    named = list(_named(runs, known))
     with_results = {name for run, name, _ in named if run.state == State.DONE}
     for run, name, variant in named:
         # Unfinished runs, perhaps of another scale, have nothing to tell apart yet.
@@ -185,14 +186,17 @@ def _noted_variants(singles: Iterable[Run], known: Mapping[Place, str]) -> Itera
         yield Problem(SINGLE, reason)
 
 
-def _noted_singles(singles: Iterable[Run]) -> tuple[Problem, ...]:
-    """Note on runs without an experiment next to experiments: a record may have been deleted."""
-    lone = [run.id for run in singles if (run.folder.parent / EXPERIMENTS).is_dir()]
-    if not lone:
+def _single_problems(singles: Iterable[Run]) -> tuple[Problem, ...]:
+    """Note on runs in no experiment, in a folder that holds experiments.
+
+    The record of such a run's experiment may have been deleted.
+    """
+    ids = sorted(run.id for run in singles if (run.folder.parent / EXPERIMENTS).is_dir())
+    if not ids:
         return ()
-    named = ", ".join(sorted(lone)[:MOST_NAMED]) + (", ..." if len(lone) > MOST_NAMED else "")
+    named = ", ".join(ids[:MOST_NAMED]) + (", ..." if len(ids) > MOST_NAMED else "")
     reason = (
-        f"{counted(len(lone), 'run')} in no experiment, of train.py or of a sweep whose record in "
+        f"{counted(len(ids), 'run')} in no experiment, of train.py or of a sweep whose record in "
         f"{EXPERIMENTS}/ was deleted (the same sweep writes it again): {named}"
     )
     return (Problem(SINGLE, reason),)

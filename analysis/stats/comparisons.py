@@ -7,11 +7,12 @@ success at the last step (better).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from analysis.sources.collected import Collected
-from analysis.sources.run_records import Run, one_processor_type
+from analysis.sources.run_records import ExperimentRecord, Run, one_processor_type
 from analysis.sources.settings import same_games
 from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
@@ -61,8 +62,8 @@ class Pairs:
         """Remark on pairs with different processors or games; empty without any."""
         parts = []
         if self.crossed:
-            fate = "used, for there are no others" if self.crossing else "left out"
-            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {fate}")
+            use = "used, for there are no others" if self.crossing else "left out"
+            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {use}")
         if self.other_games:
             parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
         return "; ".join(parts)
@@ -116,7 +117,7 @@ class Effect:
         return -self.measure.sign
 
     @property
-    def only_alone(self) -> bool:
+    def only_uncorrected(self) -> bool:
         """True if the uncorrected interval excludes 0, but the corrected test is not resolved."""
         low, high = self.difference.interval()
         return self.verdict == OPEN and (low > 0 or high < 0)
@@ -293,31 +294,37 @@ def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
     rows = study_rows(data, meaning=meaning)
     distinct: list[_Named] = []
     for record in reported(data, meaning=meaning):
-        if record.primary is None:
-            continue
-        own = rows_of(data, record)
-        for pair in record.primary.comparisons:
-            for benchmark in dict.fromkeys((row.env, row.model) for row in own):
-                here = [row for row in own if (row.env, row.model) == benchmark]
-                first = _called(here, pair[0])
-                second = _called(here, pair[1])
-                if first is None or second is None:
-                    continue
-                # The merged rows have the seeds of all experiments.
-                merged = find(rows, first), find(rows, second)
-                # Two names of the same configuration.
-                if merged[0] == merged[1]:
-                    continue
-                comparison = _Named(
-                    experiments=(record.experiment,),
-                    first=merged[0],
-                    second=merged[1],
-                    measure=record.primary.measure,
-                    seeds=frozenset(_seeds(first) & _seeds(second)),
-                )
-                _add(distinct, comparison)
-
+        for comparison in _named_in(data, record, rows):
+            _add(distinct, comparison)
     return distinct
+
+
+def _named_in(
+    data: Collected, record: ExperimentRecord, rows: Sequence[StudyRow]
+) -> Iterator[_Named]:
+    """Yield the comparisons that an experiment names, on each of its benchmarks."""
+    if record.primary is None:
+        return
+    own = rows_of(data, record)
+    benchmarks = dict.fromkeys((row.env, row.model) for row in own)
+    for names, benchmark in product(record.primary.comparisons, benchmarks):
+        here = [row for row in own if (row.env, row.model) == benchmark]
+        first = _called(here, names[0])
+        second = _called(here, names[1])
+        if first is None or second is None:
+            continue
+        # The merged rows have the seeds of all experiments.
+        merged = find(rows, first), find(rows, second)
+        # Two names of the same configuration.
+        if merged[0] == merged[1]:
+            continue
+        yield _Named(
+            experiments=(record.experiment,),
+            first=merged[0],
+            second=merged[1],
+            measure=record.primary.measure,
+            seeds=frozenset(_seeds(first) & _seeds(second)),
+        )
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:

@@ -60,9 +60,9 @@ def unpaired_interval(first: Summary, second: Summary) -> tuple[float, float]:
 
 
 def fewer_seeds(numbers: Mapping[str, Summary], finished: int) -> str:
-    """Say which numbers of a row lack some of its finished seeds; empty if none does.
+    """Name the numbers of a row that lack some of its finished seeds; empty if none does.
 
-    A row prints one count of seeds, and a mean over fewer would look like one over all.
+    A row prints one count of seeds, so a mean over fewer of them would look like a mean over all.
 
     Args:
         numbers: Name of each number in print -> its summary over seeds or pairs.

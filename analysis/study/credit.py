@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from analysis.names import benchmark
 from analysis.sources.collected import Collected
@@ -13,61 +14,69 @@ from scpo.intervals import decimal
 # Least number of rows for a rank correlation.
 FEWEST_ROWS = 5
 
-# Metric -> (label, factor, digits)
-Columns = Mapping[str, tuple[str, float, int]]
+
+@dataclass(frozen=True)
+class Column:
+    """Column of a table of metrics; ``factor`` converts the metric to the column's unit."""
+
+    label: str
+    digits: int
+    factor: float = 1
+
+
+Columns = Mapping[str, Column]
 CREDIT: Columns = {
-    "credit/steps": ("credited steps a failed trajectory", 1, 2),
-    "credit/aux_mean": ("auxiliary reward a step", 1, 4),
-    "credit/shift_rms": ("rms change of advantages by the credit", 1, 3),
-    "credit/turned_positive": ("credited rows that turn positive, %", 100, 1),
-    "credit/exact": ("credited steps equal the reference's, %", 100, 1),
-    "credit/precision": ("credited steps that shorten the plan, %", 100, 1),
-    "credit/precision_uncredited": ("uncredited ones of the same trajectories, %", 100, 1),
+    "credit/steps": Column("credited steps per failed trajectory", 2),
+    "credit/aux_mean": Column("auxiliary reward per step", 4),
+    "credit/shift_rms": Column("rms change of advantages by the credit", 3),
+    "credit/turned_positive": Column("credited rows that turn positive, %", 1, 100),
+    "credit/exact": Column("credited steps equal to the reference's, %", 1, 100),
+    "credit/precision": Column("credited steps that shorten the plan, %", 1, 100),
+    "credit/precision_uncredited": Column("uncredited steps of these trajectories, %", 1, 100),
 }
 EPISODES = "train/episodes"
 UPDATES: Columns = {
-    EPISODES: ("episodes a step", 1, 0),
-    "group/without_win": ("groups without a win, %", 100, 1),
-    "update/skipped": ("updates skipped a step", 1, 2),
-    "anchor/alone": ("rows alone in their anchor group, %", 100, 1),
-    "advantage/outcome_mean": ("outcome term, mean", 1, 3),
-    "advantage/outcome_std": ("its standard deviation", 1, 3),
-    "advantage/step_mean": ("step term, mean", 1, 3),
-    "advantage/step_std": ("its standard deviation", 1, 3),
+    EPISODES: Column("episodes per step", 0),
+    "group/without_win": Column("groups without a win, %", 1, 100),
+    "update/skipped": Column("updates skipped per step", 2),
+    "anchor/alone": Column("rows alone in their anchor group, %", 1, 100),
+    "advantage/outcome_mean": Column("outcome term, mean", 3),
+    "advantage/outcome_std": Column("outcome term, standard deviation", 3),
+    "advantage/step_mean": Column("step term, mean", 3),
+    "advantage/step_std": Column("step term, standard deviation", 3),
 }
 UPDATES_NOTE = (
     "Means over training steps, then over seeds. In a group without a win every group method's "
-    "outcome term is 0. The step term is the part of an advantage that tells the steps of one "
-    "rollout apart; a row that is alone in its anchor group has none in most methods. A "
+    "outcome term is 0. The step term is the part of an advantage that differs between the steps "
+    "of one rollout; in most methods, a row that is alone in its anchor group has none. A "
     "mini-batch in which no row has an advantage makes no optimizer step."
 )
 
-
-# Share by which a row's episodes may exceed those of its configuration without a remark.
+# A row is named in a remark if its episodes exceed those of its configuration by this factor.
 MORE_EPISODES = 1.05
 
 
 def episodes_line(data: Collected) -> str:
-    """Remark on rows that roll out more episodes a step than groups x siblings; empty without any.
+    """Remark on rows with more episodes per step than groups x siblings; empty without any.
 
     Dynamic sampling rolls out further groups until enough of them have a success and a failure.
     """
     parts = []
     for row in study_rows(data):
         run = started(data, row.row)
-        found = data.summary(row.row, EPISODES, "mean")
-        if run is None or not found.n:
+        episodes = data.summary(row.row, EPISODES, "mean")
+        if run is None or not episodes.n:
             continue
         trainer = run.config["trainer"]
         planned = trainer["groups"] * trainer["group_size"]
-        if found.mean > MORE_EPISODES * planned:
-            parts.append(f"{row.title} ({found.mean:.0f} instead of {planned})")
+        if episodes.mean > MORE_EPISODES * planned:
+            parts.append(f"{row.title} ({episodes.mean:.0f} instead of {planned})")
     if not parts:
         return ""
     return (
-        "**Equal training steps, not equal episodes**: dynamic sampling rolls out more episodes a "
-        f"training step. {', '.join(parts)}: the differences of these rows are those of a larger "
-        "budget, too."
+        "**Equal training steps, not equal episodes**: dynamic sampling rolls out more episodes "
+        f"per training step. {', '.join(parts)}: part of the differences of these rows may be due "
+        "to the larger budget."
     )
 
 
@@ -98,23 +107,22 @@ def update_lines(data: Collected) -> Iterator[str]:
 
 def _table(data: Collected, rows: list[StudyRow], columns: Columns) -> Iterator[str]:
     several = len({row.env for row in rows}) > 1
-    yield f"| row | seeds | {' | '.join(label for label, _, _ in columns.values())} |"
+    yield f"| row | seeds | {' | '.join(column.label for column in columns.values())} |"
     yield f"|{' --- |' * (len(columns) + 2)}"
     for row in rows:
         place = f"{benchmark(row.env)}: " if several else ""
-        cells = [_cell(data, row, metric, columns) for metric in columns]
+        cells = [_cell(data, row, metric, column) for metric, column in columns.items()]
         yield f"| {place}{row.title} | {row.row.count} | {' | '.join(cells)} |"
 
 
-def _cell(data: Collected, row: StudyRow, metric: str, columns: Columns) -> str:
-    found = data.summary(row.row, metric, "mean")
-    _, factor, digits = columns[metric]
-    if not found.n:
+def _cell(data: Collected, row: StudyRow, metric: str, column: Column) -> str:
+    summary = data.summary(row.row, metric, "mean")
+    if not summary.n:
         return "–"
-    text = decimal(factor * found.mean, digits)
+    text = decimal(column.factor * summary.mean, column.digits)
     finished = len(row.row.finished)
     # A mean over a part of the seeds would look like a mean over all.
-    return text if found.n == finished else f"{text} ({found.n} of {finished} seeds)"
+    return text if summary.n == finished else f"{text} ({summary.n} of {finished} seeds)"
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
@@ -138,13 +146,13 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
         return
     from scipy.stats import spearmanr
 
-    found = spearmanr(*zip(*points, strict=True))
-    if math.isfinite(found.statistic):
+    test = spearmanr(*zip(*points, strict=True))
+    if math.isfinite(test.statistic):
         yield (
             f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
             "precision (credited minus uncredited) with the gain over GiGPO is "
-            f"{decimal(found.statistic, 2, sign=True)} ({_p(found.pvalue)}; rows share "
-            "seeds and GiGPO's runs, so this is a description, not a test)."
+            f"{decimal(test.statistic, 2, sign=True)} ({_p(test.pvalue)}; rows share seeds and "
+            "GiGPO's runs, so this is a description, not a test)."
         )
 
 

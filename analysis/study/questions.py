@@ -22,7 +22,7 @@ QUESTIONS = {
     "ablation": "Is it the order, the monotonicity, the longest reference?",
     "credit_placement": "Does SCPO help where its credit is placed otherwise?",
     "beyond": "Is credit by exact states, which siblings share, worth more?",
-    "graph_controls": "Is it the credit, or the key by which states are told apart?",
+    "graph_controls": "Is it the credit, or the key by which states are compared?",
     "controls": "Is matched credit better than credit on other steps, or by the prose's matcher?",
     "ablation_scorer": "Which scorer?",
     "singletons": (
@@ -65,14 +65,14 @@ def answers(data: Collected) -> list[Answer]:
     for comparison in named_comparisons(data):
         by_experiment[comparison.experiments[0]].append(comparison)
         repeated.update(comparison.experiments[1:])
-    found = []
+    results = []
     for experiment, comparisons in by_experiment.items():
         if not comparisons and (experiment in repeated or experiment not in QUESTIONS):
             # Its comparisons are all listed under other questions.
             continue
         question = QUESTIONS.get(experiment, titles.get(experiment, experiment))
-        found.append(Answer(experiment, question, tuple(comparisons)))
-    return found
+        results.append(Answer(experiment, question, tuple(comparisons)))
+    return results
 
 
 def sentence(comparison: Comparison) -> str:
@@ -119,7 +119,7 @@ def p_text(effect: Effect) -> str:
     # With two digits, 0.052 would read as 0.05.
     digits = 2 if effect.corrected >= 0.1 else 3
     value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.{digits}f}"
-    if effect.only_alone:
+    if effect.only_uncorrected:
         return f"the interval alone excludes 0; corrected for {effect.tests} comparisons, {value}"
     return value
 
@@ -153,7 +153,7 @@ def _number(effect: Effect, value: float, *, sign: bool = False) -> str:
     return decimal(effect.measure.factor * value, effect.measure.digits, sign=sign)
 
 
-def headlined(found: Sequence[Comparison]) -> list[Comparison]:
+def headlined(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The first comparison of SCPO with GiGPO, and the largest resolved one of SCPO with others.
 
     Both are about SCPO, because the study's question is; larger differences between two other
@@ -161,7 +161,7 @@ def headlined(found: Sequence[Comparison]) -> list[Comparison]:
     """
     chosen: list[Comparison] = []
     resolved: list[Comparison] = []
-    for comparison in found:
+    for comparison in comparisons:
         if not comparison.finished:
             continue
         is_main = comparison.first.called("scpo") and comparison.second.called("gigpo")
@@ -178,9 +178,9 @@ def _is_of_scpo(comparison: Comparison) -> bool:
     return comparison.first.called("scpo") or comparison.second.called("scpo")
 
 
-def headline(found: Sequence[Comparison]) -> str:
-    """The headlined comparisons in one sentence; ``found``: all comparisons of the study."""
-    parts = [_short(comparison) for comparison in headlined(found)]
+def headline(comparisons: Sequence[Comparison]) -> str:
+    """The headlined ones of all comparisons of the study, in one sentence."""
+    parts = [_short(comparison) for comparison in headlined(comparisons)]
     if not parts:
         return "no pair of SCPO and GiGPO has finished yet."
     return "; ".join(parts) + "."
@@ -189,7 +189,7 @@ def headline(found: Sequence[Comparison]) -> str:
 def _short(comparison: Comparison) -> str:
     effect = comparison.effect
     shown = f"{effect_text(effect)} of {effect.measure.label}"
-    if effect.only_alone:
+    if effect.only_uncorrected:
         verdict = f"not resolved after correction for {effect.tests} comparisons"
     else:
         verdict = "resolved" if effect.resolved else "not resolved"

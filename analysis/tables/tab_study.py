@@ -48,7 +48,7 @@ CAPTION = (
     "validations. A seed that never reaches a level counts with its last step (restricted mean); "
     "“reach” counts the seeds that do, and where none does there is no number. Mean ± standard "
     "deviation over the finished seeds (seeds: finished/planned). The learning rate is each row's "
-    "own; rows of one name say the settings in which they differ. “Minus GiGPO” and “minus SCPO”: "
+    "own; rows of one name list the settings in which they differ. “Minus GiGPO” and “minus SCPO”: "
     "difference of the areas under validation in points, paired by seed, with the 95 % Student "
     "interval, each by itself and not corrected; the comparisons that were named before the runs, "
     "with their corrected tests, are in tab_study_effects."
@@ -81,11 +81,11 @@ def build(data: Collected) -> Table:
     for _, here in blocks:
         shown += here
     measures = _measures(data, shown)
-    made = []
+    table_blocks = []
     notes = Footnotes()
     for title, here in blocks:
         lines = tuple(_line(data, row, here, rows, measures=measures, notes=notes) for row in here)
-        made.append(Block(title, lines))
+        table_blocks.append(Block(title, lines))
     return Table(
         words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
         numbers=(
@@ -93,7 +93,7 @@ def build(data: Collected) -> Table:
             *(f"minus {label}" for label in REFERENCES.values()),
             *(measure.label for measure in measures),
         ),
-        blocks=tuple(made),
+        blocks=tuple(table_blocks),
         caption=with_note(f"{CAPTION}{notes.text}", SCALE),
         label=f"tab:study-{SCALE}",
     )
@@ -101,7 +101,7 @@ def build(data: Collected) -> Table:
 
 def _on_common_seeds(rows: Sequence[StudyRow]) -> list[StudyRow]:
     common = rows_with_common_seeds(row.row for row in rows)
-    # They are all of the rows, in their order, or none.
+    # ``common`` holds all of the rows in the same order, or is empty.
     return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
 
 
@@ -155,10 +155,10 @@ def _line(
 
 
 def _references(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> dict[str, StudyRow]:
-    """The row of each reference, of the same experiment or else with the same setting.
+    """The first comparable row of each reference among the known rows; none for the row itself.
 
-    Runs of train.py were never meant to be compared with an experiment's rows: one of GiGPO may
-    have any learning rate.
+    Rows of an experiment are not compared with runs of train.py, which were not planned for it: one
+    of GiGPO may have any learning rate.
     """
     own = {experiment for experiment, _ in row.names}
     candidates = []

@@ -39,7 +39,7 @@ MOST_WRITES = 6  # files that move into place while runs are added
 def make(top: Path) -> None:
     """Runs of a small study, their archive, one of half of them, and the pages of both."""
     study_command.FIGURES = ()  # seconds each, and drawn from the numbers that the page shows
-    archive_writing.RUNS_A_GROUP = 4
+    archive_writing.RUNS_PER_GROUP = 4
     for name, seeds in (("whole", SEEDS), ("half", FEWER_SEEDS)):
         runs = top / "archives" / name / "runs"
         write_study(runs, {"main_table": ROWS}, {row: _curve(row) for row in ROWS}, seeds=seeds)

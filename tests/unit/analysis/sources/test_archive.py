@@ -140,7 +140,7 @@ def small_archive(tmp_path, seeds=(0, 1, 2, 3)):
 
 @pytest.fixture
 def two_runs_a_group(monkeypatch):
-    monkeypatch.setattr(module, "RUNS_A_GROUP", 2)
+    monkeypatch.setattr(module, "RUNS_PER_GROUP", 2)
 
 
 def numbers_of(data):

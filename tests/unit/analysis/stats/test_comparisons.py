@@ -198,10 +198,10 @@ def test_the_interval_alone_may_exclude_0_where_the_correction_does_not_resolve(
     alone = effect(values)
     assert alone.difference.interval() == pytest.approx((0.55, 3.45), abs=5e-3)
     assert alone.p == pytest.approx(0.0220, abs=1e-4)
-    assert (alone.verdict, alone.only_alone) == (HIGHER, False)
+    assert (alone.verdict, alone.only_uncorrected) == (HIGHER, False)
     among_three = corrected([alone, effect((0.1, -0.1, 0.2, -0.1)), effect((0.3, -0.4, 0.1, 0.1))])[0]
     assert among_three.corrected == pytest.approx(3 * alone.p)
-    assert (among_three.verdict, among_three.only_alone) == (OPEN, True)
+    assert (among_three.verdict, among_three.only_uncorrected) == (OPEN, True)
     assert among_three.tests == 3
 
 

@@ -68,7 +68,7 @@ def test_where_interval_and_verdict_differ_the_sentence_names_the_correction(tmp
     experiments = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}
     write_study(tmp_path, experiments, curves, seeds=(0, 1, 2), primary=named)
     comparison = first(collect(tmp_path).at_scale("study"))
-    assert comparison.effect.only_alone
+    assert comparison.effect.only_uncorrected
     assert p_text(comparison.effect).startswith("the interval alone excludes 0; corrected for 3 comparisons, p = 0.0")
     assert sentence(comparison).startswith("SCPO − GiGPO (rates 4e-3, 2e-3): no difference")
     assert "(not resolved after correction for 3 comparisons)" in headline([comparison])
