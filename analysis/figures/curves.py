@@ -40,7 +40,7 @@ class Curve:
 
 
 def paired_difference(summary: Summary) -> Number:
-    """Cell of a difference in points, with its interval where the figure draws it."""
+    """Cell of a difference in points, with its interval only if the figure draws it."""
     shown = difference(summary)
     return shown if summary.n >= FEWEST else replace(shown, interval=None)
 

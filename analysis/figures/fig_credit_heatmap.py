@@ -9,10 +9,10 @@ from analysis import names
 from analysis.figures.matching import (
     draw_similarity,
     frame_credited,
-    frame_key,
+    frame_handle,
     mark_threshold,
     trace_walk,
-    walk_keys,
+    walk_handles,
 )
 from analysis.rendering.style import (
     COLUMN_WIDTH,
@@ -22,7 +22,7 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
+    legend_below,
     new_figure,
     remark,
 )
@@ -125,8 +125,8 @@ def _draw(probes: Sequence[Probe]) -> Figure:
     # All probes of a run share its threshold.
     theta = next(probe.pair.theta for probe in probes if probe.pair)
     mark_threshold(bar, theta)
-    handles = [frame_key("credited"), *walk_keys()]
-    key_below(figure, handles, [str(handle.get_label()) for handle in handles])
+    handles = [frame_handle("credited"), *walk_handles()]
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
 
 

@@ -15,8 +15,8 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
-    key_lines,
+    legend_below,
+    legend_lines,
     new_figure,
     remark,
 )
@@ -25,8 +25,8 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
 from scpo.intervals import summarise
 
-# Inches: the figure without its key, and a line of the key.
-HEIGHT, KEY_HEIGHT = 1.75, 0.16
+# Inches: the figure without its legend, and a line of the legend.
+HEIGHT, LEGEND_HEIGHT = 1.75, 0.16
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
 
 # Steps of the moving average (paper, appendix "Step-reward analysis").
@@ -99,7 +99,7 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     width = canvas_width(COLUMN_WIDTH)
     styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
-    figure = new_figure(width, HEIGHT + KEY_HEIGHT * key_lines(labels, width))
+    figure = new_figure(width, HEIGHT + LEGEND_HEIGHT * legend_lines(labels, width))
 
     # A shared axis, because the first group with credit appears at a different step in each seed.
     axes = figure.subplots(1, len(METRICS), sharex=True)
@@ -112,7 +112,7 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
         over_training(axis, percent=False)
 
     axes[0].set_xlim(left=0)
-    key_below(figure, [Line2D([], [], **styles[row.name]) for row in rows], labels)
+    legend_below(figure, [Line2D([], [], **styles[row.name]) for row in rows], labels)
     return figure
 
 

@@ -21,8 +21,8 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
-    key_lines,
+    legend_below,
+    legend_lines,
     new_figure,
     remark,
     remark_lines,
@@ -39,24 +39,23 @@ TRAINING = "train/success_rate"
 ROW_HEIGHT = 1.5  # a line of panels
 NARROW_HEIGHT = 1.2  # a panel in a single column
 MARGIN = 0.5  # the remark
-REMARK_LINE = 0.115  # a line of a remark that has more lines than the margin holds
-KEY_HEIGHT = 0.16  # a line of keys
+REMARK_LINE = 0.115  # a line of a remark that is higher than the margin
+LEGEND_HEIGHT = 0.16  # a line of the legend
 
-# Largest number of strips (benchmark and model), and of keys, on a page.
-MOST, MOST_KEYS = 5, 12
+# Largest number of strips (benchmark and model), and of legend entries, on a page.
+MOST, MOST_LEGEND_ENTRIES = 5, 12
 
 # Characters per line of a strip's label, which makes it about as high as its panel.
 LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."
 HEADLINES = {
     "mini": (
-        "Mini scale, not comparable with the paper. "
-        f"{HEADLINE} One or two seeds do not separate methods."
+        f"Mini scale, not comparable with the paper. {HEADLINE} One or two seeds do not separate "
+        "methods."
     ),
     "study": (
         "Study scale (a choice policy after a short imitation start), not comparable with the "
-        "paper. "
-        f"{HEADLINE}"
+        f"paper. {HEADLINE}"
     ),
     "paper": HEADLINE,
 }
@@ -105,7 +104,7 @@ class Strip:
         A footnote names its setting, if the same benchmark and model are drawn under another one.
         """
         place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
-        # With several strips the keys have no seed counts, so the label has their range.
+        # With several strips the legend has no seed counts, so the label has their range.
         count = self.usual_count if len(drawn) == 1 else self.counts
         mark = notes.mark(self.part.differs) if self.has_other_setting(drawn) else ""
         return f"{place}{mark}, {count} seeds"
@@ -134,7 +133,7 @@ def build(data: Collected) -> Drawing:
         settings = [strip.label(notes, drawn) for strip in drawn]
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
         if others:
-            text += f" In the table alone: {counted(len(others), 'other setting')}."
+            text += f" Only in the table: {counted(len(others), 'other setting')}."
         margin = REMARK_LINE * remark_lines(text, canvas_width(PAGE_WIDTH))
         figure = _draw(data, drawn, settings, labels, max(MARGIN, margin))
         remark(figure, text)
@@ -170,23 +169,23 @@ def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
 def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[Strip]]:
     """Split strips into those to draw and those for the table only.
 
-    A strip whose setting is not the usual one of its benchmark is drawn if the page has room for
-    its panels and keys, or if the user chose rows. In a single column, where panels lie below each
-    other, the strips after the first are drawn as far as the page is high.
+    A strip whose setting is not the usual one of its benchmark is drawn if the legend has at most
+    ``MOST_LEGEND_ENTRIES`` entries with it, or if the user chose rows. In a single column, where
+    panels are below each other, strips after the first are drawn if they fit on the page.
     """
     most_panels = _most_panels()
     drawn: list[Strip] = []
     others: list[Strip] = []
-    keys: set[str] = set()
+    entries: set[str] = set()
     for strip in strips:
-        all_keys = keys | {row.name for row in strip.rows}
+        all_entries = entries | {row.name for row in strip.rows}
         # The usual setting is drawn however many rows it has.
-        fits = len(all_keys) <= MOST_KEYS or data.chosen or not strip.part.differs
+        fits = len(all_entries) <= MOST_LEGEND_ENTRIES or data.chosen or not strip.part.differs
         panels = sum(len(other.panels) for other in (*drawn, strip))
         fits = fits and (panels <= most_panels or not drawn)
         if len(drawn) < MOST and fits:
             drawn.append(strip)
-            keys = all_keys
+            entries = all_entries
         else:
             others.append(strip)
     return drawn, others
@@ -197,8 +196,10 @@ def _most_panels() -> float:
     width = canvas_width(PAGE_WIDTH)
     if width >= NARROW:
         return math.inf
-    room = PAGE_HEIGHT / text_scale() - 2 * MARGIN - KEY_HEIGHT * math.ceil(MOST_KEYS / 3)
-    return room // NARROW_HEIGHT
+    # A narrow legend has about three columns.
+    legend_height = LEGEND_HEIGHT * math.ceil(MOST_LEGEND_ENTRIES / 3)
+    height = PAGE_HEIGHT / text_scale() - 2 * MARGIN - legend_height
+    return height // NARROW_HEIGHT
 
 
 def _has_curves(data: Collected, row: Row) -> bool:
@@ -229,17 +230,17 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
 
 
 def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
-    """Key of each row: its label, a footnote's mark, and its seed count if that is unusual.
+    """Legend label of each row, with a footnote's mark, and its seed count if that is unusual.
 
-    With several strips, keys have no seed counts: a row may differ in seeds between strips, which
-    share one key. The strips' labels then have them.
+    With several strips the strips' labels have the seed counts instead: they share one legend, and
+    a row may have different seeds in each of them.
     """
     labels: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
             label = labels.setdefault(row.name, row.label)
-            # A mark adds a footnote, so it is made only where it is shown.
-            mark = notes.mark(_apart(row, strip, strips))
+            # Called for drawn strips only, because it adds a footnote to the figure.
+            mark = notes.mark(_difference(row, strip, strips))
             if mark not in label:
                 label += mark
             other_seeds = notes.mark(strip.part.aside(row))
@@ -251,11 +252,12 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
     return labels
 
 
-def _apart(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
-    """What sets a row apart from the others of its strip.
+def _difference(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
+    """Describe the settings in which a row differs from the others of its strip.
 
-    It names the strip's benchmark unless it holds in all strips: they share the key. SCPO may have
-    a learning rate of its own on ALFWorld, and that of the other methods on WebShop.
+    The strips share one legend, so the text begins with the strip's benchmark unless the row
+    differs in the same way in all of them. For example, SCPO may have a learning rate of its own on
+    ALFWorld only.
     """
     if not row.differs or strip not in drawn:
         return row.differs
@@ -290,8 +292,8 @@ def _draw(
 
     # Number of lines of panels that each strip takes.
     lines = [math.ceil(len(strip.panels) / columns) for strip in strips]
-    key_height = KEY_HEIGHT * key_lines(list(labels.values()), width)
-    height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + margin + key_height
+    legend_height = LEGEND_HEIGHT * legend_lines(list(labels.values()), width)
+    height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + margin + legend_height
     figure = new_figure(width, height)
     styles = row_styles(row for strip in strips for row in strip.rows)
     # Step axes are not shared, because benchmarks may train for different numbers of steps.
@@ -301,7 +303,7 @@ def _draw(
         _draw_strip(data, strip, setting, axes[start : start + count], styles)
         start += count
     handles = [Line2D([], [], **styles[name]) for name in labels]
-    key_below(figure, handles, list(labels.values()), handlelength=3.2)
+    legend_below(figure, handles, list(labels.values()), handlelength=3.2)
     return figure
 
 
@@ -378,7 +380,7 @@ def _values(
         for row in strip.rows:
             yield (
                 title,
-                f"{row.label}{notes.mark(_apart(row, strip, drawn))}",
+                f"{row.label}{notes.mark(_difference(row, strip, drawn))}",
                 row.count,
                 percent(data.summary(row, panel.metric, "before")),
                 percent(data.summary(row, panel.metric, "last")),

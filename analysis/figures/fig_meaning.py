@@ -16,8 +16,8 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
-    key_lines,
+    legend_below,
+    legend_lines,
     new_figure,
     remark,
     remark_lines,
@@ -45,9 +45,9 @@ ARMS = ["paraphrase", "order"]
 PANEL_HEIGHT = 2.1
 LOW_PANEL_HEIGHT = 1.4  # of panels below each other
 MARGIN = 0.5
-KEY_LINE = 0.17
+LEGEND_LINE = 0.17
 
-# Style of each identity, by its label in the experiments' rows and in the order of the key.
+# Style of each identity, by its label in the experiments' rows and in the order of the legend.
 STYLES = {
     "oracle": LineStyle("#000000", "*", (1, 1)),
     "facts": LineStyle("#7A5195", "D", (6, 1.5)),
@@ -120,9 +120,9 @@ def build(data: Collected) -> Drawing:
         identities = {line.identity for line in drawn}
         labels = [name for name in STYLES if name in identities]
         labels += sorted(identities - set(STYLES))
-        key = [*labels, METHOD_LABELS[BASELINE]] if baseline else labels
+        entries = [*labels, METHOD_LABELS[BASELINE]] if baseline else labels
         height = (PANEL_HEIGHT if panel_rows == 1 else LOW_PANEL_HEIGHT) * panel_rows + MARGIN
-        height += KEY_LINE * (key_lines(key, width) + remark_lines(STUDY_TITLE, width))
+        height += LEGEND_LINE * (legend_lines(entries, width) + remark_lines(STUDY_TITLE, width))
         figure = new_figure(width, height)
         axes = figure.subplots(panel_rows, columns, squeeze=False, sharex=True, sharey=True)
         handles: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def build(data: Collected) -> Drawing:
             left.set_ylabel("area (%)")
         for bottom in axes[-1]:
             bottom.set_xlabel("reworded observations (%)")
-        key_below(figure, [handles[name] for name in key if name in handles], key)
+        legend_below(figure, [handles[name] for name in entries if name in handles], entries)
         remark(figure, STUDY_TITLE)
 
     return Drawing(figure, _table(data, found, CAPTION))
@@ -195,7 +195,7 @@ def _area(data: Collected, row: StudyRow) -> Summary:
 def _draw(
     data: Collected, axis: Axes, method: str, drawn: Sequence[Line], baseline: Line | None
 ) -> dict[str, Any]:
-    """Draw a method's lines; returns the artists of the key by label."""
+    """Draw a method's lines; returns the legend's artists by label."""
     handles: dict[str, Any] = {}
     if baseline is not None:
         mean = 100 * _area(data, baseline.highest).mean

@@ -12,9 +12,9 @@ HEIGHT = 2.8  # inches
 CAPTION = (
     "Step texts (action and observation) of successful and failed rollouts, embedded with "
     "all-MiniLM-L6-v2 and projected with t-SNE; shaded: where steps of successes are dense. Equal "
-    f"texts lie near each other. Shown are at most {OF_A_KIND} steps of a kind (success, failure "
-    "with credit, failure without), drawn at random. The table has the share of texts of failed "
-    "rollouts that successes have too."
+    f"texts are near each other. Shown are at most {OF_A_KIND} steps of a kind (of successes, and "
+    "of failures with or without credit), drawn at random. The table has the share of texts of "
+    "failed rollouts that also occur in successful ones."
 )
 
 

@@ -19,10 +19,10 @@ from analysis.figures.matching import (
     WALK,
     draw_similarity,
     frame_credited,
-    frame_key,
+    frame_handle,
     mark_threshold,
     trace_walk,
-    walk_keys,
+    walk_handles,
 )
 from analysis.rendering.style import (
     ACCENT,
@@ -36,8 +36,8 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
-    key_lines,
+    legend_below,
+    legend_lines,
     new_figure,
     remark,
 )
@@ -49,7 +49,7 @@ from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
 # Heights in inches.
 HEIGHT = 2.35  # a line of panels
-KEY_HEIGHT = 0.16  # a line of keys
+LEGEND_HEIGHT = 0.16  # a line of the legend
 
 # Largest number of steps that is legible in a quarter of the page: an episode of scale=study.
 WIDEST = 30
@@ -185,12 +185,12 @@ def _rank(example: Example) -> tuple[int, int, int]:
 
 
 def _draw(example: Example) -> Figure:
-    """Draw four panels in a line, or two below two; the last panel has two pairs of axes."""
+    """Draw four panels in a line, or in two lines if narrow; the last is split into two axes."""
     width = canvas_width(PAGE_WIDTH)
-    keys = _keys()
-    labels = [str(key.get_label()) for key in keys]
+    handles = _legend_handles()
+    labels = [str(handle.get_label()) for handle in handles]
     narrow = width < NARROW
-    height = HEIGHT * (2 if narrow else 1) + KEY_HEIGHT * key_lines(labels, width)
+    height = HEIGHT * (2 if narrow else 1) + LEGEND_HEIGHT * legend_lines(labels, width)
     figure = new_figure(width, height)
     if narrow:
         group, similarity, matching, last = figure.subplots(2, 2).flat
@@ -206,7 +206,7 @@ def _draw(example: Example) -> Figure:
     _draw_matching(matching, example)
     _draw_bonus(bonus, example)
     _draw_advantages(advantage, example)
-    key_below(figure, keys, labels, handlelength=2)
+    legend_below(figure, handles, labels, handlelength=2)
     return figure
 
 
@@ -324,8 +324,8 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
-def _keys() -> list[Artist]:
-    """Entries of the key for all colours and marks."""
+def _legend_handles() -> list[Artist]:
+    """Legend handles of all colours and marks."""
     shade = mpl.colormaps[SEQUENTIAL](1 / ABOVE)
     mark = {"linestyle": "", "marker": "o", "markersize": 3}
     reference = Rectangle(
@@ -343,9 +343,9 @@ def _keys() -> list[Artist]:
         _box("step of a failure", FAILED, KEPT),
         _box("left out by the filter", FAILED, FILTERED),
         reference,
-        frame_key("failed rollout; credited"),
+        frame_handle("failed rollout; credited"),
         Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label="similarity ≥ threshold"),
-        *walk_keys(),
+        *walk_handles(),
         Line2D([], [], color=WALK, fillstyle="none", label=without, **mark),
         Line2D([], [], color=CREDITED, label="advantage with credit", **mark),
     ]

@@ -28,8 +28,8 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
-    key_lines,
+    legend_below,
+    legend_lines,
     new_figure,
     remark,
 )
@@ -45,7 +45,7 @@ from scpo.schema.env import FAMILIES
 HEIGHT = 0.9  # a line of panels without rows
 LINE = 0.14  # each row
 
-KEY_HEIGHT = 0.16  # a line of keys
+LEGEND_HEIGHT = 0.16  # a line of the legend
 PROFILE_HEIGHT = 1.5  # a profile below the other panels, in a narrow figure
 
 # A panel is at least as high as one with this number of rows.
@@ -67,7 +67,7 @@ CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
     "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
     "axes begin where the rows do. Profiles: share of (seed, family) pairs above τ, one line a "
-    "method (key below), with the same kind of interval from three seeds on. Training steps: "
+    "method (legend below), with the same kind of interval from three seeds on. Training steps: "
     "until success first reaches 50 and 80 %, on the straight lines between validations, mean "
     "over seeds; a seed that does not reach it counts with its last step, and how many do is "
     "printed where not all do. A bootstrap over seeds is not used: at three seeds its 95 % "
@@ -198,7 +198,7 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
     for _, lines in drawn:
         height = HEIGHT + LINE * max(FEWEST_LINES, len(lines))
         heights.append(2 * height + PROFILE_HEIGHT if narrow else height)
-    figure = new_figure(width, sum(heights) + KEY_HEIGHT * key_lines(labels, width))
+    figure = new_figure(width, sum(heights) + LEGEND_HEIGHT * legend_lines(labels, width))
     parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
     for (_, lines), part in zip(drawn, parts, strict=True):
         if narrow:
@@ -215,7 +215,7 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
             steps.set_yticklabels([])
 
     handles = [Line2D([], [], **styles[name]) for name in rows]
-    key_below(figure, handles, labels, handlelength=3.2)
+    legend_below(figure, handles, labels, handlelength=3.2)
     return figure
 
 
@@ -303,11 +303,11 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             ha="center",
             transform=axis.transAxes,
         )
-    keys = []
+    handles = []
     for fill in FILLS:
-        keys.append(Line2D([], [], color=REMARK, marker="o", fillstyle=fill, linestyle=""))
+        handles.append(Line2D([], [], color=REMARK, marker="o", fillstyle=fill, linestyle=""))
     axis.legend(
-        keys,
+        handles,
         [f"{100 * level:.0f} %" for level in LEVELS],
         loc="lower center",
         bbox_to_anchor=(0.5, 1),

@@ -17,7 +17,7 @@ from analysis.rendering.style import (
     Drawing,
     canvas_width,
     house_style,
-    key_below,
+    legend_below,
     new_figure,
     remark,
 )
@@ -150,7 +150,7 @@ def _draw(part: Section, points: Points) -> Figure:
         Line2D([], [], color=LINE, linestyle="", marker="_", markersize=8, markeredgewidth=1.4),
         Line2D([], [], color=ACCENT, linestyle="", marker="o"),
     ]
-    key_below(figure, handles, ["last checkpoint", "best", "default"], handlelength=2)
+    legend_below(figure, handles, ["last checkpoint", "best", "default"], handlelength=2)
     return figure
 
 

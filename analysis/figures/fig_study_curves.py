@@ -118,7 +118,7 @@ def build(data: Collected) -> Drawing:
             _draw_differences(data, group, right, styles)
         figure.suptitle(fill(STUDY_TITLE, 45), fontsize=points(TINY), color=REMARK)
         figure.legend(
-            handles=[_key("full", "area"), _key("none", "last step")],
+            handles=[_legend_handle("full", "area"), _legend_handle("none", "last step")],
             loc="outside lower right",
             ncols=2,
             fontsize=points(TINY),
@@ -126,7 +126,7 @@ def build(data: Collected) -> Drawing:
     return Drawing(figure, _numbers(data, groups, others))
 
 
-def _key(fill_style: Any, label: str) -> Line2D:
+def _legend_handle(fill_style: Any, label: str) -> Line2D:
     return Line2D(
         [],
         [],

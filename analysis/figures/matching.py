@@ -105,8 +105,8 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
         bar.ax.text(theta, -0.45, text, color=ACCENT, ha="center", va="top", fontsize=SMALL)
 
 
-def walk_keys() -> list[Artist]:
-    """Entries of the key for the walk's two kinds of lines."""
+def walk_handles() -> list[Artist]:
+    """Legend handles of the walk's two kinds of lines."""
     return [
         Line2D(
             [],
@@ -121,6 +121,6 @@ def walk_keys() -> list[Artist]:
     ]
 
 
-def frame_key(label: str) -> Artist:
-    """Entry of the key for a credited cell."""
+def frame_handle(label: str) -> Artist:
+    """Legend handle of a credited cell."""
     return Rectangle((0, 0), 1, 1, fill=False, edgecolor=ACCENT, linewidth=1.4, label=label)

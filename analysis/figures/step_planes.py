@@ -22,7 +22,7 @@ from analysis.rendering.style import (
     SUCCESS,
     canvas_width,
     house_style,
-    key_below,
+    legend_below,
     new_figure,
     remark,
 )
@@ -212,7 +212,7 @@ def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: f
         handles, labels = axis.get_legend_handles_labels()
         handles.append(Rectangle((0, 0), 1, 1, color=SUCCESS, alpha=0.25, linewidth=0))
         labels.append("dense in successes")
-        key_below(figure, handles, labels, handletextpad=0.2, handlelength=1.6, markerscale=1.8)
+        legend_below(figure, handles, labels, handletextpad=0.2, handlelength=1.6, markerscale=1.8)
         remark(figure, _remark(data, shown))
     return figure
 
@@ -245,7 +245,7 @@ def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
 
 
 def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
-    """Draw one kind after the other, with its number of points in the key."""
+    """Draw one kind after the other, with its number of points in the legend."""
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
         size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}

@@ -39,21 +39,17 @@ PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
 
-# Mean width of a character of DejaVu Sans, in font sizes.
+# Mean width of a character of DejaVu Sans, in multiples of the font size.
 CHARACTER = 0.56
 
 # Width of a legend's sample and its gaps, in characters.
-KEY_SAMPLE = 8
+LEGEND_SAMPLE = 8
 
 # Colour of credited steps, and of SCPO's lines (analysis/line_styles.py).
 ACCENT = "#D55E00"
 
-# Colours of steps of successes, of credited and of other failed steps.
-SUCCESS, CREDITED, FAILED = (
-    "#009E73",
-    ACCENT,
-    "#7F7F7F",
-)
+# Colours of the steps of successes, and of the credited and the other steps of failures.
+SUCCESS, CREDITED, FAILED = "#009E73", ACCENT, "#7F7F7F"
 
 # Colour of remarks about the numbers, such as scale and seeds.
 REMARK = "#444444"
@@ -64,7 +60,7 @@ SEQUENTIAL = "Blues"
 # Least contrast of coloured text with white paper.
 CONTRAST = 4.5
 
-# Size of remarks and keys: 0.83 of the font size, 6.7 points unless the user changes it.
+# Size of remarks and legends: 0.83 of the font size, 6.7 points unless the user changes it.
 SMALL = "small"
 
 STYLE: dict[str, Any] = {
@@ -97,11 +93,19 @@ STYLE: dict[str, Any] = {
     "path.simplify": True,
 }
 
-# Ends of the keys for sizes of text, which are relative to the font size in the house style.
+# Ends of the names of matplotlib's settings of text sizes, which the house style gives relative to
+# the font size.
 TEXT_SIZES = ("titlesize", "labelsize", "fontsize")
 
-# Keys of a style file that configure matplotlib itself, not the look of a figure.
-IGNORED_KEYS = ("backend", "backend_fallback", "interactive", "toolbar", "timezone", "webagg.port")
+# Settings of a style file that configure matplotlib itself, not the look of a figure.
+IGNORED_SETTINGS = (
+    "backend",
+    "backend_fallback",
+    "interactive",
+    "toolbar",
+    "timezone",
+    "webagg.port",
+)
 METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "ModDate": None, "Producer": None, "Creator": None},
     "png": {"Software": None},
@@ -132,7 +136,7 @@ class Look:
         """Matplotlib's settings: the house style, then the style file, then the font size."""
         chosen = STYLE | dict(self.style)
         if self.font_size is not None:
-            # A style may give titles, labels or keys sizes of their own, in points or relative.
+            # A style may give titles, labels or legends sizes of their own, in points or relative.
             for key in chosen:
                 if key.endswith(TEXT_SIZES):
                     chosen[key] = STYLE.get(key, mpl.rcParamsDefault[key])
@@ -157,7 +161,7 @@ def drawn_as(look: Look) -> Iterator[None]:
 def house_style() -> Iterator[None]:
     """Apply the house style and the user's choices inside a ``with`` block."""
     with mpl.rc_context():
-        # Without this, a user's matplotlibrc would set the keys that the house style leaves open.
+        # Otherwise a user's matplotlibrc would determine what the house style does not set.
         mpl.rcdefaults()
         mpl.rcParams.update(_look.get().settings)
         yield
@@ -182,8 +186,9 @@ def read_size(text: str) -> tuple[float, float | None]:
 
     if not (1 <= width <= 40 and 1 <= height <= 40):
         raise ConfigError(
-            f"--size {text} is no size of a figure; allowed are column ({COLUMN_WIDTH:g} inches "
-            f"wide), page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, e.g. 5x3"
+            f"--size {text} is not a size of a figure; allowed are column ({COLUMN_WIDTH:g} "
+            f"inches wide), page ({PAGE_WIDTH:g}), or WIDTHxHEIGHT in inches, each from 1 to 40, "
+            "e.g. 5x3"
         )
 
     return width, height
@@ -207,7 +212,7 @@ def read_style(name: str) -> tuple[tuple[str, Any], ...]:
             f"--style {name}: there is no such file, and matplotlib ships no style of this name. "
             "Give the path of a .mplstyle file, or a name of `matplotlib.style.available`"
         )
-    return tuple((key, settings[key]) for key in settings if key not in IGNORED_KEYS)
+    return tuple((key, settings[key]) for key in settings if key not in IGNORED_SETTINGS)
 
 
 def palette() -> tuple[str, ...]:
@@ -259,6 +264,7 @@ def points(size: float) -> float:
 def legible(color: str) -> tuple[float, float, float]:
     """The colour, darkened as far as text on white needs: a contrast of 4.5 (WCAG 2.2, AA)."""
     rgb = np.array(to_rgb(color))
+    # In small steps, so that the colour is not darker than it needs to be.
     while 1.05 / (_luminance(rgb) + 0.05) < CONTRAST:
         rgb *= 0.97
     red, green, blue = rgb
@@ -275,6 +281,7 @@ def characters(width: float, share: float = 1.0) -> int:
     """Number of characters of small text that fit into a share of ``width`` inches."""
     # 0.833 is matplotlib's factor for "small".
     size = 0.833 * mpl.rcParams["font.size"]
+    # At least one word, so that text in a very narrow figure is not folded within words.
     return max(8, int(share * width * POINTS_PER_INCH / (CHARACTER * size)))
 
 
@@ -295,22 +302,22 @@ def remark_lines(text: str, width: float) -> int:
     return count
 
 
-def key_columns(labels: Sequence[str], width: float) -> int:
-    """Number of columns of a key with these labels that fit into ``width`` inches."""
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """Number of columns of a legend with these labels that fit into ``width`` inches."""
     longest = max(map(len, labels), default=1)
-    return max(1, min(len(labels), characters(width) // (longest + KEY_SAMPLE)))
+    return max(1, min(len(labels), characters(width) // (longest + LEGEND_SAMPLE)))
 
 
-def key_lines(labels: Sequence[str], width: float) -> int:
-    """Number of lines that ``key_below`` needs."""
-    return math.ceil(len(labels) / key_columns(labels, width))
+def legend_lines(labels: Sequence[str], width: float) -> int:
+    """Number of lines that ``legend_below`` needs."""
+    return math.ceil(len(labels) / legend_columns(labels, width))
 
 
-def key_below(
+def legend_below(
     figure: Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any
 ) -> None:
-    """Add a key of all panels below the figure, in as many columns as fit."""
-    columns = key_columns(labels, float(figure.get_figwidth()))
+    """Add a legend of all panels below the figure, in as many columns as fit."""
+    columns = legend_columns(labels, float(figure.get_figwidth()))
     settings = {"handlelength": 2.6, "columnspacing": 1.2, "handletextpad": 0.5, **options}
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, **settings)
 

@@ -13,10 +13,10 @@ from typing import TypeAlias, TypeGuard
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 from scpo.intervals import Summary, decimal
 
-# Number of columns of texts that are legible next to the repeated ones, in LaTeX.
+# Largest number of columns of texts that are legible next to the repeated ones, in LaTeX.
 TEXT_COLUMNS = 3
 
-# Share of the text's width for columns of texts; the rest is the space between them.
+# Share of the page's text width for columns of texts; the rest is the space between them.
 TEXT_SHARE = 0.93
 
 # Sources of a number, in a table with numbers of other papers and of our own runs.
@@ -145,12 +145,14 @@ class Block:
     rows: tuple[Cells, ...]
 
 
-def with_columns(blocks: Iterable[Block], places: Sequence[int]) -> tuple[Block, ...]:
-    """Keep these columns of every row."""
+def with_columns(blocks: Iterable[Block], indices: Sequence[int]) -> tuple[Block, ...]:
+    """Keep the columns with these indices in every row."""
     kept = []
     for block in blocks:
-        rows = tuple(tuple(row[k] for k in places) for row in block.rows)
-        kept.append(Block(block.title, rows))
+        rows = []
+        for row in block.rows:
+            rows.append(tuple(row[index] for index in indices))
+        kept.append(Block(block.title, tuple(rows)))
     return tuple(kept)
 
 
@@ -185,20 +187,21 @@ class Table:
 
     def without_empty_columns(self) -> "Table":
         """The table without the columns of numbers in which no row has a number."""
-        places = self._filled(self.blocks)
-        first = len(self.words)
+        filled = self._filled(self.blocks)
         return replace(
             self,
-            numbers=tuple(self.columns[k] for k in places[first:]),
-            blocks=with_columns(self.blocks, places),
+            numbers=tuple(self.columns[index] for index in filled[len(self.words) :]),
+            blocks=with_columns(self.blocks, filled),
         )
 
     def _filled(self, blocks: Iterable[Block]) -> list[int]:
-        """Indices of the columns of words, and of those in which a row of the blocks is filled."""
+        """Indices of the columns of words, and of the columns of numbers with any number."""
         rows = [row for block in blocks for row in block.rows]
-        first = len(self.words)
-        places = range(first, len(self.columns))
-        return [*range(first), *(k for k in places if any(row[k] != NONE for row in rows))]
+        filled = list(range(len(self.words)))
+        for index in range(len(self.words), len(self.columns)):
+            if any(row[index] != NONE for row in rows):
+                filled.append(index)
+        return filled
 
     def files(self) -> dict[str, bytes]:
         """Content of its files by file ending."""
@@ -234,21 +237,24 @@ class Table:
             layout += "c" * len(self.numbers)
         parts = []
         for block in self.blocks:
-            rows = tuple(_tex_row([cells[i] for i in chosen], widths) for cells in block.rows)
-            parts.append(Part(escape(block.title), rows))
-        head, _ = _tex_row([self.columns[i] for i in chosen], widths)
+            rows = []
+            for row in block.rows:
+                rows.append(_tex_row([row[index] for index in chosen], widths))
+            parts.append(Part(escape(block.title), tuple(rows)))
+        head, _ = _tex_row([self.columns[index] for index in chosen], widths)
         return Grid(layout, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
-        """One Markdown table per block, without the columns that are empty in it; the caption."""
+        """One Markdown table per block, without columns that are empty in it; then the caption."""
         lines = []
         for block in self.blocks:
-            places = self._filled([block])
+            filled = self._filled([block])
             lines.append(f"**{_md_title(block.title)}**")
             lines.append("")
-            lines.append(_md_row([self.columns[k] for k in places]))
-            lines.append(_md_row(["---"] * len(places)))
-            lines += [_md_row([row[k] for k in places]) for row in block.rows]
+            lines.append(_md_row([self.columns[index] for index in filled]))
+            lines.append(_md_row(["---"] * len(filled)))
+            for row in block.rows:
+                lines.append(_md_row([row[index] for index in filled]))
             lines.append("")
         lines.append(f"{self.caption}\n")
         return "\n".join(lines)

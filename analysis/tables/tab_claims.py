@@ -13,9 +13,9 @@ WIDTHS = (0.35, 0.16, 0.14, 0.05, 0.11)
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over the seeds of the claim's own experiment, "
     "differences paired by seed, with the 95 % Student interval, after the last training step "
-    "where nothing else is said; success is that on {panels}, the panel that decides at this "
-    "scale. Without an interval: all seeds are equal, as a few seeds with coarse rates may be, "
-    "which leaves a claim undecided. {reading}"
+    "unless the claim names another one; success is that on {panels}, the panel that decides at "
+    "this scale. There is no interval if all seeds are equal, as a few seeds with coarse rates may "
+    "be; the claim is then undecided. {reading}"
 )
 AT_PAPER_SCALE = (
     "Agrees: the interval includes the printed number and not the null (no difference), or lies on "
@@ -26,7 +26,7 @@ AT_PAPER_SCALE = (
 AT_OTHER_SCALES = (
     "At this scale the model is another one, so only the sign can be held against the paper: "
     "agrees or disagrees where the interval excludes the null, undecided where it includes it; – "
-    "where only the paper's own model or machine can tell."
+    "where a claim can be tested only with the paper's own model or machine."
 )
 
 

@@ -42,14 +42,14 @@ SUM = "sum of the medians"
 ADDED = "added to a training step (mean)"
 PEAK = "peak GPU memory"
 CAPTION = (
-    "Cost of the shaper: median seconds of each sub-stage over the training steps, and what a "
-    "training step with SCPO takes longer than one of its host GiGPO (mean over the steps, without "
-    "samples, probes and measures of precision, which are ours; runs share machine type and "
-    "setting, not the hour), with Welch's 95 % interval over the seeds: where it includes 0, the "
-    "cost is smaller than what two runs of this machine differ by, and the sum of the medians "
-    "measures it; a single seed has no interval. Other numbers: mean ± standard deviation over the "
-    "finished seeds (SCPO/GiGPO: finished/planned). Shares: of the sub-stages, "
-    "and of the host's step."
+    "Cost of the shaper: median seconds of each sub-stage over the training steps, and the seconds "
+    "by which a training step with SCPO is longer than one of its host GiGPO, with Welch's 95 % "
+    "interval over the seeds (none for a single seed). Seconds of a step are means over the steps, "
+    "without samples, probes and measures of precision, which are ours. Runs share machine type "
+    "and setting, but ran at different hours: if the interval includes 0, the cost is smaller than "
+    "the difference of two runs of this machine, and the sum of the medians measures it. Other "
+    "numbers: mean ± standard deviation over the finished seeds (SCPO/GiGPO: finished/planned). "
+    "Shares: of the sub-stages, and of the host's step."
 )
 
 
@@ -103,7 +103,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     shaped = part.row(name)
     host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
-    # Without stages that no run has timed.
+    # Stages that no run has timed are left out.
     total = sum(seconds.mean for seconds in stages.values() if seconds.n)
     lines: list[Cells] = []
     for stage, label in STAGES.items():
@@ -113,7 +113,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
             share = Number(f"{100 * seconds.mean / total:.2f}")
         lines.append((label, "s", _count(shaped, seconds), _seconds(seconds), share))
 
-    # Without a deviation over seeds, since it is a sum of means.
+    # A sum of means has no deviation over seeds.
     sum_of_medians = Summary(total, float("nan"), 1)
     lines.append((SUM, "s", shaped.count, _seconds(sum_of_medians), NONE))
     lines += _step_lines(data, shaped, host)

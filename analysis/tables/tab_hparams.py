@@ -7,9 +7,7 @@ from analysis.sources.rows import Section
 from analysis.tables.settings_table import Config, Entry, at, settings_table
 from scpo.schema.method import COMPARES_STATES
 
-CAPTION = (
-    "Training hyper-parameters of the finished runs, as their records hold them, and the paper's."
-)
+CAPTION = "Training hyper-parameters of the finished runs, as recorded, and the paper's."
 
 
 def build(data: Collected) -> Table:

@@ -87,8 +87,11 @@ CHECKPOINTS = (
     "“best” of the checkpoint with the highest overall success of the same run, which is "
     "optimistic: {bias}"
 )
-LAST_ALONE = "All columns are of the last checkpoint."
-OF_FAMILIES = "; of task families, six chances of a false alarm, the mean alone"
+ONLY_LAST = "All columns are of the last checkpoint."
+OF_FAMILIES = (
+    "; task families have the mean only, because six intervals would be six chances of a false "
+    "alarm"
+)
 PUBLISHED_NOTE = (
     " Numbers with ᶜ are copied from the paper as printed, those of rows marked * as it quotes "
     "them from their authors; numbers with ʳ were re-run here. The paper does not name its "
@@ -153,8 +156,8 @@ def build(data: Collected) -> Table:
     keys = {row[STATE_KEY] for block in blocks for row in block.rows}
     if keys <= {"", "–"}:
         # Without estimators that compare states, this column is left out.
-        kept = [place for place in range(len(WORDS) + len(COLUMNS)) if place != STATE_KEY]
-        blocks = with_columns(blocks, kept)
+        others = [index for index in range(len(WORDS) + len(COLUMNS)) if index != STATE_KEY]
+        blocks = with_columns(blocks, others)
         words = WORDS[:STATE_KEY]
     table = Table(
         words=words,
@@ -227,7 +230,7 @@ def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
     The measured rows are those of the model's first setting. Blocks of other panels, settings and
     models follow.
     """
-    # Reversed, so that the first section of each model wins.
+    # Reversed, because the last entry of a key stays: that of the model's first section.
     first = {part.model: part for part in reversed(measured)}
     closed = [first[model] for model in CLOSED if model in first]
     yield _published_block("Closed-source LLMs", data, "closed", closed)
@@ -283,8 +286,8 @@ def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed
         # The overall numbers belong to the best checkpoint (see the caption). Families have only
         # one column.
         shown = which == BEST or column not in OVERALL
-        known = printed.get((env, column))
-        cells.append(known.number if known and shown else NONE)
+        number = printed.get((env, column))
+        cells.append(number.number if number and shown else NONE)
     source = "published"
     if any(number.quoted for number in printed.values()):
         label = f"{label}*"
@@ -446,7 +449,7 @@ def _caption(data: Collected, measured: list[Measured], columns: Sequence[str]) 
     return CAPTION.format(
         shown=", ".join(text for env, text in SHOWN.items() if env in shown),
         both=BOTH if len(shown) > 1 else "",
-        checkpoints=CHECKPOINTS.format(bias=_bias(data, measured)) if best else LAST_ALONE,
+        checkpoints=CHECKPOINTS.format(bias=_bias(data, measured)) if best else ONLY_LAST,
         families=OF_FAMILIES if ALFWORLD in shown else "",
     )
 

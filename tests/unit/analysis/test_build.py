@@ -371,7 +371,7 @@ def test_a_choice_of_look_draws_figures_again(few, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--size", "huge"], "--size huge is no size"),
+        (["--size", "huge"], "--size huge is not a size"),
         (["--format", "jpg"], "--format jpg: allowed are pdf, png, svg"),
         (["--font-size", "100"], "--font-size 100 is not between"),
         (["--rows", "nobody"], "--rows nobody"),

@@ -100,7 +100,7 @@ def test_what_does_not_fit_on_a_page_is_named_and_stays_in_the_table(tmp_path):
     drawing = build(collect(tmp_path).at_scale("mini"))
     assert drawing.figure.get_size_inches()[1] < 9
     assert len(drawing.numbers.blocks) == 6
-    assert "In the table alone: 1 other setting." in drawing.figure.get_suptitle().replace("\n", " ")
+    assert "Only in the table: 1 other setting." in drawing.figure.get_suptitle().replace("\n", " ")
     assert drawing.numbers.caption.count("Not drawn, in the table: ALFWorld, tiny language model; trainer.steps=") == 1
 
 
@@ -112,7 +112,7 @@ def test_a_column_is_no_higher_than_a_page_and_labels_steps_once_for_each_line_o
     assert drawing.figure.get_size_inches()[1] <= PAGE_HEIGHT
     drawn = len(drawing.figure.axes) // 4
     assert 0 < drawn < 5
-    assert f"In the table alone: {5 - drawn} other setting" in drawing.figure.get_suptitle().replace("\n", " ")
+    assert f"Only in the table: {5 - drawn} other setting" in drawing.figure.get_suptitle().replace("\n", " ")
     assert [bool(axis.get_xlabel()) for axis in drawing.figure.axes] == [False, False, False, True] * drawn
     assert len(drawing.numbers.blocks) == 5
 
