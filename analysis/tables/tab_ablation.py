@@ -33,8 +33,10 @@ def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no ablation run has finished."""
     parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
     ready: list[Section] = []
-    for part in parts:
-        ready += [one for one in part.by_seeds() if _is_ablation(one) and _has_results(one, part)]
+    for whole in parts:
+        for part in whole.by_seeds():
+            if _is_ablation(part) and _has_results(part, whole):
+                ready.append(part)
     if not ready:
         needed = "finished ablation runs"
         if parts:
