@@ -13,9 +13,9 @@ from __future__ import annotations
 import inspect
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,14 +120,17 @@ def check_estimator(
     *,
     bonus_N: FloatArray | None = None,
     across_groups: bool = False,
+    steps_differ: bool = False,
 ) -> None:
     """Laws of every row-level estimator, on a batch of yours.
 
     Results are finite float32, one for each row; inputs are not modified; permuting the rows
     permutes the results; a copy gets the result of its original; the results of a group do not
-    depend on other groups; the bonus and optional columns are read only if ``requires`` contains
-    them. Copies are added to a batch without any; a batch of one group cannot show whether groups
-    affect each other, which is a warning.
+    depend on other groups; groups, trajectories and positions may be numbered otherwise; siblings
+    that took the same steps to the same return have the advantage 0; the bonus is read if
+    ``requires`` contains ``step_bonus``, and only then, and so are optional columns. Copies are
+    added to a batch without any; a batch of one group cannot show whether groups affect each other,
+    which is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -135,6 +138,8 @@ def check_estimator(
         batch: Steps with what it requires measured.
         bonus_N: A bonus for each row, equal among the copies of a step; None: one is made up.
         across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
+        steps_differ: It tells the steps of one trajectory apart by design (HCAPO, EMPG): siblings
+            that took the same steps need not have the advantage 0, only equal ones.
 
     Raises:
         ConfigError: The name is unknown, it works on tokens, its function does not take four
@@ -178,26 +183,160 @@ def check_estimator(
 
     # Row order: reversing is the permutation that moves most rows.
     rows = np.arange(len(batch))[::-1]
-    _same(
-        place,
-        rows,
-        estimate(_take(batch, rows), bonus_N[rows]),
-        answer_N[rows],
-        "reversing the rows",
-    )
+    got_N = estimate(_take(batch, rows), bonus_N[rows])
+    _same(place, rows, got_N, answer_N[rows], _ORDER)
     # Copies: the row at an offset of 0 steps is the original's, for an original its own.
     original_N = batch.timeline.neighbours(0)
-    _same(place, np.arange(len(batch)), answer_N, answer_N[original_N], "a copy's original")
+    rows = np.arange(len(batch))
+    _same(place, rows, answer_N, answer_N[original_N], _COPIES)
     if not across_groups:
         _check_each_group(place, batch, bonus_N, answer_N, estimate)
+    for column in ("group_N", "trajectory_N", "position_N"):
+        # Their order is kept, which an estimator may read: first fit goes by positions.
+        numbers_N = 10 * getattr(batch, column) + 3
+        renumbered = replace(batch, **{column: numbers_N})
+        got_N = estimate(renumbered, bonus_N)
+        _same(place, rows, got_N, answer_N, _of_numbers(column))
 
-    # An estimator that reads the bonus answers otherwise without one. If it does not say so, no
-    # shaper is allowed to feed it, and credit would be refused; the converse is no error, since on
-    # this batch the bonus may cancel.
-    reads = not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), answer_N)
-    if reads and "step_bonus" not in entry.requires:
+    # 0.1, whose mean over five is rounded: a deviation of equal returns that is not 0.
+    repeated = [_five_siblings(5 * [total], batch) for total in (0.0, 0.1, 10.0)]
+    for siblings in repeated:
+        _check_siblings(entry.name, siblings, estimate, steps_differ=steps_differ)
+    # Some estimators read the bonus only beside successes that did otherwise in the same state.
+    mixed = _five_siblings([10.0, 0.0, 10.0, 0.0, 0.0], batch)
+    action_N = np.where(mixed.success_N, mixed.action_N, "other")
+    fed = [*repeated, replace(mixed, action_N=action_N)]
+    _check_bonus(entry, [(batch, bonus_N), *((it, _made_up_bonus(it)) for it in fed)], estimate)
+
+
+class _Law(NamedTuple):
+    """Law of a change that must not matter.
+
+    Attributes:
+        change: What was changed.
+        rule: The law, and what to do in an estimator that breaks it.
+    """
+
+    change: str
+    rule: str
+
+
+_ORDER = _Law(
+    "with the rows reversed",
+    "an advantage does not depend on the order of rows: find a step's siblings and neighbours by "
+    "group_N, trajectory_N and step_N (batch.timeline), not by their place in the arrays",
+)
+_COPIES = _Law(
+    "a copy's original",
+    "a row that a trainer duplicated gets its original's advantage: take statistics over "
+    "batch.original_N and do not read is_copy_N otherwise",
+)
+_GROUPS = _Law(
+    "leaving out the other groups",
+    "an advantage depends on its group alone: take means and deviations within each group_N, or "
+    "pass across_groups=True if it normalises over the batch by design",
+)
+
+
+def _of_numbers(column: str) -> _Law:
+    """The law of numbers that are only names."""
+    return _Law(
+        f"with 10 * {column} + 3",
+        f"the numbers in {column} tell rows apart and mean nothing else: do not compute with them",
+    )
+
+
+def _five_siblings(totals: Sequence[float], batch: StepBatch) -> StepBatch:
+    """Five siblings that took the same three steps, through three states.
+
+    Args:
+        totals: The return of each.
+        batch: Its optional columns are those of the answer.
+    """
+    states, count = np.array(["a", "b", "c", "d"], object), 15
+    step_N = np.tile(np.arange(3), 5)
+    return_N = np.repeat(np.array(totals, np.float32), 3)
+    won_N = return_N > 0
+    columns: dict[str, Any] = {
+        "group_N": np.zeros(count), "trajectory_N": np.repeat(np.arange(5), 3), "step_N": step_N,
+        "task_N": np.full(count, "task", object), "anchor_N": states[step_N],
+        "action_N": states[step_N + 1], "next_observation_N": states[step_N + 1],
+        "reward_N": return_N * (step_N == 2), "valid_N": np.ones(count, bool),
+        "episode_return_N": return_N, "success_N": won_N, "won_N": won_N,
+        "position_N": np.arange(count), "is_copy_N": np.zeros(count, bool),
+    }  # fmt: skip
+    optional = {
+        "state_N": states[step_N], "next_state_N": states[step_N + 1],
+        "state_id_N": step_N, "next_state_id_N": step_N + 1,
+        # Sure of the last step; without a success there is no hindsight.
+        "entropy_N": 1.0 - step_N / 3,
+        "hindsight_logprob_N": np.where(won_N, step_N / 3 - 1.0, np.nan),
+    }  # fmt: skip
+    has = {name: it for name, it in optional.items() if getattr(batch, name) is not None}
+    return StepBatch(**columns, **has)
+
+
+def _check_siblings(
+    name: str,
+    siblings: StepBatch,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+    *,
+    steps_differ: bool,
+) -> None:
+    """Siblings that did the same have no advantage over each other.
+
+    Raises:
+        ContractError: They have; names the step and two siblings, or the advantage.
+    """
+    answer_N = estimate(siblings, np.zeros(len(siblings), np.float32))
+    answer_KT = answer_N.reshape(5, -1)
+    wanted_KT = answer_KT[:1] if steps_differ else np.zeros_like(answer_KT)
+    bad = np.argwhere(~np.isclose(answer_KT, wanted_KT, rtol=1e-5, atol=1e-6))
+    if len(bad):
+        step = bad[0][1]
+        wanted = "equal ones" if steps_differ else "0"
+        hint = (
+            "compare a step with its siblings' by what happened in it"
+            if steps_differ
+            else "subtract the group's mean (scpo.advantages.groups), or pass steps_differ=True if "
+            "it tells the steps of one trajectory apart by design"
+        )
         raise ContractError(
-            f"estimator {entry.name!r} reads the bonus: add 'step_bonus' to requires"
+            f"estimator {name!r}: five siblings took the same steps to the "
+            f"return {siblings.episode_return_N[0]:g}, and step {step} has the advantages "
+            f"{', '.join(f'{value:g}' for value in answer_KT[:, step])}, expected {wanted}, since "
+            f"none is better than another: {hint}"
+        )
+
+
+def _check_bonus(
+    entry: Estimator,
+    cases: Sequence[tuple[StepBatch, FloatArray]],
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+) -> None:
+    """The bonus is read if the estimator says so, and only then.
+
+    In several batches, since in one the bonus may cancel: GiGPO adds it where states repeat.
+
+    Raises:
+        ContractError: It reads the bonus without saying so, or says so and does not.
+    """
+    reads = any(
+        not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), estimate(batch, bonus_N))
+        for batch, bonus_N in cases
+    )
+    declared = "step_bonus" in entry.requires
+    if reads and not declared:
+        raise ContractError(
+            f"estimator {entry.name!r} reads the bonus, and no shaper gives one to an estimator "
+            "that does not say so: add 'step_bonus' to requires"
+        )
+    if declared and not reads:
+        raise ContractError(
+            f"estimator {entry.name!r} has 'step_bonus' in requires and gives the same advantages "
+            f"with and without a bonus, so that method=scpo method.host={entry.name} would have "
+            "no effect: add bonus_N to step_return_N in what it compares, or remove 'step_bonus' "
+            "from requires"
         )
 
 
@@ -216,7 +355,7 @@ def _check_each_group(
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
         alone_N = estimate(_take(batch, rows), bonus_N[rows])
-        _same(place, rows, alone_N, answer_N[rows], "leaving out the other groups")
+        _same(place, rows, alone_N, answer_N[rows], _GROUPS)
 
 
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:
@@ -347,7 +486,11 @@ def _checked_answer(
 
 
 def _same(
-    place: Callable[[int], str], rows: IntArray, got: FloatArray, wanted: FloatArray, change: str
+    place: Callable[[int], str],
+    rows: IntArray,
+    got: FloatArray,
+    wanted: FloatArray,
+    law: _Law,
 ) -> None:
     """Check that advantages are equal after a change that must not matter.
 
@@ -358,7 +501,7 @@ def _same(
         rows: Rows of the batch that the advantages belong to.
         got: Advantages after the change, one for each of ``rows``.
         wanted: Advantages before it, likewise.
-        change: The change, for the message.
+        law: The law that says so, for the message.
 
     Raises:
         ContractError: They differ; names the first row.
@@ -366,8 +509,8 @@ def _same(
     bad = np.flatnonzero(~np.isclose(got, wanted, rtol=1e-5, atol=1e-6))
     if len(bad):
         raise ContractError(
-            f"{place(rows[bad[0]])} has advantage {wanted[bad[0]]:g}, with {change} "
-            f"{got[bad[0]]:g}; an advantage depends on its group alone, whatever the order of rows"
+            f"{place(rows[bad[0]])} has advantage {wanted[bad[0]]:g}, {law.change} "
+            f"{got[bad[0]]:g}; {law.rule}"
         )
 
 

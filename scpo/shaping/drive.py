@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scpo.errors import ScorerError
+from scpo.errors import ScorerError, ScpoError
 from scpo.shaping.matcher import Cell, Matching, MatchRule, MatchTrace, match
 
 TextPair = tuple[str, str]
@@ -317,10 +317,20 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     """Score pairs, and check that the scores are as the protocol promises.
 
     Raises:
-        ScorerError: Another number of scores than pairs, or one that is not a number in [0, 1].
+        ScorerError: The scorer failed, or gave another number of scores than pairs, or one that
+            is not a number in [0, 1].
     """
     # A copy, because a scorer may change the list that it is given.
-    answers: NDArray[Any] = np.asarray(scorer.score(list(pairs)))
+    try:
+        answers: NDArray[Any] = np.asarray(scorer.score(list(pairs)))
+    except ScpoError:
+        raise
+    except Exception as error:
+        first, second = (text if len(text) <= 60 else f"{text[:57]}..." for text in pairs[0])
+        raise ScorerError(
+            f"scorer {scorer.name!r} failed on {len(pairs)} pairs, the first of them "
+            f"({first!r}, {second!r}), with {type(error).__name__}: {error}"
+        ) from error
     if answers.shape != (len(pairs),):
         raise ScorerError(
             f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "

@@ -149,9 +149,9 @@ def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     the end of the array, and a driver would fail far from the matcher.
 
     Raises:
-        ContractError: The matcher is not a generator, asks for a cell that does not exist, or
-            returns a trace with an invalid step, position or credit; names the matcher and the
-            value.
+        ContractError: The matcher is not a generator, asks for a cell that does not exist or more
+            often than there are cells, or returns a trace with an invalid step, position or
+            credit; names the matcher and the value.
     """
     if not m:
         # An empty reference has no position to ask for: the walk ends at once, without credit.
@@ -166,12 +166,22 @@ def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
 
     failed = frozenset(order)
     score = None
+    cells = m * len(failed) + m * (m - 1) // 2
+    asked = 0
     while True:
         try:
             cell = walk.send(score)
         except StopIteration as stop:
-            return _checked_trace(rule.matcher, stop.value, m, failed)
+            return _checked_trace(rule, stop.value, m, failed)
         _check_cell(rule.matcher, cell, m, failed)
+        # A walk that goes round in a circle would have its answers at once, and never end.
+        if asked == cells:
+            raise ContractError(
+                f"matcher {rule.matcher!r} asked for {asked + 1} similarities, now {cell!r}, of "
+                f"{m} reference and {len(failed)} failed steps, which have {cells} cells: keep a "
+                "score that is needed again, and make sure that its loop ends"
+            )
+        asked += 1
         score = yield cell
 
 
@@ -193,12 +203,13 @@ def _check_cell(matcher: str, cell: object, m: int, failed: AbstractSet[int]) ->
     )
 
 
-def _checked_trace(matcher: str, trace: object, m: int, failed: AbstractSet[int]) -> MatchTrace:
+def _checked_trace(rule: MatchRule, trace: object, m: int, failed: AbstractSet[int]) -> MatchTrace:
     """Check the result of a matcher, which credit and diagnostics depend on, and return it.
 
     Raises:
         ContractError: It is not a trace, or has an invalid step, position or credit.
     """
+    matcher = rule.matcher
     if not isinstance(trace, MatchTrace):
         raise ContractError(
             f"matcher {matcher!r} returned {trace!r}; expected MatchTrace(walk, credited)"
@@ -213,6 +224,7 @@ def _checked_trace(matcher: str, trace: object, m: int, failed: AbstractSet[int]
             )
 
     earned: set[int] = set()
+    used: set[int] = set()
     for cell in trace.credited:
         if not (
             isinstance(cell, Credited)
@@ -231,7 +243,13 @@ def _checked_trace(matcher: str, trace: object, m: int, failed: AbstractSet[int]
                 f"matcher {matcher!r} credited failed step {cell.v} twice, now with {cell!r}; "
                 "allowed: once, because the credit of a step is not summed"
             )
+        if rule.monotonic and cell.u in used:
+            raise ContractError(
+                f"matcher {matcher!r} credited reference position {cell.u} twice, now with "
+                f"{cell!r}; allowed with monotonic credit: once, beyond the positions before"
+            )
         earned.add(cell.v)
+        used.add(cell.u)
     return trace
 
 

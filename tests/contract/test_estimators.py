@@ -50,8 +50,8 @@ BATCH_WIDE = {"empg", "proxmo"}  # entropy is normalised, or words are weighted,
 STEPS_DIFFER = {"empg", "hcapo", "g2po", "proxmo"}
 
 
-def cases(*, leaving_out=frozenset()):
-    return pytest.mark.parametrize(("name", "config"), [case for case in CASES if case.values[0] not in leaving_out])
+def cases():
+    return pytest.mark.parametrize(("name", "config"), CASES)
 
 
 def estimate(name, config, batch, bonus_N=None):
@@ -85,64 +85,29 @@ def test_answers_are_finite_float32_one_per_row(name, config, batch):
 @cases()
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
-def test_permuting_rows_permutes_answers(name, config, seed):
+def test_permuting_rows_permutes_answers_bit_for_bit(name, config, seed):
     batch = random_batch(seed, copies=3)
     bonus_N, rows = bonus_of(batch, seed), np.random.default_rng(seed).permutation(len(batch))
     permuted = take(batch, rows, is_copy_N=batch.is_copy_N[rows])
-    answer_N = estimate(name, config, permuted, bonus_N[rows])
-    assert np.array_equal(answer_N, estimate(name, config, batch, bonus_N)[rows])
-
-
-@cases()
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10_000))
-def test_a_copy_gets_its_originals_advantage(name, config, seed):
-    batch = random_batch(seed, copies=6)
-    answer_N = estimate(name, config, batch, bonus_of(batch, seed))
-    for row in np.flatnonzero(batch.is_copy_N):
-        same = (batch.trajectory_N == batch.trajectory_N[row]) & (batch.step_N == batch.step_N[row])
-        assert len(set(answer_N[same].tolist())) == 1
-
-
-@cases(leaving_out=BATCH_WIDE)
-@settings(max_examples=25)
-@given(seed=st.integers(0, 10_000))
-def test_groups_do_not_see_each_other(name, config, seed):
-    batch = random_batch(seed, groups=2)
-    bonus_N, alone = bonus_of(batch, seed), np.flatnonzero(batch.group_N == 1)
-    together_N = estimate(name, config, batch, bonus_N)
-    assert np.array_equal(together_N[alone], estimate(name, config, take(batch, alone), bonus_N[alone]))
-
-
-@cases()
-def test_only_entries_that_declare_it_read_the_bonus(name, config):
-    batch = random_batch(3)
-    moved = not np.array_equal(estimate(name, config, batch), estimate(name, config, batch, bonus_of(batch, 3)))
-    assert moved == ("step_bonus" in ESTIMATORS[name].requires)
-
-
-@cases(leaving_out=STEPS_DIFFER)
-@pytest.mark.parametrize("outcome", [0.0, 0.1, 10.0])
-def test_siblings_that_did_the_same_have_no_advantage_over_each_other(name, config, outcome):
-    batch = make_batch(*[(0, k, "a b c", outcome) for k in range(5)])
-    advantage_N = estimate(name, config, batch)
-    assert np.array_equal(advantage_N, np.zeros(15, np.float32)), (
-        f"five siblings took the same steps to the same return, so none is better than another, and got {advantage_N}; "
-        "an estimator that tells the steps of one trajectory apart by design belongs in STEPS_DIFFER"
+    moved_N = estimate(name, config, permuted, bonus_N[rows])
+    assert np.array_equal(moved_N, estimate(name, config, batch, bonus_N)[rows]), (
+        f"in another order of rows {name!r} rounds differently, so that a resumed run may differ in its last bits: sum "
+        "in float64 and round to float32 once, at the end"
     )
 
 
 @cases()
-def test_the_checks_that_we_offer_others_pass(name, config):
-    batch = measured(random_batch(5, copies=4))
-    contract.check_estimator(name, config, batch, across_groups=name in BATCH_WIDE)
+@pytest.mark.parametrize("seed", [3, 5])
+def test_the_laws_that_we_offer_others_hold(name, config, seed):
+    batch = measured(random_batch(seed, copies=seed))
+    exempt = {"across_groups": name in BATCH_WIDE, "steps_differ": name in STEPS_DIFFER}
+    contract.check_estimator(name, config, batch, **exempt)
 
 
 @cases()
-def test_inputs_are_left_as_they_were(name, config):
-    batch = measured(random_batch(4, copies=2))  # whose columns are read-only
-    return_N, bonus_N = step_returns(batch, config.gamma), bonus_of(batch, 4)
-    before = return_N.copy(), bonus_N.copy()
-    ESTIMATORS[name].function(batch, return_N, bonus_N, config)
-    assert np.array_equal(return_N, before[0])
-    assert np.array_equal(bonus_N, before[1])
+@pytest.mark.filterwarnings("ignore:the batch has one group")
+@pytest.mark.parametrize(
+    "batch", [make_batch((0, 0, "a b c", 10), (0, 1, "a", 0)), make_batch((0, 0, "a", 0))], ids=len
+)
+def test_they_hold_in_one_group(name, config, batch):
+    contract.check_estimator(name, config, measured(batch), across_groups=True, steps_differ=name in STEPS_DIFFER)

@@ -115,7 +115,7 @@ def test_writing_into_an_input_is_named_with_its_line(function, line):
 
 
 def test_reading_the_order_of_rows_is_named():
-    with pytest.raises(ContractError, match="reversing the rows"):
+    with pytest.raises(ContractError, match=r"with the rows reversed .*by group_N, trajectory_N and step_N"):
         check(broken(lambda batch, r, b, s: np.arange(len(batch), dtype=np.float32)))
 
 
@@ -125,7 +125,7 @@ def test_reading_other_groups_is_named_unless_it_is_meant():
 
     with pytest.raises(ContractError, match="leaving out the other groups"):
         check(broken(function))
-    check(broken(function), across_groups=True)
+    check(broken(function), across_groups=True, steps_differ=True)
 
 
 def test_giving_a_copy_another_advantage_is_named():
@@ -138,6 +138,51 @@ def test_reading_the_bonus_without_saying_so_is_named():
         check(broken(lambda batch, r, b, s: b))
 
 
+def test_requiring_the_bonus_without_reading_it_is_named():
+    message = (
+        r"has 'step_bonus' in requires .* so that method=scpo method.host=rloo would have no effect: add bonus_N to"
+    )
+    with pytest.raises(ContractError, match=message):
+        check(broken(lambda batch, r, b, s: np.zeros(len(batch), np.float32), requires=frozenset({"step_bonus"})))
+
+
+@pytest.mark.parametrize("batch", [random_batch(0), make_batch((0, 0, "a b", 10), (0, 1, "c d", 0), (1, 2, "a", 0))])
+def test_a_bonus_that_cancels_in_a_batch_without_repeated_states_is_no_breach(batch):
+    contract.check_estimator("gigpo", settings_of("gigpo"), batch)
+
+
+@pytest.mark.parametrize("column", ["group_N", "trajectory_N", "position_N"])
+def test_computing_with_numbers_that_are_names_is_named(column):
+    def function(batch, return_N, bonus_N, settings):
+        numbers_N = 0.01 * getattr(batch, column)[batch.timeline.neighbours(0)]
+        return (RLOO.function(batch, return_N, bonus_N, settings) + numbers_N).astype(np.float32)
+
+    with pytest.raises(ContractError, match=rf"the numbers in {column} tell rows apart and mean nothing else: do not"):
+        check(broken(function), across_groups=True)
+
+
+def test_an_advantage_over_siblings_that_did_the_same_is_named_unless_it_is_meant():
+    def function(batch, return_N, bonus_N, settings):
+        return batch.step_N.astype(np.float32)
+
+    with pytest.raises(
+        ContractError, match=r"five siblings took the same steps .* step 1 has .* 1, 1, 1, 1, 1, expected 0, since"
+    ):
+        check(broken(function))
+    check(broken(function), steps_differ=True)
+
+
+def test_dividing_by_the_rounding_of_equal_returns_is_named():
+    def function(batch, return_N, bonus_N, settings):
+        rows = [np.flatnonzero(batch.group_N == group) for group in batch.group_N]
+        score = [batch.episode_return_N[it[~batch.is_copy_N[it]]] for it in rows]
+        centred = [(own - it.mean()) / (it.std() + 1e-9) for own, it in zip(batch.episode_return_N, score, strict=True)]
+        return np.array(centred, np.float32)
+
+    with pytest.raises(ContractError, match=r"to the return 0.1, .* expected 0"):
+        check(broken(function))
+
+
 def mean_entropy(batch, return_N, bonus_N, settings):
     return batch.episode_return_N * batch.entropy_N
 
@@ -147,7 +192,7 @@ def test_reading_an_optional_column_without_saying_so_is_named(batch):
     message = r"line \d+: `return batch.episode_return_N \* batch.entropy_N` .*add 'entropy' for entropy_N or"
     with pytest.raises(ContractError, match=message):
         check(broken(mean_entropy), batch)
-    check(broken(mean_entropy, requires=frozenset({"entropy"})), measured(random_batch(0)))
+    check(broken(mean_entropy, requires=frozenset({"entropy"})), measured(random_batch(0)), steps_differ=True)
 
 
 def test_a_batch_without_a_required_column_is_refused_as_in_training():

@@ -56,7 +56,7 @@ def test_an_estimator_that_writes_into_an_input_ends_there(written, monkeypatch)
         return gigpo.function(batch, step_return_N, bonus_N, settings)
 
     monkeypatch.setitem(ESTIMATORS, "gigpo", replace(gigpo, function=careless))
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ContractError, match=r"'gigpo' writes into one of its inputs, line .* read-only"):
         assign(BATCH, EqualityScorer(), SCPO)
 
 
@@ -65,8 +65,16 @@ def test_a_token_estimator_cannot_write_into_the_critics_values(monkeypatch):
         value_NL *= 2
 
     monkeypatch.setitem(ESTIMATORS, "gae", replace(ESTIMATORS["gae"], function=careless))
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ContractError, match=r"'gae' writes into one of its inputs, line .* read-only"):
         assign_tokens(BATCH, np.ones((8, 2), np.float32), np.ones((8, 2), bool), PPO)
+
+
+def test_an_estimator_of_three_arguments_is_named(monkeypatch):
+    gigpo = ESTIMATORS["gigpo"]
+    monkeypatch.setitem(ESTIMATORS, "gigpo", replace(gigpo, function=lambda batch, step_return_N, settings: None))
+    with pytest.raises(ContractError, match=r"'gigpo' cannot be called with the 4 arguments .* 3 positional") as caught:
+        assign(BATCH, EqualityScorer(), SCPO)
+    assert isinstance(caught.value.__cause__, TypeError)
 
 
 def test_the_caller_may_write_into_what_it_gets():

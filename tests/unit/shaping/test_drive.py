@@ -183,6 +183,15 @@ def test_answers_that_are_no_similarities_are_refused(answers, complaint):
         checked(scorer, [("a", "b"), ("c", "d")])
 
 
+def test_a_scorer_that_fails_is_named_with_a_pair():
+    scorer = Mock(score=Mock(side_effect=KeyError("vase")))
+    scorer.name = "mine"
+    message = r"scorer 'mine' failed on 2 pairs, the first of them \('x{57}\.\.\.', 'b'\), with KeyError: 'vase'"
+    with pytest.raises(ScorerError, match=message) as caught:
+        checked(scorer, [("x" * 90, "b"), ("c", "d")])
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 def test_on_recorded_rollouts_the_lazy_walk_needs_a_fraction_of_the_pairs():
     config = shaper_config()
     asked = dense = scored = speculated = lazy_rounds = rounds = 0

@@ -292,6 +292,7 @@ def test_a_cell_that_is_not_there_is_named_with_the_matcher(cell, monkeypatch):
         ({"credited": (Credited(-1, 1, 1.0, 1.0),)}, "u=-1"),
         ({"credited": ((0, 1, 1.0, 1.0),)}, r"credited \(0, 1, 1.0, 1.0\)"),
         ({"credited": (Credited(0, 1, 1.0, 1.0), Credited(1, 1, 1.0, 0.5))}, "credited failed step 1 twice"),
+        ({"credited": (Credited(2, 0, 1.0, 1.0), Credited(2, 1, 1.0, 0.5))}, "credited reference position 2 twice"),
     ],
 )
 def test_a_result_that_is_no_credit_is_named_with_the_matcher(changes, told, monkeypatch):
@@ -302,4 +303,17 @@ def test_a_result_that_is_no_credit_is_named_with_the_matcher(changes, told, mon
 def test_a_matcher_that_never_asks_is_told_how_to(monkeypatch):
     monkeypatch.setitem(MATCHERS, "mine", lambda rule, m, order: MatchTrace((), ()))
     with pytest.raises(ContractError, match=r"matcher 'mine' is no generator: .* MatchTrace. Ask for .*yield Cell"):
+        trace(np.ones((3, 2), np.float32), range(2), matcher="mine")
+
+
+def test_a_matcher_that_asks_for_ever_ends_after_all_cells(monkeypatch):
+    def mine(rule, m, order):
+        while True:
+            yield Cell("failed", 0, 0)
+
+    monkeypatch.setitem(MATCHERS, "mine", mine)
+    message = (
+        r"matcher 'mine' asked for 10 similarities, now .* 3 reference and 2 failed steps, which have 9 cells: keep"
+    )
+    with pytest.raises(ContractError, match=message):
         trace(np.ones((3, 2), np.float32), range(2), matcher="mine")
