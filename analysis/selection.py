@@ -42,11 +42,22 @@ class Selection:
         finished_rows: list[str] = []
         for part in parts:
             known_experiments += part.experiments
-            known_rows += [row.name for row in part.rows]
-            finished_rows += [row.name for row in part.rows if row.finished]
         _check("--env", self.envs, [part.env for part in parts])
         _check("--experiment", self.experiments, known_experiments)
-        _check("--rows", self.rows, known_rows, finished_rows)
+        # Only rows of the chosen experiments and environments: another would be left out silently.
+        any_row = replace(self, rows=())
+        for part in parts:
+            if not self.envs or part.env in self.envs:
+                rows_of_part = any_row._selected(part).rows
+                known_rows += [row.name for row in rows_of_part]
+                finished_rows += [row.name for row in rows_of_part if row.finished]
+        chosen_of = " and ".join(
+            f"{option} {','.join(names)}"
+            for option, names in (("--experiment", self.experiments), ("--env", self.envs))
+            if names
+        )
+        whose = f"the runs of {chosen_of}" if chosen_of else "these runs"
+        _check("--rows", self.rows, known_rows, finished_rows, whose)
         selected = []
         problems = list(data.problems)
         for part in parts:
@@ -121,9 +132,13 @@ def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
 
 
 def _check(
-    option: str, names: Sequence[str], known: Sequence[str], likely: Sequence[str] = ()
+    option: str,
+    names: Sequence[str],
+    known: Sequence[str],
+    likely: Sequence[str] = (),
+    whose: str = "these runs",
 ) -> None:
-    """Refuse unknown names; suggest one of ``likely`` if any is near.
+    """Refuse unknown names of ``whose``; suggest one of ``likely`` if any is near.
 
     Raises:
         ConfigError: A name is unknown.
@@ -133,7 +148,7 @@ def _check(
         available = ", ".join(sorted(set(known)))
         hint = did_you_mean(unknown[0], likely) or did_you_mean(unknown[0], known)
         raise ConfigError(
-            f"{option} {', '.join(unknown)}: these runs have none of this name{hint}\n"
+            f"{option} {', '.join(unknown)}: {whose} have none of this name{hint}\n"
             f"they have {available}"
         )
 

@@ -56,11 +56,18 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
     section = _experiment_section(path)
     # Composed rather than read from the overrides: the default of `scale` is in conf/config.yaml.
     scale: Scale = resolve(compose_raw(overrides))["scale"]
+    where = path.relative_to(CONF.parent) if path.is_relative_to(CONF) else name
     try:
-        return Experiment.model_validate(section).for_scale(scale), scale
+        experiment = Experiment.model_validate(section)
     except ValidationError as error:
-        where = path.relative_to(CONF.parent) if path.is_relative_to(CONF) else name
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error
+    # Runs are recorded under the name: a copied file would take the place of the original's record.
+    if path.parent == CONF / "experiment" and experiment.name != path.stem:
+        raise ConfigError(
+            f"{where}: experiment.name is {experiment.name}; it must be the file's name, "
+            f"{path.stem}"
+        )
+    return experiment.for_scale(scale), scale
 
 
 def _experiment_section(path: Path) -> Any:

@@ -67,7 +67,10 @@ def test_an_experiment_has_its_own_rows_and_seeds(tmp_path):
         (Selection(rows=("gigop",)), "--rows gigop: .*; did you mean gigpo\\?"),
         (Selection(experiments=("none",)), "--experiment none: .*\nthey have ablation, main_table"),
         (Selection(envs=("webshop",)), "--env webshop: .*\nthey have alfworld"),
-        (Selection(rows=("grpo",), experiments=("ablation",)), "no row has all"),
+        (
+            Selection(rows=("scpo", "grpo"), experiments=("ablation",)),
+            "--rows grpo: the runs of --experiment ablation have none of this name\nthey have chronological, scpo",
+        ),
     ],
 )
 def test_an_unknown_name_is_answered_with_those_there_are(data, selection, said):

@@ -1,10 +1,13 @@
 """What an experiment names as its primary comparisons."""
 
+import shutil
+
 import pytest
 from pydantic import ValidationError
 
 from scpo.errors import ConfigError
 from scpo.schema.experiment import Experiment
+from sweeps.compose import configuration
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import options
 
@@ -61,6 +64,15 @@ def test_a_wrong_comparison_in_a_file_is_one_line_with_the_rows(tmp_path):
     path.write_text(text)
     with pytest.raises(ConfigError, match="no row is called gigpo; its rows: scpo"):
         expand(str(path))
+
+
+def test_a_copied_file_with_the_name_of_the_original_is_refused(tmp_path, monkeypatch):
+    shutil.copytree(configuration.CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    copied = tmp_path / "conf" / "experiment" / "mine.yaml"
+    shutil.copy(copied.with_name("controls.yaml"), copied)
+    with pytest.raises(ConfigError, match=r"mine.yaml: experiment.name is controls; it must be the file's name, mine$"):
+        expand(str(copied))
 
 
 def test_the_study_names_what_the_paper_claims_before_its_runs():
