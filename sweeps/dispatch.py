@@ -27,7 +27,7 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
-from sweeps.start_checks import refuse_what_cannot_start
+from sweeps.start_checks import obstacles, refuse_what_cannot_start
 
 LISTED_RUNS = 12
 
@@ -90,6 +90,10 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
+        # At the paper's scale the note above names the doctor, which checks all of it.
+        if not launcher.detached and matrix.scale != "paper" and not missing_keys(starts.values()):
+            reasons = obstacles(starts.values())
+            show.show_notes(console, [f"would not start here: {reason}" for reason in reasons])
         launcher.preview(console, starts)
     return EXIT_DONE
 

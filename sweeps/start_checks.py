@@ -25,14 +25,19 @@ def refuse_what_cannot_start(configs: Iterable[RunConfig]) -> None:
     Raises:
         ConfigError: A run would fail; one line for each reason, with its fix.
     """
+    if reasons := obstacles(configs):
+        raise ConfigError("\n".join(reasons))
+
+
+def obstacles(configs: Iterable[RunConfig]) -> list[str]:
+    """Reasons why runs would fail on this machine, each once and with its fix."""
     reasons = []
     for config in distinct(configs):
         for finding in _errors(config):
             reason = f"{finding.check}: {finding.text}; fix: {finding.fix}"
             if reason not in reasons:
                 reasons.append(reason)
-    if reasons:
-        raise ConfigError("\n".join(reasons))
+    return reasons
 
 
 def _errors(config: RunConfig) -> Iterator[Finding]:

@@ -53,6 +53,16 @@ def test_a_dry_run_shows_the_matrix_writes_nothing_and_imports_nothing_heavy(tmp
     assert not imported & {"torch", "scipy", "transformers", "wandb", "pandas", "textworld"}
 
 
+def test_a_dry_run_names_what_would_be_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEBSHOP_DATA", raising=False)
+    words = ("+experiment=webshop_study", "dry_run=true", "scale=study", "seeds=[0]", "env.catalogue=official")
+    done = call("sweep.py", *words, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "would not start here: catalogue: official catalogue: WEBSHOP_DATA is not set" in " ".join(
+        done.stdout.split()
+    )
+
+
 def test_a_dry_run_tells_what_is_finished(tmp_path):
     folder = fake.make_run(tmp_path)
     folder.update_status(state=State.DONE)

@@ -67,12 +67,16 @@ def noun_rule(rule: NounRuleName | NounRule) -> NounRule:
 @functools.cache
 def _named(rule: str) -> NounRule:
     """The rule of a name, made once in a process."""
+    function = _RULES[rule]()
+    if function is None:
+        rule, function = "stop_list", _stop_list()
+    # After the fallback, so that the log names the rule that is used.
     logger.info("WebShop nouns: rule %s", rule)
-    return functools.lru_cache(CACHED_TITLES)(_RULES[rule]())
+    return functools.lru_cache(CACHED_TITLES)(function)
 
 
-def _spacy() -> NounRule:
-    """The original's rule; the stop list, with a warning, where spaCy's model is missing."""
+def _spacy() -> NounRule | None:
+    """The original's rule; None, with a warning, where spaCy's model is missing."""
     try:
         import spacy
 
@@ -84,7 +88,7 @@ def _spacy() -> NounRule:
             "download %s` installs it",
             SPACY_MODEL, error, SPACY_MODEL,
         )  # fmt: skip
-        return _stop_list()
+        return None
 
     return lambda title: tuple(
         token.text.lower() for token in model(title) if token.pos_ in NOUN_TAGS
@@ -98,7 +102,7 @@ def _stop_list() -> NounRule:
     )
 
 
-_RULES: dict[str, Callable[[], NounRule]] = {
+_RULES: dict[str, Callable[[], NounRule | None]] = {
     "spacy": _spacy,
     "stop_list": _stop_list,
     "all_tokens": lambda: all_tokens,

@@ -1,3 +1,4 @@
+from scpo.envs.webshop import data_check
 from scpo.envs.webshop.catalogue.catalogue import SMALL
 from scpo.envs.webshop.data_check import check_data
 from sweeps.compose.configuration import compose_run
@@ -5,12 +6,18 @@ from tests.support.doctor_findings import assert_finds
 
 
 def shop(*overrides):
-    return compose_run(["env=webshop", *overrides]).env
+    return compose_run(["env=webshop", "env.nouns=stop_list", *overrides]).env
 
 
 def test_a_generated_catalogue_needs_nothing():
     (found,) = check_data(shop(), None)
     assert found.level == "ok"
+
+
+def test_a_missing_model_for_nouns_is_warned_of(monkeypatch):
+    monkeypatch.setattr(data_check, "SPACY_MODEL", "no_such_model")
+    found = check_data(compose_run(["env=webshop"]).env, None)
+    assert_finds(found, "warning", "no_such_model is not installed", "python -m spacy download")
 
 
 def test_an_order_without_a_hold_out_is_warned_of_at_once():

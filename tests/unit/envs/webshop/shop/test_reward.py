@@ -54,6 +54,8 @@ def test_without_spacys_model_the_stop_list_is_used_and_the_log_warns(monkeypatc
     rewards._named.cache_clear()
     assert rule("The red mug") == ("red", "mug")
     assert "stop list, since spaCy's no_such_model cannot be loaded" in caplog.text
+    assert "WebShop nouns: rule stop_list" in caplog.text
+    assert "rule spacy" not in caplog.text
 
 
 def test_a_callable_is_taken_as_it_is_and_an_unknown_name_refused():
