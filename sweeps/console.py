@@ -128,11 +128,20 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
         say(console, f"note: {note}")
 
 
-def show_summary(console: Console, outcomes: Mapping[str, Outcome]) -> None:
-    """Count the outcomes; for each failed run show the reason and the end of its log."""
+def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started: int = 0) -> None:
+    """Count the outcomes; for each failed run show the reason and the end of its log.
+
+    Args:
+        console: Where to print.
+        outcomes: The outcome of each run that was started or found, by id.
+        not_started: Number of further runs, which a stopped sweep did not come to.
+    """
     counts = Counter(outcome.state for outcome in outcomes.values())
     parts = [f"{counts[state]} {coloured(state)}" for state in State if counts[state]]
-    console.print(f"{counted(len(outcomes), 'run')}: {', '.join(parts)}", highlight=False)
+    if not_started:
+        parts.append(f"{not_started} not started")
+    total = counted(len(outcomes) + not_started, "run")
+    console.print(f"{total}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
         if outcome.state is not State.FAILED:
             continue

@@ -180,7 +180,7 @@ def run(
         outcomes |= ended
     # In the order of the matrix, not in that in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
-    show.show_summary(console, in_order)
+    show.show_summary(console, in_order, not_started=len(matrix.runs) - len(in_order))
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:

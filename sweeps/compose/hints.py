@@ -385,7 +385,7 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     siblings = sorted({rest.split(".")[0] for rest in inside})
     others = [full for full in dict.fromkeys(known) if full != key]
     meant = SHORT_NAMES.get(name)
-    same_name = [full for full in others if full.rpartition(".")[2] == name]
+    same_name = [full for full in others if _bare(full.rpartition(".")[2]) == _bare(name)]
     # trainer.learning_rate is the trainer's and not one of the five others of that name.
     same_name.sort(key=lambda full: _shared_sections(full, key), reverse=True)
     similar = difflib.get_close_matches(name, siblings, n=1)
@@ -395,6 +395,11 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     hint = did_you_mean(key, [] if siblings else others, first)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
+
+
+def _bare(name: str) -> str:
+    """A name without underscores, in lower case: ``learningRate`` is ``learning_rate``."""
+    return name.replace("_", "").lower()
 
 
 def _shared_sections(one_key: str, other_key: str) -> int:

@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweeps.console import show_files, show_submitted
+from scpo.records import State
+from sweeps.console import show_files, show_submitted, show_summary
+from sweeps.launchers.run_process import Outcome
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,9 @@ def test_a_sweep_ends_with_the_command_for_figures_of_its_own_folder(runs_dir, c
     console = Console(width=200, record=True)
     show_files(console, Path(runs_dir))
     assert f"figures and tables: {command} into paper_figures/" in console.export_text()
+
+
+def test_the_summary_of_a_stopped_sweep_counts_the_runs_that_it_did_not_come_to():
+    console = Console(width=200, record=True)
+    show_summary(console, dict.fromkeys("ab", Outcome(State.INTERRUPTED)), not_started=2)
+    assert console.export_text().strip() == "4 runs: 2 INTERRUPTED, 2 not started"

@@ -143,6 +143,10 @@ BAD = {
         ["trainer.learning_rate=1e-5"],
         "unknown key trainer.learning_rate; did you mean trainer.optimizer.learning_rate or ",
     ),
+    "key without its underscore": (
+        ["trainer.learningrate=1e-5"],
+        "unknown key trainer.learningrate; did you mean trainer.optimizer.learning_rate or ",
+    ),
     "length of verl's training": (["trainer.total_epochs=3"], "did you mean trainer.steps?"),
     "passes over a batch in verl": (["actor_rollout_ref.actor.ppo_epochs=2"], "did you mean trainer.epochs?"),
     "key without its section with +": (["+theta=0.5"], "did you mean method.shaper.theta?"),
