@@ -81,7 +81,8 @@ def test_killed_in_a_part_it_leaves_a_report_and_no_process(tmp_path, cache, nam
     later = NAMES[NAMES.index(name) + 1 :]
     assert {report["parts"][other]["status"] for other in later} <= {"not run"}
     page = (tmp_path / "gpu_acceptance" / "report.md").read_text()
-    assert f"| {name} | {entry['status']} |" in page
+    # Two files are written one after the other: the page may be one step ahead of the report.
+    assert any(f"| {name} | {status} |" in page for status in (entry["status"], "ended"))
     for needed in next(part for part in PARTS if part.name == name).needs:
         assert report["parts"][needed]["status"] == "ended"
 
