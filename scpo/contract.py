@@ -174,7 +174,7 @@ def check_estimator(
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
         # Read-only, as `scpo.assign` passes them: they are shared with metrics and diagnostics.
         return_N = read_only(step_returns(of, settings.gamma))
-        return np.asarray(entry.function(of, return_N, read_only(bonus), settings))
+        return np.asarray(entry.call(of, return_N, read_only(bonus), settings))
 
     def place(row: int) -> str:
         return f"estimator {entry.name!r}: {place_of(batch, row)}"
@@ -197,7 +197,23 @@ def check_estimator(
         renumbered = replace(batch, **{column: numbers_N})
         got_N = estimate(renumbered, bonus_N)
         _same(place, rows, got_N, answer_N, _of_numbers(column))
+    _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
 
+
+def _check_made_up_groups(
+    entry: Estimator,
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+    *,
+    steps_differ: bool,
+) -> None:
+    """Laws that the user's batch may not show, on groups of five siblings made from it.
+
+    Raises:
+        ContractError: Siblings that did the same differ, or the bonus is read though it is not
+            required, or the other way round.
+    """
     # 0.1, whose mean over five is rounded: a deviation of equal returns that is not 0.
     repeated = [_five_siblings(5 * [total], batch) for total in (0.0, 0.1, 10.0)]
     for siblings in repeated:
@@ -205,8 +221,10 @@ def check_estimator(
     # Some estimators read the bonus only beside successes that did otherwise in the same state.
     mixed = _five_siblings([10.0, 0.0, 10.0, 0.0, 0.0], batch)
     action_N = np.where(mixed.success_N, mixed.action_N, "other")
-    fed = [*repeated, replace(mixed, action_N=action_N)]
-    _check_bonus(entry, [(batch, bonus_N), *((it, _made_up_bonus(it)) for it in fed)], estimate)
+    with_bonus = [(batch, bonus_N)]
+    for made in (*repeated, replace(mixed, action_N=action_N)):
+        with_bonus.append((made, _made_up_bonus(made)))
+    _check_bonus(entry, with_bonus, estimate)
 
 
 class _Law(NamedTuple):
@@ -448,15 +466,6 @@ def _checked_answer(
     """
     try:
         answer_N = estimate(batch, bonus_N)
-    except ValueError as error:
-        # NumPy has no class of its own for this error; its texts all say so.
-        if "read-only" not in str(error):
-            raise
-        line = traceback.extract_tb(error.__traceback__)[-1]
-        raise ContractError(
-            f"estimator {entry.name!r} writes into one of its inputs, line {line.lineno}: "
-            f"`{line.line}` ({error}): copy it before you change it"
-        ) from error
     except (TypeError, AttributeError) as error:
         missing = {
             name: need for need, name in OPTIONAL_FIELDS.items() if need not in entry.requires

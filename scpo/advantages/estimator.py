@@ -1,5 +1,6 @@
 """Estimator interface: settings, requirements, function, and labels in tables."""
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
-from scpo.errors import StepBatchError
+from scpo.errors import ContractError, StepBatchError
 from scpo.steps import BoolArray, StepBatch, refuse
 from scpo.strict import Strict
 
@@ -86,6 +87,34 @@ class Estimator:
         """Its name in configurations."""
         # The configuration selects the settings by this Literal, so the name is declared once.
         return str(get_args(self.settings.model_fields["name"].annotation)[0])
+
+    def call(self, *arguments: object) -> Any:
+        """Result of ``function``, with the errors of a wrong function under the estimator's name.
+
+        Raises:
+            ContractError: It writes into an input, or takes other arguments. Its other errors pass
+                unchanged.
+        """
+        try:
+            return self.function(*arguments)
+        except ValueError as error:
+            # NumPy has no class of its own for this error; its texts all say so.
+            if "read-only" not in str(error):
+                raise
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            raise ContractError(
+                f"estimator {self.name!r} writes into one of its inputs, line {line.lineno}: "
+                f"`{line.line}` ({error}): copy it before you change it"
+            ) from error
+        except TypeError as error:
+            # One frame: the call itself failed, not something inside.
+            if len(traceback.extract_tb(error.__traceback__)) > 1:
+                raise
+            raise ContractError(
+                f"estimator {self.name!r} cannot be called with the {len(arguments)} arguments of "
+                f"a {self.level}-level estimator ({error}): see `function` of "
+                "scpo.advantages.estimator.Estimator, and scpo.contract.check_estimator"
+            ) from error
 
 
 def check_fields(batch: StepBatch, estimator: Estimator) -> None:

@@ -2,10 +2,8 @@
 
 import logging
 import time
-import traceback
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -120,7 +118,7 @@ def assign(
     terms = _Terms(return_N, bonus_N, penalty_N, after_N)
 
     # 3. Advantages of the host.
-    given = _called(estimator, batch, terms.return_N, terms.bonus_N, host)
+    given = estimator.call(batch, terms.return_N, terms.bonus_N, host)
     advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
 
@@ -184,7 +182,7 @@ def _without_credit(
         # Without credit a second call of the estimator would give the same advantages.
         return advantage_N, {}
     host = config.estimator
-    given = _called(ESTIMATORS[host.name], batch, terms.return_N, -terms.penalty_N, host)
+    given = ESTIMATORS[host.name].call(batch, terms.return_N, -terms.penalty_N, host)
     unshaped_N = _one_each(given, batch, host.name)
     return unshaped_N, effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
 
@@ -205,35 +203,6 @@ def _remembered(
     metrics = buffer_metrics(batch, shaped, len(buffer))
     remember(buffer, batch, config.shaper, seed)
     return metrics
-
-
-def _called(estimator: Estimator, *arguments: object) -> Any:
-    """The answer of an estimator's function.
-
-    Raises:
-        ContractError: It writes into an input, or takes other arguments; names the estimator. Its
-            other errors pass as they are.
-    """
-    try:
-        return estimator.function(*arguments)
-    except ValueError as error:
-        # NumPy has no class of its own for this error; its texts all say so.
-        if "read-only" not in str(error):
-            raise
-        line = traceback.extract_tb(error.__traceback__)[-1]
-        raise ContractError(
-            f"estimator {estimator.name!r} writes into one of its inputs, line {line.lineno}: "
-            f"`{line.line}` ({error}): copy it before you change it"
-        ) from error
-    except TypeError as error:
-        # One frame: the call itself failed, not something inside.
-        if len(traceback.extract_tb(error.__traceback__)) > 1:
-            raise
-        raise ContractError(
-            f"estimator {estimator.name!r} cannot be called with the {len(arguments)} arguments of "
-            f"a {estimator.level}-level estimator ({error}): see `function` of "
-            "scpo.advantages.estimator.Estimator, and scpo.contract.check_estimator"
-        ) from error
 
 
 def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
@@ -384,7 +353,7 @@ def assign_tokens(
 
     token_reward_NL = outcome_rewards(row_scores(batch, settings), mask_NL)
     inputs = (read_only(np.asarray(array)) for array in (token_reward_NL, value_NL, mask_NL))
-    advantage_NL, return_NL = _called(estimator, *inputs, settings)
+    advantage_NL, return_NL = estimator.call(*inputs, settings)
     # For the diagnostics only: the penalty is already in the scores.
     bonus_N = -np.float32(settings.invalid_penalty) * ~batch.valid_N
     metrics = credit_metrics(batch, config, None, seed)
