@@ -15,7 +15,7 @@ from rich.console import Console
 
 from analysis.line_styles import line_style
 from analysis.show import experiment_table
-from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
+from analysis.sources.rows import Row, RowRun
 from analysis.sources.run_records import (
     LOGS,
     ExperimentRecord,
@@ -24,6 +24,7 @@ from analysis.sources.run_records import (
     read_lines,
     read_runs,
 )
+from analysis.sources.sections import benchmarks, record_rows
 from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.records.files import write_bytes

@@ -17,7 +17,7 @@ from rich.table import Table
 from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
 from analysis.sources.code_versions import code_notes
-from analysis.sources.rows import NOT_APPLICABLE, Row, benchmarks, record_rows
+from analysis.sources.rows import NOT_APPLICABLE, Row
 from analysis.sources.run_records import (
     LOGS,
     ExperimentRecord,
@@ -29,6 +29,7 @@ from analysis.sources.run_records import (
     read_lines,
     read_runs,
 )
+from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import setting_differences
 from scpo.benchmarks import with_families

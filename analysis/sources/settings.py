@@ -138,6 +138,7 @@ def setting_differences(
     other: Mapping[str, Any],
     games: tuple[Panels, Panels] = ({}, {}),
     without: Collection[str] = (),
+    show_others: bool = True,
 ) -> str:
     """Describe the differences between two configurations, besides seed and method.
 
@@ -146,17 +147,21 @@ def setting_differences(
         other: Configuration of the runs that it is compared with.
         games: Validation panels of both, with the hashes of their tasks.
         without: Keys to leave out.
+        show_others: Whether to show the other configuration's values as well.
 
     Returns:
-        For example ``trainer=local (the others: verl)``; empty if nothing differs.
+        For example ``trainer=local (the others: verl)``, or ``trainer=local`` without the others'
+        values; empty if nothing differs.
     """
     keys = [key for key in differing_keys(config, other) if key not in without]
     first = _compared_leaves(config)
     second = _compared_leaves(other)
     differences = []
     for key in keys:
-        ours, theirs = _shown(first.get(key)), _shown(second.get(key))
-        differences.append(f"{key.removesuffix('.name')}={ours} (the others: {theirs})")
+        text = f"{key.removesuffix('.name')}={_shown(first.get(key))}"
+        if show_others:
+            text += f" (the others: {_shown(second.get(key))})"
+        differences.append(text)
     differences += _differing_panels(*games)
     text = "; ".join(differences[:MOST_DIFFERENCES])
     if len(differences) > MOST_DIFFERENCES:

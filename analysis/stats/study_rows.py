@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, RowRun, benchmarks, record_rows
+from analysis.sources.rows import Row, RowRun
 from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.settings import configuration_of, own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS

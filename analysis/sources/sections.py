@@ -1,0 +1,458 @@
+"""Group runs into rows of tables, and find the runs that are missing.
+
+A section is a set of rows that may share a table: their runs have the same scale, environment and
+model, and configurations that differ in method and seed only. There is one exception: a row that an
+experiment runs under a setting of its own (another trainer, another scorer) stays with the others,
+and a footnote names the difference. Runs that differ in anything else (training steps, panels, ...)
+get sections of their own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from analysis.sources.rows import DEFAULT, MAIN, Family, Row, RowRun, Section
+from analysis.sources.run_records import (
+    ExperimentRecord,
+    Problem,
+    Run,
+    contradiction,
+    is_implied,
+)
+from analysis.sources.settings import differing_keys, same_games, setting_differences
+from scpo.records.manifest import PlannedRun
+from scpo.records.status import State
+
+Runs: TypeAlias = Mapping[str, Run]
+
+# (scale, environment, model, setting)
+_Key: TypeAlias = tuple[str, str, str, str | None]
+
+# (scale, environment, model) -> usual setting of a record -> its (row, setting) pairs
+_Established: TypeAlias = dict[tuple[str, str, str], dict[str, set[tuple[str, str]]]]
+
+
+def record_rows(record: ExperimentRecord, runs: Runs, env: str, model: str) -> tuple[Row, ...]:
+    """Rows of one experiment on one environment and model."""
+    rows = []
+    for row in record.rows:
+        own = []
+        for run in row.runs:
+            if (run.env, run.model) == (env, model):
+                own.append(RowRun(run.id, run.seed, _state(run, runs, record.scale)))
+        rows.append(Row(row.name, row.label, tuple(own)))
+    return tuple(rows)
+
+
+def benchmarks(record: ExperimentRecord) -> tuple[tuple[str, str], ...]:
+    """(environment, model) pairs of an experiment in order of appearance."""
+    pairs = ((run.env, run.model) for row in record.rows for run in row.runs)
+    return tuple(dict.fromkeys(pairs))
+
+
+def sections(
+    records: Iterable[ExperimentRecord],
+    runs: Runs,
+) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
+    """Merge experiments into sections; runs that contradict their record become problems."""
+    drafts: dict[_Key, _Draft] = {}
+    problems: list[Problem] = []
+    records = tuple(records)
+    established = _established(records, runs)
+    for record in records:
+        settings = _settings(record, runs, established)
+        for row in record.rows:
+            for run in row.runs:
+                # Left out, because the run does not belong to this row and seed.
+                if run.id in runs and (reason := contradiction(runs[run.id], run, record)):
+                    problems.append(Problem(run.id, reason))
+                    continue
+                key: _Key = (record.scale, run.env, run.model, settings[run.id])
+                drafts.setdefault(key, _Draft()).add(record, row.name, row.label, run)
+
+    parts = []
+    for key, draft in drafts.items():
+        part, displaced = draft.section(key, runs)
+        parts.append(part)
+        problems += displaced
+
+    # Sorted first, because differences are relative to the first section of each benchmark.
+    parts.sort(key=_order)
+    return tuple(_with_differences(parts, runs)), tuple(problems)
+
+
+def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
+    """Sort key: on each benchmark and model the main table's section first, then by finished rows.
+
+    The main table is not always the one with most rows: a tuning of learning rates may have more.
+    """
+    finished = sum(bool(row.finished) for row in part.rows)
+    aside = MAIN not in part.experiments
+    return (part.scale, part.env, part.model, aside, -finished, part.setting or "")
+
+
+def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:
+    """Yield each section with its differences from the first of its benchmark and model."""
+    first: dict[tuple[str, str, str], Section] = {}
+    for part in parts:
+        main = first.setdefault((part.scale, part.env, part.model), part)
+        if main is part:
+            yield part
+        else:
+            yield _different(part, _example_run(part, runs), _example_run(main, runs), runs)
+
+
+def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:
+    """The section with its differences from another one, of which these are example runs.
+
+    A heading holds for all rows: what only some of them have stands at these rows.
+    """
+    usual = replace(
+        part,
+        differs=_differences(own, other),
+        differs_alone=_differences(own, other, show_others=False),
+    )
+    if own is None or other is None or own.foreign != other.foreign:
+        return usual
+    mixed: dict[str, None] = {}
+    of_rows: dict[str, Run] = {}
+    for row in part.rows:
+        run = next((runs[run.id] for run in row.runs if _settled(run.id, runs)), None)
+        if run is not None:
+            of_rows[row.name] = run
+            mixed |= dict.fromkeys(differing_keys(run.config, own.config))
+    claimed = list(differing_keys(own.config, other.config))
+    marked = [key for key in claimed if key in mixed]
+    if not marked:
+        return usual
+
+    games = (own.panels, other.panels)
+    as_marked = f"{', '.join(key.removesuffix('.name') for key in marked)} as marked"
+    shared = [key for key in claimed if key not in mixed]
+
+    def heading(show_others: bool) -> str:
+        text = setting_differences(own.config, other.config, games, marked, show_others)
+        return "; ".join(filter(None, (text, as_marked)))
+
+    def with_mark(row: Row) -> Row:
+        if row.name not in of_rows:
+            return row
+        config = of_rows[row.name].config
+        return replace(row, differs=setting_differences(config, other.config, without=shared))
+
+    families = []
+    for family in part.families:
+        families.append(replace(family, runs=tuple(map(with_mark, family.runs))))
+    return replace(
+        part,
+        rows=tuple(map(with_mark, part.rows)),
+        families=tuple(families),
+        differs=heading(show_others=True),
+        differs_alone=heading(show_others=False),
+    )
+
+
+def _example_run(part: Section, runs: Runs) -> Run | None:
+    """The first run with the setting of its section; None before any has started."""
+    for row in part.rows:
+        for run in row.runs:
+            if _settled(run.id, runs) and runs[run.id].setting == part.setting:
+                return runs[run.id]
+    return None
+
+
+def _differences(run: Run | None, other: Run | None, show_others: bool = True) -> str:
+    if run is None or other is None:
+        return "not started yet"
+    if run.foreign != other.foreign:
+        if run.foreign:
+            return "logged by verl-agent"
+        return "not logged by verl-agent"
+    games = (run.panels, other.panels)
+    text = setting_differences(run.config, other.config, games, show_others=show_others)
+    return text or "another setting"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run that an experiment planned as a seed of a row."""
+
+    experiment: str
+    run: PlannedRun
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Section under construction.
+
+    Attributes:
+        labels: Row name -> label.
+        asked: Row name -> seed -> the planned runs, in the order of the experiments.
+        experiments: Name -> record.
+    """
+
+    labels: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, dict[int, list[_Asked]]] = field(default_factory=dict)
+    experiments: dict[str, ExperimentRecord] = field(default_factory=dict)
+
+    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> None:
+        self.labels.setdefault(name, label)
+        self.experiments.setdefault(record.experiment, record)
+        seeds = self.asked.setdefault(name, {})
+        seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
+
+    def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
+        """The section, and the problems of runs that it does not show."""
+        scale, _, _, setting = key
+        chosen, problems = self._choose(scale, runs)
+        problems += self._not_shown(chosen)
+        usual = self._usual_run(chosen, setting, runs)
+        every: dict[str, Row] = {}
+        for name, seeds in chosen.items():
+            every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
+        families = []
+        for record in self.experiments.values():
+            families.append(self._family(record, every))
+        section = Section(
+            *key,
+            experiments=tuple(self.experiments),
+            rows=tuple(self._with_seeds_of(self._owner(name), row) for name, row in every.items()),
+            commands=tuple(self._commands(every.values())),
+            families=tuple(families),
+            unnamed=frozenset(n for n, record in self.experiments.items() if record.asked_as),
+        )
+        return section, problems
+
+    def _choose(
+        self,
+        scale: str,
+        runs: Runs,
+    ) -> tuple[dict[str, dict[int, PlannedRun]], list[Problem]]:
+        """Choose one run per row and seed: the first finished one, else the first.
+
+        So a failed run never hides a result. Runs that are not chosen become problems.
+        """
+        chosen: dict[str, dict[int, PlannedRun]] = {}
+        problems: list[Problem] = []
+        for name, seeds in self.asked.items():
+            chosen[name] = {}
+            for seed, asked in sorted(seeds.items()):
+                # Several experiments may plan the same row and seed, with different run ids.
+                states = {entry.run.id: _state(entry.run, runs, scale) for entry in asked}
+                # Among equals, min returns the first: that of the experiment read first.
+                best = min(asked, key=lambda entry: states[entry.run.id] != State.DONE)
+                chosen[name][seed] = best.run
+                for run_id, state in states.items():
+                    if run_id != best.run.id:
+                        reason = (
+                            f"{state}; row {name}, seed {seed} is run {best.run.id} "
+                            f"({states[best.run.id]}) of {best.experiment}"
+                        )
+                        problems.append(Problem(run_id, reason))
+        return chosen, problems
+
+    def _usual_run(
+        self,
+        chosen: Mapping[str, Mapping[int, PlannedRun]],
+        setting: str | None,
+        runs: Runs,
+    ) -> Run | None:
+        for seeds in chosen.values():
+            for planned in seeds.values():
+                if _settled(planned.id, runs) and runs[planned.id].setting == setting:
+                    return runs[planned.id]
+        return None
+
+    def _family(self, record: ExperimentRecord, every: Mapping[str, Row]) -> Family:
+        own = []
+        for planned in record.rows:
+            if planned.name in every:
+                row = self._with_seeds_of(record.experiment, every[planned.name])
+                if row.runs:
+                    own.append(row)
+        return Family(
+            experiment=record.experiment,
+            title=record.title,
+            rows=tuple(row.name for row in record.rows if row.name in self.labels),
+            seeds=frozenset(run.seed for row in record.rows for run in row.runs),
+            primary=record.primary,
+            runs=tuple(own),
+        )
+
+    def _not_shown(self, chosen: Mapping[str, Mapping[int, PlannedRun]]) -> Iterator[Problem]:
+        """Yield a problem for each single run whose seed the row's experiment does not plan.
+
+        No table or figure shows these runs.
+        """
+        for name, seeds in chosen.items():
+            owner = self._owner(name)
+            shown = self._seeds(owner, name)
+            for seed, run in seeds.items():
+                asked = self.asked[name][seed]
+                if seed not in shown and all(is_implied(entry.experiment) for entry in asked):
+                    reason = (
+                        f"row {name} shows the seeds of {owner}, and seed {seed} is none of them"
+                    )
+                    yield Problem(run.id, reason)
+
+    def _owner(self, row: str) -> str:
+        """Experiment whose seeds a row shows: the main table, else the first one with the row.
+
+        Another experiment may have run more seeds of the row, but a mean over more seeds should not
+        be compared with rows of fewer.
+        """
+        own = [name for name in self.experiments if self._seeds(name, row)]
+        return MAIN if MAIN in own else own[0]
+
+    def _with_seeds_of(self, experiment: str, row: Row) -> Row:
+        seeds = self._seeds(experiment, row.name)
+        return replace(row, runs=tuple(run for run in row.runs if run.seed in seeds))
+
+    def _seeds(self, experiment: str, row: str) -> set[int]:
+        seeds = set()
+        for seed, asked in self.asked[row].items():
+            if any(entry.experiment == experiment for entry in asked):
+                seeds.add(seed)
+        return seeds
+
+    def _row(
+        self,
+        name: str,
+        planned: Sequence[PlannedRun],
+        scale: str,
+        runs: Runs,
+        usual: Run | None,
+    ) -> Row:
+        # All runs of a row have the same setting, so the first one with a known setting will do.
+        own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
+        alike = own is None or usual is None or own.setting == usual.setting
+        return Row(
+            name=name,
+            label=self.labels[name],
+            runs=tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
+            method=own.head.method.name if own else "",
+            differs="" if alike else _differences(own, usual),
+        )
+
+    def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
+        """Yield one command for the missing runs of each experiment."""
+        missing: dict[str, set[int]] = {}
+        for row in rows:
+            for run in row.missing:
+                asked = self.asked[row.name][run.seed]
+                # Of several experiments that plan the run, the first one is enough.
+                first = next(entry for entry in asked if entry.run.id == run.id)
+                missing.setdefault(first.experiment, set()).add(run.seed)
+        for name, seeds in missing.items():
+            if command := self.experiments[name].command(sorted(seeds)):
+                yield command
+
+
+def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
+    if run.id not in runs:
+        return State.PENDING
+    known = runs[run.id]
+    if known.head.scale == scale:
+        return known.state
+    return f"of scale {known.head.scale}"
+
+
+# Settings
+
+
+def _established(records: Iterable[ExperimentRecord], runs: Runs) -> _Established:
+    """Settings that most rows of a record have, each with the settings of the record's rows."""
+    established: _Established = {}
+    for record in records:
+        for benchmark, here in _by_benchmark(record).items():
+            known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
+            usual = _usual_settings(known)
+            if len(usual) == 1 and not is_implied(record.experiment):
+                rows = {(row, run.setting) for row, run in known}
+                of_all = established.setdefault((record.scale, *benchmark), {})
+                of_all.setdefault(usual[0], set()).update(rows)
+    return established
+
+
+def _by_benchmark(record: ExperimentRecord) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """(row, run id) of a record by environment and model."""
+    runs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in record.rows:
+        for planned in row.runs:
+            runs.setdefault((planned.env, planned.model), []).append((row.name, planned.id))
+    return runs
+
+
+def _settings(
+    record: ExperimentRecord, runs: Runs, established: _Established
+) -> dict[str, str | None]:
+    """Run id -> setting of the section that the run belongs to.
+
+    The usual setting of an experiment is that of most of its rows on a benchmark.
+
+    - A row of which no run has the usual setting was planned under another one on purpose. It joins
+      the usual section if it played the same games.
+    - Runs of train.py and of W&B were not planned to be compared, so they join only runs with an
+      equal setting.
+    - A run that is damaged or has not started gets the usual setting.
+    """
+    settings: dict[str, str | None] = {}
+    # Per benchmark, because the settings of ALFWorld and WebShop always differ.
+    for benchmark, here in _by_benchmark(record).items():
+        known = [(row, runs[run]) for row, run in here if _settled(run, runs)]
+        usual = _usual(known, established.get((record.scale, *benchmark), {}))
+        for _, run_id in here:
+            settings[run_id] = usual.setting if usual else None
+        for name, run in known:
+            joins = usual and not is_implied(record.experiment)
+            if usual and joins and _on_purpose(name, run, usual, known):
+                settings[run.id] = usual.setting
+            else:
+                settings[run.id] = run.setting
+    return settings
+
+
+def _settled(run: str, runs: Runs) -> bool:
+    """True if a run's setting is known: it has recorded its panels and is not damaged."""
+    return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
+
+
+def _usual_settings(known: Iterable[tuple[str, Run]]) -> list[str]:
+    """Settings that most rows have: several, if as many rows have them; none without runs."""
+    rows: dict[str, set[str]] = {}
+    for name, run in known:
+        rows.setdefault(run.setting, set()).add(name)
+    most = max(map(len, rows.values()), default=0)
+    return [setting for setting, names in rows.items() if len(names) == most]
+
+
+def _usual(
+    known: Sequence[tuple[str, Run]], established: Mapping[str, set[tuple[str, str]]]
+) -> Run | None:
+    """A run with the setting of most rows; None without runs.
+
+    Among equals, a setting wins that another record has with the same rows, because the same runs
+    would stand in two sections; then the default row's, then the first one.
+    """
+    usual = _usual_settings(known)
+    own = {(row, run.setting) for row, run in known}
+    names = {row for row, _ in own}
+
+    def rank(entry: tuple[str, Run]) -> tuple[bool, int, bool]:
+        row, run = entry
+        elsewhere = {both for both in established.get(run.setting, ()) if both[0] in names}
+        alike = len(elsewhere) if elsewhere <= own else 0
+        return (run.setting not in usual, -alike, row != DEFAULT)
+
+    return min(known, key=rank)[1] if known else None
+
+
+def _on_purpose(row: str, run: Run, usual: Run, known: Sequence[tuple[str, Run]]) -> bool:
+    """True if the row was planned under a setting of its own, and the run has that setting."""
+    # The intended setting of a row is that of most of its runs.
+    own = Counter(other.setting for name, other in known if name == row)
+    # A row with a run in the usual setting was not planned under another one.
+    if usual.setting in own or run.setting != own.most_common(1)[0][0]:
+        return False
+    return run.foreign == usual.foreign and same_games(run.panels, usual.panels)
