@@ -118,6 +118,24 @@ def run(run_id: str) -> str:
     return ", ".join([method_label(method), *words, f"seed {seed}"])
 
 
+def run_of_row(sections: Iterable[Section], run_id: str) -> str:
+    """Name of a run by the label of its row, e.g. ``SCPO, − monotonicity, seed 3``."""
+    for part in sections:
+        for row in part.all_rows():
+            for own in row.runs:
+                if own.id == run_id:
+                    return f"{_with_method(row)}, seed {own.seed}"
+    return run(run_id)
+
+
+def _with_method(row: Row) -> str:
+    """Label of a row; that of a variant names its method, too."""
+    if is_method(row):
+        return method_of(row).label
+    method = method_label(row.method)
+    return row.label if row.label.startswith(method) else f"{method}, {row.label}"
+
+
 def with_note(caption: str, scale: str) -> str:
     """A caption with the reservation of its scale."""
     return f"{caption} {NOTES[scale]}".strip()

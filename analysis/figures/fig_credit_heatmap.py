@@ -54,7 +54,8 @@ def build(data: Collected) -> Drawing:
         part = data.sections[0]
         place = names.place(part.scale, part.env, part.model)
         task = names.task(probes[0].task)
-        remark(figure, f"{place}, {names.run(run)}, task: {task}{_without(probes, '; ')}")
+        name = names.run_of_row(data.sections, run)
+        remark(figure, f"{place}, {name}, task: {task}{_without(probes, '; ')}")
     return Drawing(figure, _numbers(data, run, probes))
 
 
@@ -157,16 +158,17 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
 
     drawn = sum(probe.pair is not None for probe in probes)
     without = _without(probes, "")
+    name = names.run_of_row(data.sections, run)
     caption = CAPTION.format(
         task=names.task(probes[0].task),
-        run=names.run(run),
+        run=name,
         count=f"{drawn} probe{'s' * (drawn > 1)}",
         without=f"{without[:1].upper()}{without[1:]}. " if without else "",
     )
     return Table(
         words=("Training step", "Reference × failed steps"),
         numbers=("Credited", "Failed steps", "Cells at or above θ (%)"),
-        blocks=(Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows)),),
+        blocks=(Block(f"Measured, {scale} scale, {name}", tuple(rows)),),
         caption=names.with_note(caption, scale),
         label=f"tab:credit-heatmap-{scale}",
     )

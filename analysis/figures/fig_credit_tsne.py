@@ -58,7 +58,8 @@ def build(data: Collected) -> Drawing:
         Cloud("success", success_n, SUCCESS, "o"),
         Cloud("failure, credited", credited_n, CREDITED, "^", alpha=0.9),
     ]
-    numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=shown.run)
+    run = names.run_of_row(data.sections, shown.run)
+    numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=run)
     return Drawing(draw_plane(data, shown, clouds, HEIGHT), numbers)
 
 
@@ -106,12 +107,12 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
     own = nearest(steps, own_group=True)
     everywhere = nearest(steps, own_group=False)
     rows = [*_rows("own group", own), *_rows("all batches", everywhere)]
-    blocks = [Block(f"Measured, {scale} scale, {names.run(run)}", tuple(rows))]
+    blocks = [Block(f"Measured, {scale} scale, {run}", tuple(rows))]
     if scale == "paper":
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
     counts = (
-        f"{len(steps.text_N)} steps of {steps.batches} batches of {names.run(run)}, "
+        f"{len(steps.text_N)} steps of {steps.batches} batches of {run}, "
         f"{int(steps.success_N.sum())} of successes; "
         f"{lonely} failed steps of groups without a success are left out."
     )

@@ -26,10 +26,10 @@ def build(data: Collected) -> Drawing:
         Cloud("failed rollout", ~success_n, FAILED, "x"),
         Cloud("successful rollout", success_n, SUCCESS, "o"),
     ]
-    return Drawing(draw_plane(data, shown, clouds, HEIGHT), _numbers(shown))
+    return Drawing(draw_plane(data, shown, clouds, HEIGHT), _numbers(data, shown))
 
 
-def _numbers(shown: Shown) -> Table:
+def _numbers(data: Collected, shown: Shown) -> Table:
     steps = shown.steps
     won_N = shown.steps.success_N
     success_texts = np.unique(steps.text_N[won_N])
@@ -40,7 +40,8 @@ def _numbers(shown: Shown) -> Table:
         counts = (len(texts), int(kind_N[shown.row_n].sum()), len(np.unique(texts)))
         rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
 
-    title = f"Measured, {shown.scale} scale, {names.run(shown.run)}, {steps.batches} batches"
+    run = names.run_of_row(data.sections, shown.run)
+    title = f"Measured, {shown.scale} scale, {run}, {steps.batches} batches"
     return Table(
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),

@@ -131,10 +131,10 @@ def build(data: Collected) -> Drawing:
     with house_style():
         figure = _draw(example)
         place = names.place(part.scale, part.env, part.model)
+        run = names.run_of_row((part,), example.run)
         remark(
             figure,
-            f"{place}, {names.run(example.run)}, training step {example.step}, "
-            f"task: {names.task(example.task)}",
+            f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}",
         )
     return Drawing(figure, _pairs(example))
 
@@ -373,7 +373,7 @@ def _pairs(example: Example) -> Table:
 
     kept_r, all_r = example.kept(example.reference)
     kept_f, all_f = example.kept(example.failed)
-    run = names.run(example.run)
+    run = names.run_of_row((example.part,), example.run)
     caption = CAPTION.format(
         step=example.step,
         task=names.task(example.task),

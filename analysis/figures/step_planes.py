@@ -224,7 +224,7 @@ def _remark(data: Collected, shown: Shown) -> str:
     place = names.place(head.scale, head.env.name, head.model.name)
     count = len(shown.row_n)
     recorded = len(steps.text_N)
-    text = f"{place}, {names.run(shown.run)}\n"
+    text = f"{place}, {names.run_of_row(data.sections, shown.run)}\n"
     if count == recorded:
         return f"{text}{count:,} steps of {steps.batches} batches"
     sizes = [min(OF_A_KIND, int(kind_N.sum())) for kind_N in kinds(steps)]

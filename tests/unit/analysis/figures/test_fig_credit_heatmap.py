@@ -5,7 +5,7 @@ from matplotlib.patches import Rectangle
 from analysis.figures.fig_credit_heatmap import build
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
-from tests.support.run_records import write_ablation, write_experiment, write_probe, write_run
+from tests.support.run_records import LABELS, write_ablation, write_experiment, write_probe, write_run
 
 
 def panels(figure):
@@ -76,6 +76,14 @@ def test_the_run_with_most_pairs_is_drawn(tmp_path):
     write_probe(tmp_path / runs[1]["id"], 0)
     write_experiment(tmp_path, {"scpo": runs})
     assert "SCPO, seed 1, task: heat and place" in build(collect(tmp_path).at_scale("mini")).figure.get_suptitle()
+
+
+def test_the_run_of_a_variant_is_named_by_its_row(tmp_path):
+    write_experiment(tmp_path, {"no_monotonicity": [write_run(tmp_path, "no_monotonicity", 3, probes=(40,))]})
+    made = build(collect(tmp_path).at_scale("mini"))
+    name = f"SCPO, {LABELS['no_monotonicity']}, seed 3"
+    assert name in " ".join(made.figure.get_suptitle().split())
+    assert name in made.numbers.caption
 
 
 @pytest.mark.parametrize("found", [None, False])
