@@ -220,7 +220,8 @@ from analysis.rendering.style import COLUMN_WIDTH, Drawing, canvas_width, house_
 from analysis.rendering.table import Block, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 
-CAPTION = "TODO: success (%), last checkpoint, {{panel}}: mean ± standard deviation over seeds."
+# TODO: what the figure is about; the rest says what is drawn.
+CAPTION = "Success (%), last checkpoint, {{panel}}: mean ± standard deviation over seeds."
 
 
 def build(data: Collected) -> Drawing:
@@ -247,6 +248,7 @@ def build(data: Collected) -> Drawing:
             )
         axis.set_yticks(range(len(rows)), [row.label for row in rows])
         axis.invert_yaxis()
+        axis.set_xlim(left=0)
         # A short text, because long labels of rows leave a narrow axis that would cut it off.
         axis.set_xlabel("success (%)")
     cells = tuple(
