@@ -1,7 +1,11 @@
 """Identity by the run's scorer (exact, lexical, MiniLM, a reranker) and a threshold."""
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from scpo.errors import ScorerError
 from scpo.states.identity import Comparison, Identity, Similarity, Visits, leader_labels, leaders_in
 from scpo.steps import IntArray
 
@@ -14,6 +18,7 @@ def scored(visits: Visits, comparison: Comparison) -> IntArray:
 
     Raises:
         ConfigError: Scorer or threshold is None.
+        ScorerError: The scorer's ``similarities`` gave anything but numbers in [0, 1].
     """
     scorer = comparison.needed_scorer()
     threshold = comparison.needed_threshold()
@@ -25,6 +30,7 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
     all_pairs = getattr(scorer, "similarities", None)
     matrix = None if all_pairs is None else all_pairs(texts)
     if matrix is not None:
+        _check(matrix, texts, scorer)
         return leaders_in(matrix, threshold)
 
     # Each pair costs a reranker's forward pass, so that texts are compared only with leaders.
@@ -39,6 +45,28 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
         if not len(near):
             leaders.append(index)
     return chosen
+
+
+def _check(matrix: NDArray[Any], texts: list[str], scorer: Similarity) -> None:
+    """Refuse anything but a number in [0, 1] for each pair of texts.
+
+    Raises:
+        ScorerError: Names the scorer and a pair.
+    """
+    name = getattr(scorer, "name", type(scorer).__name__)
+    if np.shape(matrix) != (len(texts), len(texts)):
+        raise ScorerError(
+            f"scorer {name!r}: similarities() of {len(texts)} texts gave an array of shape "
+            f"{np.shape(matrix)}: expected ({len(texts)}, {len(texts)})"
+        )
+    # Negated, so that NaN, for which every comparison is false, counts as bad too.
+    bad = np.argwhere(~((matrix >= 0) & (matrix <= 1)))
+    if len(bad):
+        first, second = bad[0]
+        raise ScorerError(
+            f"scorer {name!r}: similarities() gave {matrix[first, second]} to the pair "
+            f"{(texts[first], texts[second])!r}: expected a number in [0, 1]"
+        )
 
 
 # Table 4's theta.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from scpo.errors import ScorerError
 from scpo.states.congruence import closed
 from scpo.states.identity import (
     Visits,
@@ -81,6 +82,21 @@ def test_all_pairs_at_once_give_the_same_states_and_ask_for_no_pair():
     scorer = Matrix(near)
     assert states_of("scorer", ["a", "b", "c"], scorer=scorer) == [0, 0, 2]
     assert scorer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (np.ones(2), r"of 2 texts gave an array of shape \(2,\): expected \(2, 2\)"),
+        (np.array([[1, np.nan], [0, 1]]), r"gave nan to the pair \('a', 'b'\)"),
+        (np.array([[1, 0], [1.5, 1]]), r"gave 1.5 to the pair \('b', 'a'\)"),
+    ],
+)
+def test_all_pairs_at_once_are_checked_like_single_ones(answer, complaint):
+    scorer = Matrix({})
+    scorer.similarities = lambda texts: answer
+    with pytest.raises(ScorerError, match=complaint):
+        states_of("scorer", ["a", "b"], scorer=scorer)
 
 
 def test_facts_part_what_names_join():
