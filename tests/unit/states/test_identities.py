@@ -87,13 +87,13 @@ def test_all_pairs_at_once_give_the_same_states_and_ask_for_no_pair():
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        (np.ones(2), r"of 2 texts gave an array of shape \(2,\): expected \(2, 2\)"),
-        (np.array([[1, np.nan], [0, 1]]), r"gave nan to the pair \('a', 'b'\)"),
-        (np.array([[1, 0], [1.5, 1]]), r"gave 1.5 to the pair \('b', 'a'\)"),
+        (np.ones(2), r"of 3 texts gave an array of shape \(2,\): expected \(3, 3\)"),
+        (np.array([[1, np.nan, 0], [0, 1, 0], [0, 0, 1]]), r"gave nan to the pair \('a', 'b'\)"),
+        (np.array([[1, 0, 0], [1.5, 1, 0], [0, 0, 1]]), r"gave 1.5 to the pair \('b', 'a'\)"),
     ],
 )
 def test_all_pairs_at_once_are_checked_like_single_ones(answer, complaint):
-    scorer = Matrix({})
+    scorer = Matrix({})  # asked of both texts and of the last step's empty observation
     scorer.similarities = lambda texts: answer
     with pytest.raises(ScorerError, match=complaint):
         states_of("scorer", ["a", "b"], scorer=scorer)
