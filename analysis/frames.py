@@ -405,7 +405,8 @@ def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
 def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[str], at: At) -> str:
     """Warning about pairs whose values are of different training steps; empty without.
 
-    ``last`` and ``best`` depend on the last step, ``mean`` and ``area`` on the first one, too.
+    ``last`` and ``best`` depend on the last step, ``mean`` and ``area`` on the first one, too, and
+    of a validation on all between: a value that is missing there is replaced by a straight line.
     """
     if isinstance(at, int):
         return ""
@@ -415,10 +416,7 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
         for seed in sorted(own.keys() & others.keys()):
             steps = []
             for series in (own[seed], others[seed]):
-                covered = series.steps[-1:]
-                if at in ("mean", "area"):
-                    covered = (*series.steps[:1], *covered)
-                steps.append(" to ".join(map(str, covered)) or "none")
+                steps.append(_covered(series, at, validated=metric.startswith("val/")))
             if steps[0] != steps[1]:
                 unlike.setdefault(f"{steps[0]} and {steps[1]}", []).append(str(seed))
         if unlike:
@@ -428,6 +426,18 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
                 f"{text}; at=<step> compares one step"
             )
     return ""
+
+
+def _covered(series: Series, at: At, *, validated: bool) -> str:
+    """The steps that a reading of a curve depends on, in words."""
+    if not series.steps:
+        return "none"
+    first, last = series.steps[0], series.steps[-1]
+    if at not in ("mean", "area"):
+        return str(last)
+    if validated:
+        return f"{first} to {last} at {len(series.steps)} steps"
+    return f"{first} to {last}"
 
 
 def _check_side(name: str, table: pd.DataFrame) -> None:

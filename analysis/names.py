@@ -19,8 +19,8 @@ TASKS = {
     family.id: family.label for known in BENCHMARKS.values() for family in known.families.values()
 }
 
-# Marks of footnotes in order: †, ‡, §, ¶, ††, ...
-MARKS = tuple(times * mark for times in (1, 2, 3) for mark in "†‡§¶")
+# Marks of footnotes in order; then each twice, three times, ...
+MARKS = "†‡§¶"
 
 ALL = "All"
 COLUMNS = (*FAMILIES, ALL)
@@ -158,7 +158,8 @@ class Footnotes:
         """Mark of a text, empty for no text."""
         if not text:
             return ""
-        return self._marks.setdefault(text, MARKS[len(self._marks) % len(MARKS)])
+        repeats, place = divmod(len(self._marks), len(MARKS))
+        return self._marks.setdefault(text, MARKS[place] * (repeats + 1))
 
     @property
     def text(self) -> str:

@@ -68,10 +68,10 @@ CAPTION = (
     "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
     "axes begin where the rows do. Profiles: share of (seed, family) pairs above τ, one line a "
     "method (legend below), with the same kind of interval from three seeds on. Training steps: "
-    "until success first reaches 50 and 80 %, on the straight lines between validations, mean "
-    "over seeds; a seed that does not reach it counts with its last step, and how many do is "
-    "printed where not all do. A bootstrap over seeds is not used: at three seeds its 95 % "
-    "intervals cover about 71 %."
+    "until success on all held-out games first reaches 50 and 80 %, on the straight lines between "
+    "validations, mean over seeds; a seed that does not reach it counts with its last step, and "
+    "how many do is printed where not all do. A bootstrap over seeds is not used: at three seeds "
+    "its 95 % intervals cover about 71 %."
 )
 
 
@@ -81,6 +81,7 @@ class Line:
 
     Attributes:
         row: Its row.
+        other_seeds: Its seeds and the others', if none is the same (``Section.aside``).
         rate_SF: Success rates of shape (seeds, families).
         steps: Level -> steps until it is reached, summarised over all seeds. A seed that does not
             reach it counts with its last step (``analysis.stats.measures.steps_to``).
@@ -88,6 +89,7 @@ class Line:
     """
 
     row: Row
+    other_seeds: str
     rate_SF: np.ndarray
     steps: dict[float, Summary]
     reached: dict[float, int]
@@ -133,7 +135,11 @@ def build(data: Collected) -> Drawing:
         figure = _draw(drawn, notes)
         panel = names.PANELS[names.JUDGED[drawn[0][0].scale]]
         place = "; ".join(names.place(part.scale, part.env, part.model) for part, _ in drawn)
-        remark(figure, f"{place}: {panel}, last checkpoint; seeds: finished/planned.{notes.text}")
+        remark(
+            figure,
+            f"{place}: {panel}, last checkpoint (steps: all held-out games); "
+            f"seeds: finished/planned.{notes.text}",
+        )
     others = [model for model in models if model not in drawn]
     return Drawing(figure, _numbers(data, models, others, notes))
 
@@ -182,7 +188,7 @@ def _line(data: Collected, part: Section, row: Row) -> Line | None:
         measure = steps_to(level)
         steps[level] = summarise(measure.of(data, run) for run in runs)
         reached[level] = sum(reaches(data, run, level) for run in runs)
-    return Line(row, np.array(rates, dtype=float), steps, reached)
+    return Line(row, part.aside(row), np.array(rates, dtype=float), steps, reached)
 
 
 # Drawing
@@ -318,13 +324,14 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _name_rows(axis: Axes, lines: Sequence[Line], notes: Footnotes) -> None:
-    labels = [f"{_label(line.row, notes)}, {line.row.count}" for line in lines]
+    labels = [f"{_label(line, notes)}, {line.row.count}" for line in lines]
     axis.set_yticks(range(len(lines)), labels)
     axis.set_ylim(len(lines) - 0.5, -0.5)
 
 
-def _label(row: Row, notes: Footnotes) -> str:
-    return f"{row.label}{notes.mark(row.differs)}"
+def _label(line: Line, notes: Footnotes) -> str:
+    row = line.row
+    return f"{row.label}{notes.mark(row.differs)}{notes.mark(line.other_seeds)}"
 
 
 # Numbers
@@ -357,7 +364,7 @@ def _cells(line: Line, notes: Footnotes) -> Cells:
         low, high = line.interval
         interval = f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"
     return (
-        _label(line.row, notes),
+        _label(line, notes),
         line.row.count,
         interval,
         ", ".join(line.reaching(level) for level in LEVELS),

@@ -26,6 +26,7 @@ from analysis.sources.run_records import (
 )
 from analysis.sources.sections import sections
 from analysis.sources.series import Series, make_series
+from analysis.sources.settings import configuration_of
 from analysis.sources.unrecorded import without_record
 from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
@@ -132,25 +133,28 @@ def _joined(sources: Iterable[Found]) -> Found:
         experiments += source.experiments
         problems += source.problems
         archived |= source.archived
-    experiments = _one_for_each(experiments)
     ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
-    best = (known[0] for known in ordered.values())
+    best = {run_id: known[0] for run_id, known in ordered.items()}
+    experiments = _one_for_each(experiments, best)
     downloaded = [run for known in ordered.values() for run in known if run.project is not None]
-    single, trials = without_record(best, experiments, downloaded)
+    single, trials = without_record(best.values(), experiments, downloaded)
     return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
 
 
-def _one_for_each(records: Iterable[ExperimentRecord]) -> list[ExperimentRecord]:
+def _one_for_each(
+    records: Iterable[ExperimentRecord], runs: Mapping[str, Run]
+) -> list[ExperimentRecord]:
     """Join the records of one experiment, which an archive and a folder of runs may both have.
 
-    Records that have different runs of one row and seed stay two.
+    Records that have different runs of one row and seed stay two, and so do those whose rows have
+    other configurations: a later edition of an experiment on other seeds is no part of the first.
     """
     kept: list[ExperimentRecord] = []
     for record in records:
         for place, known in enumerate(kept):
             if known == record:
                 break
-            if _agree(known, record):
+            if _agree(known, record, runs):
                 (kept[place],) = merged((known, record))
                 break
         else:
@@ -158,7 +162,7 @@ def _one_for_each(records: Iterable[ExperimentRecord]) -> list[ExperimentRecord]
     return kept
 
 
-def _agree(record: ExperimentRecord, other: ExperimentRecord) -> bool:
+def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
     kinds = [
         (each.experiment, each.scale, each.overrides, each.primary) for each in (record, other)
     ]
@@ -170,7 +174,22 @@ def _agree(record: ExperimentRecord, other: ExperimentRecord) -> bool:
             for run in row.runs:
                 if planned.setdefault((row.name, run.env, run.model, run.seed), run.id) != run.id:
                     return False
-    return True
+    first, second = _configurations(record, runs), _configurations(other, runs)
+    return all(first[row] & second[row] for row in first.keys() & second.keys())
+
+
+def _configurations(
+    record: ExperimentRecord, runs: Mapping[str, Run]
+) -> dict[tuple[str, str, str], set[str]]:
+    """(row, environment, model) -> configurations of its runs; rows that have none are left out."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for row in record.rows:
+        for planned in row.runs:
+            run = runs.get(planned.id)
+            if run is not None and run.state != State.DAMAGED:
+                place = (row.name, planned.env, planned.model)
+                found.setdefault(place, set()).add(configuration_of(run.config))
+    return found
 
 
 def _rank(run: Run) -> int:

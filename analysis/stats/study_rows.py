@@ -216,8 +216,9 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
 def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Append the settings that differ to each title that several rows of a benchmark share.
 
-    A row of the main table keeps its title; beside it, the others are named by what differs from
-    it: a run of few steps must not add the usual number of steps to the name of every other row.
+    The main table's row keeps its title; beside it, the others are named by what differs from it: a
+    run of few steps must not add the usual number of steps to the name of every other row. Of two
+    editions of the main table, the first one's row keeps its title.
     """
     groups: dict[tuple[str, str, str], list[str]] = {}
     usual: dict[tuple[str, str, str], str] = {}
@@ -231,8 +232,8 @@ def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
     for row in rows:
         place = (row.env, row.model, row.title)
         configurations = groups.get(place, [])
-        in_main = any(experiment == MAIN for experiment, _ in row.names)
-        if row.configuration is None or len(configurations) < 2 or in_main:
+        keeps_title = row.configuration == usual.get(place)
+        if row.configuration is None or len(configurations) < 2 or keeps_title:
             unique.append(row)
         else:
             known = [usual[place], row.configuration] if place in usual else configurations

@@ -8,17 +8,15 @@ from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
 
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"
-NUMBERS = ("Precision", "Chance", "Over chance", "Recall", "Share credited")
+NUMBERS = ("Precision", "Chance", "Over chance", "Share credited")
 CAPTION = (
     "How often credit falls on a step that helps, one after which a shortest plan to win is "
     "shorter: precision, the share of credited failed steps that help; chance, that of all failed "
-    "steps; over chance, their difference; recall, the share of helping steps that is credited; "
-    "in percent, on samples of steps. A seed's precision is its mean over the training steps with "
-    "credited steps, chance and share credited over those with failed steps; over chance and "
-    "recall are made of these means. Mean ± standard deviation over the finished seeds; a mark at "
-    "a row names the numbers that not all of them have (no credited step has no precision, no "
-    "helping step no recall). Credited by SCPO: what the shaper credits; by other methods: steps "
-    "with a positive step term of the advantage."
+    "steps; over chance, their difference; in percent, on samples of steps. A seed's precision is "
+    "its mean over the training steps with credited steps, chance and share credited over those "
+    "with failed steps. Mean ± standard deviation over the finished seeds; a mark at a row names "
+    "the numbers that not all of them have (no credited step has no precision). Credited by SCPO: "
+    "what the shaper credits; by other methods: steps with a positive step term of the advantage."
 )
 
 
@@ -49,14 +47,16 @@ def _block(data: Collected, part: Section, notes: names.Footnotes) -> Block:
     rows = []
     for row in part.rows:
         if any(data.series(run, CREDITED).values for run in row.finished):
-            rows.append(_line(data, row, notes))
+            rows.append(_line(data, row, part.aside(row), notes))
     return Block(f"Measured, {part.scale} scale, {names.setting(part)}", tuple(rows))
 
 
-def _line(data: Collected, row: Row, notes: names.Footnotes) -> tuple[str | Number, ...]:
+def _line(
+    data: Collected, row: Row, other_seeds: str, notes: names.Footnotes
+) -> tuple[str | Number, ...]:
     seeds = [_of_seed(data, run) for run in row.finished]
     summaries = dict(zip(NUMBERS, map(summarise, zip(*seeds, strict=True)), strict=True))
-    marks = (row.differs, fewer_seeds(summaries, len(row.finished)))
+    marks = (row.differs, other_seeds, fewer_seeds(summaries, len(row.finished)))
     cells = []
     for name, summary in summaries.items():
         cells.append(percent(summary, sign=name == "Over chance"))
@@ -71,10 +71,4 @@ def _of_seed(data: Collected, run: str) -> tuple[float | None, ...]:
     gain = None
     if precision is not None and chance is not None:
         gain = precision - chance
-    recall = None
-    if chance and share == 0:
-        recall = 0.0
-    elif chance and share is not None and precision is not None:
-        # Of all failed steps, precision · share are credited and help, and chance help.
-        recall = precision * share / chance
-    return (precision, chance, gain, recall, share)
+    return (precision, chance, gain, share)

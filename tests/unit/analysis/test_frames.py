@@ -191,13 +191,26 @@ def test_runs_that_differ_in_the_seed_alone_have_one_configuration(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("at", "steps"), [("last", "20 and 40"), ("best", "20 and 40"), ("area", "0 to 20 and 0 to 40")]
+    ("at", "steps"),
+    [("last", "20 and 40"), ("best", "20 and 40"), ("area", "0 to 20 at 3 steps and 0 to 40 at 5 steps")],
 )
 def test_a_pair_whose_curves_end_at_different_steps_is_warned_about(folder, at, steps):
     runs = scpo.load_runs(folder)
     first = runs[(runs.row == "scpo") & ((runs.seed != 1) | (runs.step <= 20))]
     with pytest.warns(UserWarning, match=rf"of first and second: {steps} \(seeds 1\)"):
         scpo.compare(first, runs[runs.row == "gigpo"], at=at)
+
+
+@pytest.mark.parametrize("lost", ["line", "number"])
+def test_an_area_over_a_validation_that_is_missing_is_warned_about(folder, lost):
+    runs = scpo.load_runs(folder)
+    hole = (runs.row == "scpo") & (runs.seed == 1) & (runs.step == 20) & runs.metric.str.startswith("val/")
+    if lost == "line":
+        runs = runs[~hole]
+    else:
+        runs.loc[hole, "value"] = float("nan")
+    with pytest.warns(UserWarning, match=r"0 to 40 at 4 steps and 0 to 40 at 5 steps \(seeds 1\)"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], at="area")
 
 
 @pytest.mark.filterwarnings("error:at=")

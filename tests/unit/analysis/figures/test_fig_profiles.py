@@ -16,7 +16,7 @@ RATES = np.array([[0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.2, 0.2, 0.4, 0.6, 0.8, 0.8]
 
 
 def line(rates=RATES):
-    return Line(Row("scpo", "SCPO", ()), np.array(rates), {}, {})
+    return Line(Row("scpo", "SCPO", ()), "", np.array(rates), {}, {})
 
 
 def test_the_middle_half_by_hand():

@@ -52,6 +52,19 @@ def set_processors(tmp_path, row, processors, capabilities=None):
         write_json(folder / "provenance.json", {"attempts": {"1": attempt}})
 
 
+def test_two_editions_of_an_experiment_are_two_comparisons_even_on_other_seeds(tmp_path):
+    write_study(tmp_path / "second", MAIN, CURVES, seeds=(20, 21, 22))
+    write_study(tmp_path / "first", MAIN, CURVES, overrides=("trainer.optimizer.learning_rate=1e-4",))
+    data = collect([tmp_path / "second", tmp_path / "first"]).at_scale("study")
+    counts = {name: comparison.pairs.count for name, comparison in by_name(data).items()}
+    assert counts == {
+        "SCPO − GiGPO": "3/3",
+        "GiGPO − GRPO": "3/3",
+        "SCPO, learning_rate=0.0001 − GiGPO, learning_rate=0.0001": "3/3",
+        "GiGPO, learning_rate=0.0001 − GRPO, learning_rate=0.0001": "3/3",
+    }
+
+
 def test_a_difference_its_interval_and_its_verdict_by_hand(tmp_path):
     host = by_name(study(tmp_path))["GiGPO − GRPO"]
     assert host.pairs.count == "3/3"

@@ -32,7 +32,6 @@ def test_shares_over_the_training_of_each_seed(tmp_path):
     assert (row["Row"], row["Seeds"]) == ("SCPO (default)", "2/2")
     assert (row["Precision mean"], row["Chance mean"], row["Share credited mean"]) == ("30.0", "15.0", "15.0")
     assert row["Over chance mean"] == "+15.0"
-    assert row["Recall mean"] == "30.0"  # 0.4 * 0.1 / 0.2 and 0.2 * 0.2 / 0.1
 
 
 def test_a_seed_whose_failures_never_help_counts(tmp_path):
@@ -40,22 +39,32 @@ def test_a_seed_whose_failures_never_help_counts(tmp_path):
     write_experiment(tmp_path, {"scpo": runs})
     made = build(collect(tmp_path).at_scale("mini"))
     (row,) = csv.DictReader(io.StringIO(made.csv()))
-    assert (row["Row"], row["Seeds"]) == ("SCPO (default)†", "2/2")
+    assert (row["Row"], row["Seeds"]) == ("SCPO (default)", "2/2")
     numbers = [row[f"{name} mean"] for name in ("Precision", "Chance", "Over chance", "Share credited")]
     assert numbers == ["25.0", "10.0", "+15.0", "10.0"]
-    # Nothing that helps could have been credited in seed 1.
-    assert row["Recall mean"] == "25.0"
-    assert "† over 1 of 2 finished seeds: Recall." in made.caption
 
 
-def test_a_seed_that_credits_no_step_has_chance_and_recall_but_no_precision(tmp_path):
+def test_a_seed_that_credits_no_step_has_chance_but_no_precision(tmp_path):
     runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1)), measured(tmp_path, 1, (None, 0.4, 0.0))]
     write_experiment(tmp_path, {"scpo": runs})
     made = build(collect(tmp_path).at_scale("mini"))
     (row,) = csv.DictReader(io.StringIO(made.csv()))
-    numbers = [row[f"{name} mean"] for name in ("Precision", "Chance", "Over chance", "Recall", "Share credited")]
-    assert numbers == ["50.0", "30.0", "+30.0", "12.5", "5.0"]
+    numbers = [row[f"{name} mean"] for name in ("Precision", "Chance", "Over chance", "Share credited")]
+    assert numbers == ["50.0", "30.0", "+30.0", "5.0"]
     assert "† over 1 of 2 finished seeds: Precision, Over chance." in made.caption
+
+
+def test_a_row_on_other_seeds_than_the_first_experiments_is_marked(tmp_path):
+    write_experiment(tmp_path, {"scpo": [measured(tmp_path, 0, (0.5, 0.2, 0.1))]}, name="ablation")
+    later = write_run(tmp_path, "chronological", 50, steps=1)
+    folder = tmp_path / later["id"] / "metrics.jsonl"
+    lines = [json.loads(line) for line in folder.read_text().splitlines()]
+    lines[-1] |= {"credit/precision": 0.1, "credit/precision_random": 0.1, "credit/share": 0.1}
+    write_lines(folder, lines)
+    write_experiment(tmp_path, {"chronological": [later]}, name="wide_intervals")
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert [row["Row"] for row in csv.DictReader(io.StringIO(made.csv()))] == ["SCPO (default)", "chronological order†"]
+    assert "† on seed 50, the rows of ablation on seed 0." in made.caption
 
 
 def test_runs_that_measured_nothing_make_no_table(tmp_path):
