@@ -264,7 +264,7 @@ def _joined(
             if key not in planned or planned[key].id not in finished:
                 planned[key] = run
         runs = tuple(planned[key] for key in sorted(planned))
-        rows[row.name] = known.model_copy(update={"runs": runs})
-    # If both records name primary comparisons, the later one counts.
+        rows[row.name] = known.model_copy(update={"label": row.label, "runs": runs})
+    # Labels are the later record's; so are primary comparisons, if both name some.
     primary = second.primary or first.primary
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

@@ -29,6 +29,9 @@ TUNING = ("learning_rates",)
 # The experiment in which rows that are compared with each other train at one learning rate.
 SAME_RATE = "same_rate"
 
+# Prefix of experiments that add pairs to comparisons which the first pairs left open.
+WIDE = "wide_"
+
 # Prefix of experiments on reworded observations, which are a study of their own.
 MEANING = "meaning"
 

@@ -19,6 +19,7 @@ from analysis.stats.study_rows import (
     MAIN,
     SAME_RATE,
     TUNING,
+    WIDE,
     StudyRow,
     is_of_meaning,
     started,
@@ -77,6 +78,11 @@ NOT_LANGUAGE_MODELS = (
 NOT_EQUALITY = (
     "**Not to be concluded: equality.** A comparison that is not resolved is compatible with every "
     "difference in its interval, and some would need more seeds than were run."
+)
+TEN_MORE = (
+    " Twenty pairs stand where ten left a comparison open with an interval wider than two points: "
+    "the choice looked at the first ten, which p takes no account of. REPRODUCTION.md gives the "
+    "fresh ten alone."
 )
 SAME_CODE = (
     "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss "
@@ -242,8 +248,14 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     last = sum(comparison.better.resolved for comparison in finished)
     yield (
         f"**All together.** Of {len(finished)} comparisons, {area} are resolved in area, {speed} "
-        f"in speed and {last} at the last step. {_spread(data)}"
+        f"in speed and {last} at the last step.{TEN_MORE if _continued(finished) else ''} "
+        f"{_spread(data)}"
     )
+
+
+def _continued(finished: Iterable[Comparison]) -> bool:
+    """True if pairs were added to comparisons after the first ones had been seen."""
+    return any(name.startswith(WIDE) for each in finished for name in each.experiments)
 
 
 def _at_one_rate(finished: Sequence[Comparison]) -> str:
