@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import fill
+from textwrap import fill, wrap
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -145,7 +145,7 @@ def build(data: Collected) -> Drawing:
             name = f"{line.row.title}{_mark(line, notes)}, {line.row.row.count}"
             # No line break between a symbol and its value.
             name = name.replace(" = ", "\u00a0=\u00a0")
-            labels.append(fill(name, NAME_WIDTH))
+            labels.append(_folded(name))
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
@@ -299,6 +299,14 @@ def _draw_differences(
         elif line.row == references.get(reference):
             axis.plot(0, place, marker="D", color=REMARK, markersize=3)
     axis.set_xlabel(_difference_label(references, reference))
+
+
+def _folded(name: str) -> str:
+    """A name in at most two lines, which is what a row has room for."""
+    width = NAME_WIDTH
+    while len(lines := wrap(name, width)) > 2:
+        width += 1
+    return "\n".join(lines)
 
 
 def _difference_label(references: Mapping[str, StudyRow], reference: str) -> str:
