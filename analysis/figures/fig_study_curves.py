@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.figures.curves import FEWEST, over_training, paired_difference, row_styles
-from analysis.names import STUDY_TITLE, with_note
+from analysis.names import STUDY_TITLE, benchmark, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     REMARK,
@@ -30,6 +30,7 @@ from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     find,
+    rate_text,
     reported,
     rows_of,
     selected,
@@ -51,8 +52,8 @@ HEIGHT = 1.2  # an experiment without its rows
 LINE = 0.16  # each row
 MARGIN = 0.4  # the figure without experiments
 
-# Characters per line of a row's name.
-LABEL = 24
+# Characters per line of a row's name, and of a heading.
+LABEL, HEADING = 24, 62
 
 # Largest number of rows whose bands can still be distinguished.
 BANDS = 4
@@ -67,7 +68,8 @@ CAPTION = (
     "finished seeds; band, where there are few rows: 95 % Student interval of the mean. Right: "
     "area under validation (filled) and success at the last step (hollow), minus those of GiGPO "
     "(of SCPO where GiGPO is no row), paired by seed, with 95 % intervals from three pairs on, "
-    "each by itself and not corrected. One pair of panels for each experiment{left_out}. The "
+    "each by itself and not corrected. A rate beside a name: that row trains at it and the "
+    "reference at another. One pair of panels for each experiment{left_out}. The "
     "table holds the mean of each run's area, steps to 50 % and last success, ± standard "
     "deviation over seeds."
 )
@@ -92,6 +94,20 @@ class Group:
         return self.rows[0]
 
     @property
+    def heading(self) -> str:
+        """Its experiment, benchmark and the finished and planned seeds of its rows."""
+        counts = list(dict.fromkeys(row.row.count for row in self.rows))
+        seeds = " and ".join(counts)
+        return f"{self.record.title}: {benchmark(self.rows[0].env)}, {seeds} seeds"
+
+    def name(self, row: StudyRow) -> str:
+        """Title of a row, with its learning rate if that is not the reference's."""
+        rate = row.learning_rate
+        if rate is None or rate == self.reference.learning_rate:
+            return row.title
+        return f"{row.title}, at\u00a0{rate_text(rate)}"
+
+    @property
     def height(self) -> float:
         """Height of its panels, in inches."""
         return HEIGHT + LINE * len(self.rows)
@@ -113,7 +129,7 @@ def build(data: Collected) -> Drawing:
         for group, part in zip(groups, parts, strict=True):
             styles = row_styles(row.row for row in group.rows)
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
-            part.suptitle(group.record.title, fontsize=points(7))
+            part.suptitle(fill(group.heading, HEADING), fontsize=points(7))
             _draw_curves(data, group, left, styles)
             _draw_differences(data, group, right, styles)
         figure.suptitle(fill(STUDY_TITLE, 45), fontsize=points(TINY), color=REMARK)
@@ -152,8 +168,8 @@ def _groups(data: Collected) -> tuple[list[Group], list[str]]:
         for row in rows_of(data, record):
             if selected(data, row) and _has_curve(data, row):
                 rows.append(_titled(data, merged, row))
-        for benchmark in dict.fromkeys((row.env, row.model) for row in rows):
-            here = tuple(row for row in rows if (row.env, row.model) == benchmark)
+        for place in dict.fromkeys((row.env, row.model) for row in rows):
+            here = tuple(row for row in rows if (row.env, row.model) == place)
             if record.primary and len(here) > 1 and len(groups) < MOST:
                 groups.append(Group(record, here))
             else:
@@ -227,7 +243,7 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
     axis.set_xlabel(label, fontsize=points(TINY + 0.5))
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()
-    labels = [fill(row.title, LABEL) for row in group.rows]
+    labels = [fill(group.name(row), LABEL) for row in group.rows]
     axis.set_yticks(range(len(group.rows)), labels, fontsize=points(TINY))
     for text, row in zip(axis.get_yticklabels(), group.rows, strict=True):
         text.set_color(legible(str(styles[row.row.name]["color"])))
@@ -280,7 +296,7 @@ def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) ->
 def _lines(data: Collected, group: Group) -> Iterator[Cells]:
     for row in group.rows:
         yield (
-            row.title,
+            group.name(row),
             row.row.count,
             percent(_summary(data, row, AREA)),
             number(_summary(data, row, FASTER), 1, 1),
