@@ -19,7 +19,7 @@ near_miss = rollout(to_fridge, to_egg, (HOLDING, "drop egg", "The egg breaks."))
 idle = rollout((KITCHEN, "go to bed", "You fall asleep."))
 
 batch = scpo.StepBatch.from_episodes([success, near_miss, idle])
-method = scpo.load_method("scpo", theta=0.5)
+method = scpo.load_method("scpo", theta=0.5, order="chronological")  # as these rows are
 advantage_N, diagnostics = scpo.assign(batch, scpo.load_scorer("exact"), method)
 for row, action in enumerate(batch.action_N):
     credit, without = diagnostics.shaped.credit_N[row], diagnostics.unshaped_advantage_N[row]

@@ -25,6 +25,7 @@ from scpo.advantages.estimator import (
     Estimator,
     EstimatorSettings,
     check_fields,
+    checked_step_term,
 )
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
@@ -127,10 +128,10 @@ def check_estimator(
     Results are finite float32, one for each row; inputs are not modified; permuting the rows
     permutes the results; a copy gets the result of its original; the results of a group do not
     depend on other groups; groups, trajectories and positions may be numbered otherwise; siblings
-    that took the same steps to the same return have the advantage 0; the bonus is read if
-    ``requires`` contains ``step_bonus``, and only then, and so are optional columns. Copies are
-    added to a batch without any; a batch of one group cannot show whether groups affect each other,
-    which is a warning.
+    that took the same steps to the same return have the advantage 0; what separates the valid steps
+    of a trajectory is in ``step_term``; the bonus is read if ``requires`` contains ``step_bonus``,
+    and only then, and so are optional columns. Copies are added to a batch without any; a batch of
+    one group cannot show whether groups affect each other, which is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -198,6 +199,51 @@ def check_estimator(
         got_N = estimate(renumbered, bonus_N)
         _same(place, rows, got_N, answer_N, _of_numbers(column))
     _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
+    step_N = None
+    if entry.step_term is not None:
+        return_N = read_only(step_returns(batch, settings.gamma))
+        step_N = checked_step_term(entry, batch, return_N, read_only(bonus_N), settings)
+    if not steps_differ:
+        _check_step_term(entry, batch, step_N, answer_N)
+
+
+def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
+    """An estimator that separates the valid steps of a trajectory does so by its step term.
+
+    Metrics, tables and the judgement of where credit falls read the step term. Invalid steps may
+    differ without one, because estimators subtract their penalty from the outcome.
+
+    Args:
+        entry: The estimator.
+        batch: The steps.
+        step_N: Its step term; None if it has none.
+        answer_N: Its advantages.
+
+    Raises:
+        ContractError: It has none, or one that separates no step; names two steps.
+    """
+    pair = _separated(batch, answer_N)
+    if pair is None or (step_N is not None and _separated(batch, step_N) is not None):
+        return
+    row, other = pair
+    missing = "has no step_term" if step_N is None else "has a step_term that separates none"
+    raise ContractError(
+        f"estimator {entry.name!r} separates the steps of one trajectory ({answer_N[other]:g} at "
+        f"{place_of(batch, other)}, {answer_N[row]:g} at {place_of(batch, row)}) and {missing}: "
+        "give Estimator(step_term=...) the part of the advantage that differs between steps, which "
+        "metrics and tables show (gigpo.py), or pass steps_differ=True if it has no such part"
+    )
+
+
+def _separated(batch: StepBatch, value_N: NDArray[Any]) -> tuple[int, int] | None:
+    """Two valid steps of one trajectory with different values; None without any."""
+    line = batch.timeline
+    first: dict[int, int] = {}
+    for row in np.flatnonzero(batch.original_N & batch.valid_N).tolist():
+        other = first.setdefault(int(line.slot_N[row]), row)
+        if not np.isclose(value_N[row], value_N[other], rtol=1e-4, atol=1e-5):
+            return row, other
+    return None
 
 
 def _check_made_up_groups(

@@ -27,6 +27,8 @@ def {name}(
     return as_advantage(score_N - score_moments(batch, score_N, id_N, config).mean_G[id_N])
 
 
+# An estimator that separates the steps of a trajectory also gives step_term, the part of the
+# advantage that does so (gigpo.py): metrics and tables read it.
 {constant} = Estimator(
     {title}Settings,
     {name},

@@ -152,6 +152,10 @@ class StepBatch:
     ) -> Self:
         """Build a batch from rollouts, episode by episode in time order; other columns are derived.
 
+        Rows stay in that order, which ``position_N`` says: for SCPO's order of the paper,
+        ``balanced``, replace it (``dataclasses.replace``) by the rows' places in your trainer's
+        batch.
+
         Args:
             episodes: The siblings of all groups.
             success_above: An episode succeeds if its return is larger (the paper's tau_succ); None:

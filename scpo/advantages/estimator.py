@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat
 
 from scpo.errors import ContractError, StepBatchError
-from scpo.steps import BoolArray, StepBatch, refuse
+from scpo.steps import BoolArray, FloatArray, StepBatch, refuse
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
@@ -129,6 +129,34 @@ def check_fields(batch: StepBatch, estimator: Estimator) -> None:
                 f"estimator {estimator.name!r} requires {field}, which this batch lacks: the "
                 "trainer provides it"
             )
+
+
+def checked_step_term(
+    estimator: Estimator,
+    batch: StepBatch,
+    step_return_N: FloatArray,
+    bonus_N: FloatArray,
+    settings: EstimatorSettings,
+) -> NDArray[np.float64]:
+    """The estimator's ``step_term``, one finite number for each row.
+
+    Raises:
+        StepBatchError: It is something else; names the estimator, and the row of a NaN.
+    """
+    if estimator.step_term is None:
+        raise ValueError(f"estimator {estimator.name!r} has no step_term")
+    given = estimator.step_term(batch, step_return_N, bonus_N, settings)
+    step_N = np.asarray(given)
+    if step_N.shape != (len(batch),) or step_N.dtype.kind not in "fiu":
+        shape = f"an array of {step_N.dtype} with shape {step_N.shape}"
+        raise StepBatchError(
+            f"step_term of estimator {estimator.name!r} returned "
+            f"{'None' if given is None else shape}, expected numbers of shape ({len(batch)},)"
+        )
+    bad = np.flatnonzero(~np.isfinite(step_N))
+    if len(bad):
+        refuse(batch, bad[0], f"step_term of estimator {estimator.name!r} is {step_N[bad[0]]}")
+    return step_N.astype(np.float64, copy=False)
 
 
 def measured(

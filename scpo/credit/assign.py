@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.estimator import Estimator, check_fields
+from scpo.advantages.estimator import Estimator, check_fields, checked_step_term
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
@@ -25,7 +25,7 @@ from scpo.credit.states import identified, named_states, oracle_cosine, state_me
 from scpo.errors import ConfigError, ContractError, ScorerUnavailable, StepBatchError
 from scpo.schema.method import TrainedMethod
 from scpo.shaping.drive import Scorer
-from scpo.shaping.order import Seed
+from scpo.shaping.order import Seed, descents
 from scpo.shaping.reference import active_groups
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
@@ -103,6 +103,7 @@ def assign(
     _check_level(config, estimator, "row")
     check_fields(batch, estimator)
     _warn_of_contradictions(batch)
+    _warn_of_time_order(batch, config.shaper)
     started = time.perf_counter()
 
     # 1. States, numbered once: estimators and metrics read the same numbers and have no scorer.
@@ -159,7 +160,7 @@ def _metrics_of_terms(
     if estimator.step_term is None:
         return term_metrics(batch, advantage_N, None)
     values = (terms.return_N, terms.bonus_N)
-    step_N = estimator.step_term(batch, *values, host) + terms.after_N
+    step_N = checked_step_term(estimator, batch, *values, host) + terms.after_N
     oracle = oracle_cosine(batch, estimator, host, values, step_N)
     return term_metrics(batch, advantage_N, step_N) | oracle
 
@@ -415,6 +416,25 @@ def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> Non
         raise ConfigError(
             f"method {config.name!r}: estimator {estimator.name!r} works on {estimator.level}s: "
             f"call scpo.credit.assign.{call}"
+        )
+
+
+def _warn_of_time_order(batch: StepBatch, shaper: ShaperConfig | None) -> None:
+    """Warn where the paper's order is asked for and the batch does not have it.
+
+    ``balanced`` and ``length`` are the order of a trainer's rows. A batch whose rows are still in
+    time order, as ``StepBatch.from_episodes`` makes it, would silently get chronological credit.
+    """
+    if shaper is None or shaper.order not in ("balanced", "length") or shaper.order_ranks == 1:
+        return
+    if batch.timeline.length_K.max(initial=0) > 1 and not descents(batch, batch.position_N):
+        warnings.warn(
+            f"order={shaper.order!r} takes the order of the rows in the trainer's batch "
+            "(position_N), and these are in time order, so that the credit is that of "
+            "order='chronological'. Pass position_N, in the paper's setting scpo.shaping.order."
+            "positions(<tokens of each row>, 'balanced', 4), or load_method(..., "
+            "order='chronological') if time order is meant",
+            stacklevel=3,
         )
 
 

@@ -128,6 +128,44 @@ def test_reading_other_groups_is_named_unless_it_is_meant():
     check(broken(function), across_groups=True, steps_differ=True)
 
 
+def separating(batch, return_N, bonus_N, settings):
+    """Every step's centred place in its group, with the outcome."""
+    rows = [np.flatnonzero((batch.group_N == group) & batch.original_N) for group in batch.group_N]
+    term_N = batch.step_N - np.array([batch.step_N[own].mean() for own in rows])
+    line = batch.timeline
+    # Siblings that did the same differ in nothing.
+    varied_N = np.array([len(np.unique(batch.episode_return_N[own])) > 1 for own in rows])
+    return (term_N * varied_N)[line.neighbours(0)].astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("step_term", "missing"),
+    [
+        (None, "has no step_term"),
+        (lambda batch, r, b, s: np.full(len(batch), 7.0), "has a step_term that separates none"),
+    ],
+)
+def test_separating_steps_without_a_step_term_is_named_unless_it_is_meant(step_term, missing):
+    estimator = broken(separating, step_term=step_term)
+    with pytest.raises(ContractError, match=rf"separates the steps of one trajectory .* and {missing}: give"):
+        check(estimator)
+    check(estimator, steps_differ=True)
+    check(broken(separating, step_term=separating))
+
+
+@pytest.mark.parametrize(
+    ("step_term", "complaint"),
+    [
+        (lambda batch, r, b, s: np.zeros(3), r"returned an array of float64 with shape \(3,\), expected numbers of"),
+        (lambda batch, r, b, s: None, "returned None, expected numbers of shape"),
+        (lambda batch, r, b, s: np.full(len(batch), np.nan), r"row 0 .*: step_term of estimator 'rloo' is nan"),
+    ],
+)
+def test_a_step_term_without_one_finite_number_for_each_row_is_named(step_term, complaint):
+    with pytest.raises(StepBatchError, match=complaint):
+        check(broken(separating, step_term=step_term))
+
+
 def test_giving_a_copy_another_advantage_is_named():
     with pytest.raises(ContractError, match="a copy's original"):
         check(broken(lambda batch, r, b, s: batch.is_copy_N.astype(np.float32)))

@@ -83,6 +83,24 @@ def test_the_caller_may_write_into_what_it_gets():
         array[:] = 2
 
 
+@pytest.mark.parametrize("order", ["balanced", "length"])
+def test_the_trainers_order_of_a_batch_in_time_order_is_warned_about(order):
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "a x", 0))
+    config = method(settings_of("gigpo"), shaper_config(order=order))
+    with pytest.warns(UserWarning, match=f"order='{order}' takes the order of the rows in the trainer's batch"):
+        assign(batch, EqualityScorer(), config)
+
+
+@pytest.mark.filterwarnings("error:order=")
+def test_no_order_is_warned_about_where_it_is_the_batchs_or_time_is_meant():
+    batch = make_batch((0, 0, "a b", 1), (0, 1, "a x", 0))
+    balanced = replace(batch, position_N=np.array([2, 0, 3, 1]))
+    assign(balanced, EqualityScorer(), method(settings_of("gigpo"), shaper_config(order="balanced")))
+    assign(batch, EqualityScorer(), method(settings_of("gigpo"), shaper_config(order="balanced", order_ranks=1)))
+    assign(batch, EqualityScorer(), method(settings_of("gigpo"), shaper_config(order="chronological")))
+    assign(batch, None, method(settings_of("gigpo")))
+
+
 def test_hand_worked_advantages():
     batch = make_batch((0, 0, "a b", 1), (0, 1, "a x", 0))
     config = method(settings_of("gigpo", normalisation="mean_norm", omega=2.0), shaper_config())
