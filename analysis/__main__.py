@@ -301,7 +301,8 @@ def add_look(parser: argparse.ArgumentParser) -> None:
         "--font-size",
         type=float,
         metavar="POINTS",
-        help="size of all text (default: 8)",
+        help="size of titles and labels; ticks, keys and remarks are smaller in proportion "
+        "(default: 8)",
     )
     group.add_argument(
         "--format",

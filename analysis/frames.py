@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from analysis.sources.code_versions import mixed_code
+from analysis.sources.code_versions import SEVERAL, CodeOf, mixed_code, several_versions
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
@@ -106,6 +106,8 @@ def load_runs(
     # As text, which pandas copies with every selection at no cost.
     texts = (configuration_of(run.config) for run in data.by_id.values() if not run.foreign)
     table.attrs["configurations"] = {short_hash(text): text for text in texts}
+    codes = {run: [own.code, str(own.folder), own.commit] for run, own in data.by_id.items()}
+    table.attrs["code"] = json.dumps(codes)
     return table
 
 
@@ -261,9 +263,9 @@ def compare(
 
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
-            method (another scorer, more steps, ...), runs of one side have several configurations,
-            the values of a pair are of different training steps, or ``p`` is NaN because all pairs
-            have the same difference.
+            method (another scorer, more steps, other code, ...), runs of one side have several
+            configurations, the values of a pair are of different training steps, or ``p`` is NaN
+            because all pairs have the same difference.
     """
     if isinstance(at, str) and at not in READINGS:
         raise ConfigError(
@@ -285,6 +287,7 @@ def compare(
         _pooled("first", first),
         _pooled("second", second),
         _apart(first, second),
+        _other_code(first, second),
         _unlike_steps(first, second, names, at),
         _without_spread(lines),
     ):
@@ -384,6 +387,23 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
+
+
+def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Warning about sides that ran under different code, each under one version of it.
+
+    That the seeds of one side did is in the column ``differs``.
+    """
+    if any(SEVERAL in note for note in {*first["differs"], *second["differs"]}):
+        return ""
+    known = json.loads(first.attrs.get("code", "{}")) | json.loads(second.attrs.get("code", "{}"))
+    codes = []
+    for run in dict.fromkeys([*first["run"], *second["run"]]):
+        if run in known:
+            code, folder, commit = known[run]
+            codes.append(CodeOf(code, Path(folder), commit))
+    versions = several_versions(codes)
+    return f"the two {SEVERAL} {versions}" if versions else ""
 
 
 def _configurations(table: pd.DataFrame) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """The versions of the code that the runs of a table used."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import UNKNOWN, Run, is_implied
@@ -12,9 +14,29 @@ from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
 
 SHOWN_EXPERIMENTS = 3
+SEVERAL = "ran under several versions of"
 
 
-def several_versions(runs: Iterable[Run]) -> str:
+class HasCode(Protocol):
+    """What of a run tells its code: a ``Run``, or ``CodeOf`` where only that is known."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def commit(self) -> str | None: ...
+
+
+class CodeOf(NamedTuple):
+    """The code of a run: checksum of all of it, folder with its files, commit."""
+
+    code: str
+    folder: Path
+    commit: str | None
+
+
+def several_versions(runs: Iterable[HasCode]) -> str:
     """Name the differences in the code of these runs: files that they use, or else commits.
 
     Archived runs are compared by commit, because an archive holds one checksum of all their code.
@@ -54,7 +76,7 @@ def several_versions(runs: Iterable[Run]) -> str:
 def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
     """Note on a row whose seeds used several versions of the code; empty if they did not."""
     versions = several_versions(runs[run] for run in row.finished)
-    return f"its seeds ran under several versions of {versions}" if versions else ""
+    return f"its seeds {SEVERAL} {versions}" if versions else ""
 
 
 def code_notes(
@@ -77,7 +99,7 @@ def code_notes(
             yield f"{row.label}: {note}"
     versions = several_versions(runs[run] for row in rows for run in row.finished)
     if versions and not mixed:
-        yield f"{together} ran under several versions of {versions}"
+        yield f"{together} {SEVERAL} {versions}"
 
 
 def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple[str, ...]:

@@ -72,6 +72,19 @@ def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code
         scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
 
 
+def test_a_comparison_warns_of_rows_that_ran_under_different_code(tmp_path):
+    rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, rows)
+    files = code_files()
+    for row, changed in (("scpo", {"scpo/advantages/gigpo.py": "another"}), ("chronological", {})):
+        for run in rows[row]:
+            write_json(tmp_path / run["id"] / "code.json", {"files": files | changed})
+    runs = scpo.load_runs(tmp_path)
+    assert set(runs.differs) == {""}
+    with pytest.warns(UserWarning, match=r"^the two ran under several versions of scpo/advantages/gigpo\.py$"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
+
+
 def test_metrics_are_chosen_by_a_pattern(folder):
     runs = scpo.load_runs(folder, metrics="val/*/success_rate")
     assert set(runs["metric"]) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
