@@ -234,7 +234,7 @@ def build(data: Collected) -> Drawing:
     """
     sections = [part for part in data.sections if any(row.finished for row in part.rows)]
     if not sections:
-        raise missing_runs("a finished run", data.sections)
+        raise missing_runs("finished run", data.sections)
     part = sections[0]
     rows = [row for row in part.rows if row.finished]
     panel = names.JUDGED[part.scale]

@@ -224,7 +224,7 @@ def _checked_trace(rule: MatchRule, trace: object, m: int, failed: AbstractSet[i
             )
 
     earned: set[int] = set()
-    used: set[int] = set()
+    frontier = -1
     for cell in trace.credited:
         if not (
             isinstance(cell, Credited)
@@ -243,13 +243,13 @@ def _checked_trace(rule: MatchRule, trace: object, m: int, failed: AbstractSet[i
                 f"matcher {matcher!r} credited failed step {cell.v} twice, now with {cell!r}; "
                 "allowed: once, because the credit of a step is not summed"
             )
-        if rule.monotonic and cell.u in used:
+        if rule.monotonic and cell.u <= frontier:
             raise ContractError(
-                f"matcher {matcher!r} credited reference position {cell.u} twice, now with "
-                f"{cell!r}; allowed with monotonic credit: once, beyond the positions before"
+                f"matcher {matcher!r} credited reference position {cell.u} after {frontier}, with "
+                f"{cell!r}; allowed with monotonic credit: positions beyond those before"
             )
         earned.add(cell.v)
-        used.add(cell.u)
+        frontier = max(frontier, cell.u)
     return trace
 
 

@@ -292,7 +292,8 @@ def test_a_cell_that_is_not_there_is_named_with_the_matcher(cell, monkeypatch):
         ({"credited": (Credited(-1, 1, 1.0, 1.0),)}, "u=-1"),
         ({"credited": ((0, 1, 1.0, 1.0),)}, r"credited \(0, 1, 1.0, 1.0\)"),
         ({"credited": (Credited(0, 1, 1.0, 1.0), Credited(1, 1, 1.0, 0.5))}, "credited failed step 1 twice"),
-        ({"credited": (Credited(2, 0, 1.0, 1.0), Credited(2, 1, 1.0, 0.5))}, "credited reference position 2 twice"),
+        ({"credited": (Credited(2, 0, 1.0, 1.0), Credited(2, 1, 1.0, 0.5))}, "credited reference position 2 after 2"),
+        ({"credited": (Credited(2, 0, 1.0, 1.0), Credited(0, 1, 1.0, 0.5))}, "credited reference position 0 after 2"),
     ],
 )
 def test_a_result_that_is_no_credit_is_named_with_the_matcher(changes, told, monkeypatch):
