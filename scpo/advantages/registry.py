@@ -46,8 +46,8 @@ OURS = (
 )
 
 
-def _installed() -> Iterator[Estimator]:
-    """Load the estimators of other packages.
+def _installed() -> Iterator[tuple[EntryPoint, Estimator]]:
+    """Load the estimators of other packages, each with its entry point.
 
     Raises:
         ConfigError: An entry point loads something else, or its name is taken; names the package.
@@ -65,7 +65,7 @@ def _installed() -> Iterator[Estimator]:
                 f"{_place(point)}: the name {estimator.name!r} is taken; give it another"
             )
         taken.add(estimator.name)
-        yield estimator
+        yield point, estimator
 
 
 def _place(point: EntryPoint) -> str:
@@ -75,7 +75,11 @@ def _place(point: EntryPoint) -> str:
 
 # At import: the configuration's type is the union of all estimators' settings
 # (``scpo.schema.method``), so that they must be known before a class is made of them.
-INSTALLED = tuple(_installed())
+_LOADED = tuple(_installed())
+INSTALLED = tuple(estimator for _, estimator in _LOADED)
+PACKAGES = {estimator.name: point for point, estimator in _LOADED}
+"""Installed estimator -> the entry point that registers it."""
+
 ESTIMATORS: dict[str, Estimator] = {entry.name: entry for entry in (*OURS, *INSTALLED)}
 
 HOSTS = tuple(name for name, entry in ESTIMATORS.items() if "step_bonus" in entry.requires)

@@ -6,8 +6,6 @@ change numbers, and some checkouts have no git. ``conf/`` and slurm/site.yaml ar
 a run keeps its whole configuration.
 """
 
-import ast
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -19,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scpo.advantages.registry import ESTIMATORS
+from scpo.advantages.registry import ESTIMATORS, PACKAGES
 from scpo.errors import ConfigError
 from scpo.installed import REPOSITORY
 from scpo.records import redaction
@@ -31,6 +29,7 @@ from scpo.records.files import (
     write_bytes,
     write_json,
 )
+from scpo.records.installed_code import files_of_module, imported_files, installed_files
 from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
@@ -183,7 +182,10 @@ def output(*command: str) -> bytes | None:
 
 
 def code_files() -> dict[str, str]:
-    """Path -> hash of each file of the running code; the same in a checkout and its snapshot."""
+    """Path -> hash of each file of the running code; the same in a checkout and its snapshot.
+
+    With the files of installed packages whose estimators are registered.
+    """
     hashes = {}
     for part in CODE_PARTS:
         top = REPOSITORY / part
@@ -195,6 +197,8 @@ def code_files() -> dict[str, str]:
                 if name in REGISTRIES:
                     content = without_entries(content.decode()).encode()
                 hashes[name] = text_sum(content)
+    for name, path in installed_files().items():
+        hashes[name] = text_sum(path.read_bytes())
     return dict(sorted(hashes.items()))
 
 
@@ -242,13 +246,15 @@ def check_resume(
             raise ConfigError(
                 f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "
                 f"since: {shown_files(changed)}. Restore {which} "
-                f"({_earlier_and_present(folder, commits)}), or add "
+                f"({_earlier_and_present(folder, commits, changed)}), or add "
                 f"machine.resume_across_versions=true, or delete {folder.path} to start again"
             )
     write_json(folder.path / CODE_RECORD, CodeRecord(files=present).model_dump())
 
 
-def _earlier_and_present(folder: RunFolder, commits: tuple[str | None, str | None]) -> str:
+def _earlier_and_present(
+    folder: RunFolder, commits: tuple[str | None, str | None], changed: Sequence[str]
+) -> str:
     """The code under which a run stopped and the present code, for a message.
 
     The commits alone would mislead: often only the uncommitted changes differ.
@@ -262,6 +268,9 @@ def _earlier_and_present(folder: RunFolder, commits: tuple[str | None, str | Non
     present = f"now it is commit {commits[1]}"
     if code_state()["uncommitted"]:
         present += " with uncommitted changes"
+    outside = sorted(installed_files().keys() & set(changed))
+    if outside:
+        present += f"; {shown_files(outside)}: of an installed package, which neither records"
     return f"{earlier}; {present}"
 
 
@@ -328,24 +337,34 @@ def without_entries(text: str) -> str:
 
 
 def used_files(config: RunConfig, root: Path) -> set[str]:
-    """Paths, relative to ``root``, of the files whose change could change a run's numbers.
+    """Paths, as in ``code_files``, of the files whose change could change a run's numbers.
 
     These are the files that the trainer imports, at the top of a file or inside a function, and all
-    files of the run's environment. Other estimators and identities of states in the registries, and
+    files of the run's environment. An estimator of an installed package has the files that it
+    imports of its package, too. Other estimators and identities of states in the registries, and
     other matchers and scorers in files of their own, are left out, so that a new baseline does not
     prevent runs from being resumed. So are sweeps, the doctor and the commands of this project.
+
+    Args:
+        config: The run's configuration.
+        root: Folder of this project's code.
     """
+    installed = installed_files()
+    packages = frozenset({"scpo", *(name.split("/")[0].removesuffix(".py") for name in installed)})
     waiting = ["scpo/trainers/__init__.py", *_parts(config)]
     for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
         waiting += [str(path.relative_to(root)) for path in sorted((root / folder).rglob("*.py"))]
     used: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in used or not (root / name).is_file():
+        path = installed.get(name, root / name)
+        if name in used or not path.is_file():
             continue
         used.add(name)
-        text = (root / name).read_text()
-        waiting += _imported(without_entries(text) if name in REGISTRIES else text)
+        text = path.read_text(errors="replace")
+        text = without_entries(text) if name in REGISTRIES else text
+        # Not analysis: scpo/__init__.py imports two of its functions, but only for notebooks.
+        waiting += imported_files(text, name, packages)
     return used
 
 
@@ -362,31 +381,13 @@ def _parts(config: RunConfig) -> Iterator[str]:
     # Only a scorer in files of its own has these two; other scorers are found as imports.
     yield f"scpo/schema/scorer/{config.scorer.kind}.py"
     yield f"scpo/scoring/{config.scorer.kind}.py"
-    functions = [ESTIMATORS[config.method.estimator.name].function]
+    estimator = config.method.estimator.name
+    if estimator in PACKAGES:
+        # The entry point's file may only join settings with a function from elsewhere.
+        yield from files_of_module(PACKAGES[estimator].module)
+    functions = [ESTIMATORS[estimator].function]
     functions += [identity.function for identity in config.method.identities.values()]
     if config.method.shaper is not None:
         functions.append(MATCHERS[config.method.shaper.matcher])
     for function in functions:
-        yield function.__module__.replace(".", "/") + ".py"
-
-
-# Cached, because a sweep asks for each of its runs.
-@functools.lru_cache(maxsize=2048)
-def _imported(text: str) -> tuple[str, ...]:
-    """Files of this project that a module may import: modules, packages, and parent packages."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(text)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for name in names:
-            parts = name.split(".")
-            # Not analysis: scpo/__init__.py imports two of its functions, but only for notebooks.
-            if parts[0] != "scpo":
-                continue
-            for length in range(1, len(parts) + 1):
-                path = "/".join(parts[:length])
-                found += (f"{path}.py", f"{path}/__init__.py")
-    return tuple(found)
+        yield from files_of_module(function.__module__)

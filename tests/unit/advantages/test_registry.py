@@ -85,3 +85,23 @@ def test_an_entry_point_that_cannot_be_used_is_refused_with_its_package(tmp_path
     assert refused.returncode
     assert f"entry point scpo.estimators of doubled, {value}" in refused.stderr
     assert reason in refused.stderr
+
+
+CODE = """
+from scpo.installed import REPOSITORY
+from scpo.records.provenance import code_files, used_files
+from sweeps.compose.configuration import compose_run
+
+for method in ("doubled", "grpo"):
+    files = used_files(compose_run([f"method={method}"]), REPOSITORY)
+    print("doubled.py" in files, "scpo/advantages/grpo.py" in files)
+print(code_files()["doubled.py"])
+"""
+
+
+def test_the_file_of_an_estimator_outside_the_checkout_is_code_of_its_runs_alone(tmp_path):
+    install(tmp_path)
+    first = python(tmp_path, CODE).stdout
+    assert first.splitlines()[:2] == ["True True", "False True"]
+    (tmp_path / "doubled.py").write_text(f"{ESTIMATOR}\n# edited\n")
+    assert python(tmp_path, CODE).stdout not in ("", first)

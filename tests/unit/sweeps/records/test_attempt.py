@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -256,6 +257,22 @@ def test_a_refused_resume_says_where_changes_are_in_no_commit(folder, code, monk
     monkeypatch.setattr(provenance, "code_state", lambda *_: {"commit": "abc", "uncommitted": now})
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
     assert told.format(diff=folder.attempt(1) / "uncommitted.diff") in folder.read_status().reason
+
+
+def test_a_resume_under_an_edited_package_s_estimator_is_refused_with_its_file(folder, code, tmp_path, monkeypatch):
+    file = tmp_path / "mine.py"
+    file.write_text("MINE = 1")
+    name = run_config.read_config(folder).method.estimator.name
+    monkeypatch.setattr(provenance, "PACKAGES", {name: EntryPoint(name, "mine:MINE", "scpo.estimators")})
+    monkeypatch.setattr(provenance, "installed_files", lambda: {"mine.py": file})
+    stopped_at_step_2(folder)
+    file.write_text("MINE = 2")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+    reason = folder.read_status().reason
+    assert "Changed since: mine.py. Restore it" in reason
+    assert "; mine.py: of an installed package, which neither records), or" in reason
+    file.write_text("MINE = 1")
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
 
 
 def test_a_refused_resume_keeps_the_reason_why_the_run_failed(folder, code):
