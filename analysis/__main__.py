@@ -402,8 +402,9 @@ def print_result(console: Console, result: Output | Failure) -> None:
         return
     files = ", ".join(str(path) for path in result.files)
     verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
-    runs = counted(len(result.runs), "run")
-    console.print(f"{verb} {result.name} from {runs}: {escape(files)}")
+    # Read, not drawn: the seeds of each row are in the output.
+    read = f"{counted(len(result.runs), 'run')} read"
+    console.print(f"{verb} {result.name} ({read}): {escape(files)}")
 
 
 def _place(options: argparse.Namespace) -> str:
