@@ -23,6 +23,7 @@ from scpo.installed import REPOSITORY
 from scpo.records import redaction
 from scpo.records.files import (
     Record,
+    file_sum,
     read_json,
     read_record,
     text_sum,
@@ -41,6 +42,9 @@ COMMAND_TIMEOUT_S = 20
 
 # File of an attempt's folder with the changes of its code that were in no commit.
 UNCOMMITTED = "uncommitted.diff"
+
+# Largest untracked file whose text is in the diff; a larger one, no code, has its checksum there.
+SHOWN_BYTES = 1 << 20
 
 # File of a run folder with the hashes of the code that wrote its steps.
 CODE_RECORD = "code.json"
@@ -79,14 +83,39 @@ def git_commit() -> str | None:
 def code_state(secret_names: Collection[str] = ()) -> dict[str, Any]:
     """{commit, uncommitted}: the running code and its uncommitted changes, secrets redacted.
 
+    The changes are a diff, with untracked code and configuration that git does not ignore as new
+    files.
+
     Args:
         secret_names: Environment variables that are secret although their names do not show it.
     """
     snapshot = _snapshot()
     if snapshot:
         return snapshot
-    diff = (output("git", "diff", "HEAD", "--no-ext-diff") or b"").decode(errors="replace")
+    changes = output("git", "diff", "HEAD", "--no-ext-diff") or b""
+    diff = b"".join((changes, *_untracked())).decode(errors="replace")
     return {"commit": git_commit(), "uncommitted": redaction.redact(diff, names=secret_names)}
+
+
+def _untracked() -> Iterator[bytes]:
+    """Yield a diff for each untracked file of the code or the configuration.
+
+    ``python -m scpo.new`` leaves such files, and a run uses those that are found by their names.
+    Other untracked files, such as data, are not even listed.
+    """
+    listed = output(
+        "git", "ls-files", "-z", "--others", "--exclude-standard", "--", *CODE_PARTS, "conf"
+    )
+    for name in (listed or b"").decode(errors="surrogateescape").split("\0"):
+        path = REPOSITORY / name
+        if path.suffix not in CODE_SUFFIXES or not path.is_file():
+            continue
+        if path.stat().st_size > SHOWN_BYTES:
+            yield f"{name}: not in git, SHA-256 {file_sum(path).sha256}\n".encode()
+            continue
+        # Against an empty file: to diff it with a commit, it would have to enter the user's index.
+        command = ("git", "diff", "--no-ext-diff", "--no-index", "--", "/dev/null", name)
+        yield output(*command, statuses=(0, 1)) or b""
 
 
 def key_variables(configs: Iterable[RunConfig]) -> set[str]:
@@ -115,7 +144,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "started_at": now(),
         "commit": code["commit"],
         "dirty": bool(diff),
-        # Two attempts with the same hash ran the same uncommitted code.
+        # Two attempts with the same commit and hash ran the same code of the checkout.
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else None,
         "seed": config.seed,
         "host": socket.gethostname(),
@@ -170,15 +199,20 @@ def _torch_capability() -> str | None:
     return str(torch.backends.cpu.get_cpu_capability())
 
 
-def output(*command: str) -> bytes | None:
-    """Output of a command in the repository; None if it fails, times out or is not installed."""
+def output(*command: str, statuses: Collection[int] = (0,)) -> bytes | None:
+    """Output of a command in the repository; None if it fails, times out or is not installed.
+
+    Args:
+        command: Its words.
+        statuses: Exit statuses that are no failure; `git diff --no-index` has 1 for a difference.
+    """
     try:
         done = subprocess.run(
             command, cwd=REPOSITORY, capture_output=True, timeout=COMMAND_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode in statuses else None
 
 
 def code_files() -> dict[str, str]:

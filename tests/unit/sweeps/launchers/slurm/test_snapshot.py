@@ -79,6 +79,36 @@ def test_from_a_snapshot_a_run_records_the_commit_it_was_frozen_at(code, tmp_pat
     assert "+edited" in provenance.code_state()["uncommitted"]
 
 
+def test_untracked_code_is_in_the_diff_from_which_git_restores_it(code):
+    assert provenance.code_state()["uncommitted"] == ""
+    index = (code / ".git/index").read_bytes()
+    new = {"scpo/leap.py": "leap = 1\n", "conf/scale/leap.yaml": "a: 1", "scpo/empty.py": "", "scpo/é x.py": "b = 2\n"}
+    others = {"data.py": "no code of runs", "scpo/a.npy": "data", "scpo/x.log": "ignored"}
+    for name, text in {**new, **others}.items():
+        (code / name).parent.mkdir(exist_ok=True)
+        (code / name).write_text(text)
+    (code / "train.py").write_text("edited")
+    diff = provenance.code_state()["uncommitted"]
+    assert (code / ".git/index").read_bytes() == index
+    for name in new:
+        (code / name).unlink()
+    (code / "train.py").write_text("1")
+    subprocess.run(["git", "-C", str(code), "apply", "-"], input=diff, text=True, check=True)
+    assert {name: (code / name).read_text() for name in new} == new
+    assert (code / "train.py").read_text() == "edited"
+    assert not [name for name in others if name in diff]
+
+
+def test_an_untracked_file_that_is_too_large_to_be_shown_counts_by_its_checksum(code, monkeypatch):
+    monkeypatch.setattr(provenance, "SHOWN_BYTES", 3)
+    states = []
+    for text in ("a = 1", "a = 2"):
+        (code / "scpo/large.py").write_text(text)
+        states.append(provenance.code_state()["uncommitted"])
+        assert "a = " not in states[-1]
+    assert states[0] != states[1]
+
+
 def test_outside_a_checkout_all_but_compiled_files_are_frozen(code, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))
     (code / "scpo" / "__pycache__").mkdir()
