@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from analysis.sources.rows import Row, Section
-from analysis.sources.run_records import UNKNOWN, Run, is_implied
+from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.records.provenance import differing_files, shown_files
@@ -46,7 +46,7 @@ def several_versions(runs: Iterable[HasCode]) -> str:
     """
     chosen = [run for run in runs if run.code != UNKNOWN]
     # ``code`` is the checksum of all the code: if all are equal, no file has to be read.
-    if len({run.code for run in chosen}) < 2:
+    if len({code for run in chosen for code in run.code.split(AND)}) < 2:
         return ""
     with_files: list[tuple[RunFolder, RunConfig]] = []
     compared: set[str] = set()
@@ -68,6 +68,8 @@ def several_versions(runs: Iterable[HasCode]) -> str:
     if {run.code for run in chosen} <= compared:
         return ""
     commits = sorted({str(run.commit)[:7] for run in chosen})
+    if any(AND in run.code for run in chosen):
+        return f"the code (commits {', '.join(commits)} and those before a resume)"
     if len(commits) == 1:
         return f"the code (commit {commits[0]}, with other uncommitted changes)"
     return f"the code (commits {', '.join(commits)})"

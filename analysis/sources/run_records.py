@@ -45,6 +45,7 @@ NOT_RUNS = (EXPERIMENTS, "searches")
 
 # Checksums of the code's files by path.
 CODE = "code.json"
+AND = "+"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
@@ -151,7 +152,8 @@ class Run:
         project: W&B project that it was read from; None for a run folder or an archive.
         processor: Processor of its last attempt.
         torch_capability: Instruction set that torch used there, e.g. AVX512.
-        code: Checksum of all files of the code that ran.
+        code: Checksum of all files of the code that ran; of a run that other code resumed, one for
+            each version, joined by ``AND``.
         dirty: True if the code had uncommitted changes.
     """
 
@@ -344,12 +346,17 @@ def _panel_damage(
 
 
 def _code_sum(folder: Path) -> str:
-    """One checksum over those of all code files, to compare the code of runs."""
+    """One checksum over those of all code files, to compare the code of runs.
+
+    Those of all versions, if other code resumed the run.
+    """
     try:
-        files = read_json(folder / CODE)["files"]
-    except (RecordError, KeyError):
+        record = read_json(folder / CODE)
+        versions = [*record.get("earlier", ()), record]
+        sums = [text_sum(json.dumps(code["files"], sort_keys=True).encode()) for code in versions]
+    except (RecordError, LookupError, TypeError, AttributeError):
         return UNKNOWN
-    return text_sum(json.dumps(files, sort_keys=True).encode())
+    return AND.join(sums)
 
 
 # Logs

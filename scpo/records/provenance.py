@@ -9,6 +9,7 @@ a run keeps its whole configuration.
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import platform
 import re
 import socket
@@ -22,6 +23,7 @@ from scpo.errors import ConfigError
 from scpo.installed import REPOSITORY
 from scpo.records import redaction
 from scpo.records.files import (
+    Count,
     Record,
     file_sum,
     read_json,
@@ -32,6 +34,7 @@ from scpo.records.files import (
 )
 from scpo.records.installed_code import files_of_module, imported_files, installed_files
 from scpo.records.memory import installed_gpus
+from scpo.records.run_config import read_config
 from scpo.records.run_folders import Provenance, RunFolder, now
 from scpo.schema.run import RunConfig
 from scpo.shaping.matcher import MATCHERS
@@ -64,10 +67,22 @@ _ENTRY = re.compile(
 _ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
 
 
-class CodeRecord(Record):
-    """code.json: path of each code file -> hash of its content."""
+class CodeVersion(Record):
+    """Path of each code file -> hash of its content; the code of the steps after ``after_step``."""
 
     files: dict[str, str]
+    after_step: Count = 0
+
+
+class CodeRecord(CodeVersion):
+    """code.json: the code of the last steps and, of a run resumed across versions, the earlier."""
+
+    earlier: tuple[CodeVersion, ...] = ()
+
+    @property
+    def versions(self) -> tuple[CodeVersion, ...]:
+        """All versions of the code that wrote steps of the run, in their order."""
+        return (*self.earlier, self)
 
 
 def git_commit() -> str | None:
@@ -254,7 +269,7 @@ def check_resume(
     """Check that a checkpoint was written by the present code, then record the present code.
 
     A curve with steps of two versions of the code would be a result of neither. Files that the run
-    does not use may have changed.
+    does not use may have changed. If the check is skipped, the record keeps the earlier versions.
 
     Args:
         folder: The run.
@@ -267,23 +282,32 @@ def check_resume(
     """
     present = code_files()
     checkpoints = folder.complete_checkpoints()
-    if checkpoints and not across:
-        earlier = read_code(folder)
-        if earlier is None:
-            # Without a record of the files, only the commits can be compared.
-            same = commits[0] == commits[1]
-            changed = [] if same else [f"commit {commits[0]}, now {commits[1]}"]
-        else:
-            changed = _changed(earlier, present, config)
-        if changed:
-            which = "it" if len(changed) == 1 else "them"
-            raise ConfigError(
-                f"{folder.run_id} stopped at step {checkpoints[-1]} under other code. Changed "
-                f"since: {shown_files(changed)}. Restore {which} "
-                f"({_earlier_and_present(folder, commits, changed)}), or add "
-                f"machine.resume_across_versions=true, or delete {folder.path} to start again"
-            )
-    write_json(folder.path / CODE_RECORD, CodeRecord(files=present).model_dump())
+    step = checkpoints[-1] if checkpoints else 0
+    record = read_code(folder)
+    # A version that wrote no checkpoint left no step: its lines are dropped on resume.
+    written = (
+        [version for version in record.versions if version.after_step < step] if record else []
+    )
+    if written:
+        changed = _changed(written[-1], present, config)
+    elif checkpoints and commits[0] != commits[1]:
+        # Without a record of the files, only the commits can be compared.
+        changed = [f"commit {commits[0]}, now {commits[1]}"]
+    else:
+        changed = []
+    if changed and not across:
+        which = "it" if len(changed) == 1 else "them"
+        raise ConfigError(
+            f"{folder.run_id} stopped at step {step} under other code. Changed since: "
+            f"{shown_files(changed)}. Restore {which} "
+            f"({_earlier_and_present(folder, commits, changed)}), or add "
+            f"machine.resume_across_versions=true, or delete {folder.path} to start again"
+        )
+    # Changes of files that the run does not use begin no version.
+    after_step = step if changed or not written else written.pop().after_step
+    earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]
+    now_used = CodeRecord(files=present, after_step=after_step, earlier=tuple(earlier))
+    write_json(folder.path / CODE_RECORD, now_used.model_dump(mode="json"))
 
 
 def _earlier_and_present(
@@ -311,21 +335,25 @@ def _earlier_and_present(
 def changed_files(
     folder: RunFolder, config: RunConfig, present: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Files that a run uses and that have changed since it wrote its last step.
+    """Files that a run uses and that have changed since it wrote its steps, the last or others.
 
     Args:
         folder: The run.
         config: Its configuration, which determines the files that it uses.
         present: ``code_files()``; None: compute it here.
     """
-    earlier = read_code(folder)
-    if earlier is None:
+    record = read_code(folder)
+    if record is None:
         # The run has made no attempt, or is older than this record.
         return []
-    return _changed(earlier, code_files() if present is None else present, config)
+    present = code_files() if present is None else present
+    changed: set[str] = set()
+    for version in record.versions:
+        changed.update(_changed(version, present, config))
+    return sorted(changed)
 
 
-def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig) -> list[str]:
+def _changed(earlier: CodeVersion, present: Mapping[str, str], config: RunConfig) -> list[str]:
     names = earlier.files.keys() | present.keys()
     changed = {name for name in names if earlier.files.get(name) != present.get(name)}
     if not changed:
@@ -334,29 +362,60 @@ def _changed(earlier: CodeRecord, present: Mapping[str, str], config: RunConfig)
     return sorted(changed & used_files(config, REPOSITORY))
 
 
-def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
-    """Files that these runs use, and that were not the same in all of them.
+def resumes_by_other_code(folder: RunFolder) -> list[str]:
+    """Resumes of a run by other code, e.g. ``resumed at step 2 by other code: scpo/steps.py``.
 
-    Runs without a record of their code are left out: old ones, and those of an archive.
+    Raises:
+        RecordError: A record of the run is damaged.
     """
-    known: list[tuple[CodeRecord, RunConfig]] = []
+    record = read_code(folder)
+    if record is None or not record.earlier:
+        return []
+    config = read_config(folder)
+    found = []
+    for before, after in itertools.pairwise(record.versions):
+        files = shown_files(_changed(before, after.files, config))
+        found.append(f"resumed at step {after.after_step} by other code: {files}")
+    return found
+
+
+def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
+    """Files that these runs use, and that were not the same in all their steps."""
+    return list(file_versions(runs))
+
+
+def file_versions(
+    runs: Iterable[tuple[RunFolder, RunConfig]],
+) -> dict[str, dict[Path, frozenset[str | None]]]:
+    """File that these runs use and that was not the same in all their steps -> run -> its hashes.
+
+    A run that was resumed under other code may have several. Runs without a record of their code
+    are left out: old ones, and those of an archive.
+    """
+    known: list[tuple[Path, CodeRecord, RunConfig]] = []
     for folder, config in runs:
         record = read_code(folder)
         if record is not None:
-            known.append((record, config))
-    if all(record == known[0][0] for record, _ in known):
-        return []
+            known.append((folder.path, record, config))
+    codes = [version.files for _, record, _ in known for version in record.versions]
+    if all(files == codes[0] for files in codes):
+        return {}
 
-    versions: dict[str, set[str | None]] = {}
+    found: dict[str, dict[Path, frozenset[str | None]]] = {}
     # Found once for all seeds of a row, which use the same files: it takes half a second.
     used: dict[tuple[str, ...], set[str]] = {}
-    for record, config in known:
+    for path, record, config in known:
         kind = (*_parts(config), _trainer(config), config.env.name)
         if kind not in used:
             used[kind] = used_files(config, REPOSITORY)
         for name in used[kind]:
-            versions.setdefault(name, set()).add(record.files.get(name))
-    return sorted(name for name, sums in versions.items() if len(sums) > 1)
+            hashes = (version.files.get(name) for version in record.versions)
+            found.setdefault(name, {})[path] = frozenset(hashes)
+    return {
+        name: found[name]
+        for name in sorted(found)
+        if len(frozenset().union(*found[name].values())) > 1
+    }
 
 
 def shown_files(names: Sequence[str]) -> str:

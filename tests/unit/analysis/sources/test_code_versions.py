@@ -68,3 +68,17 @@ def test_rows_of_one_version_each_are_named_together_with_their_experiment(tmp_p
     (note,) = section_notes(data.sections, data.by_id)
     assert note.startswith("the rows of ablation")
     assert note.endswith(" on ALFWorld ran under several versions of scpo/advantages/gigpo.py")
+
+
+def test_a_run_that_other_code_resumed_is_a_mix_of_versions(tmp_path):
+    ids = write_ablation(tmp_path / "runs", seeds=(0,))
+    (run,) = ids["scpo"]
+    code = code_files()
+    before = {"files": code | {"scpo/advantages/gigpo.py": "another"}, "after_step": 0}
+    write_json(tmp_path / "runs" / run / "code.json", {"files": code, "after_step": 2, "earlier": [before]})
+    data = collect(tmp_path / "runs")
+    note = "its seeds ran under several versions of scpo/advantages/gigpo.py"
+    assert mixed_code(row_of(data, "scpo"), data.by_id) == note
+    kept = archived(tmp_path / "runs", tmp_path / "archive")
+    commit = kept.by_id[run].commit[:7]
+    assert mixed_code(row_of(kept, "scpo"), kept.by_id).endswith(f"(commits {commit} and those before a resume)")

@@ -14,7 +14,9 @@ from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
 from scpo.stop_signals import STOP_SIGNALS
 from sweeps.launchers.run_process import RunProcess
+from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import attempt as entry
+from sweeps.status import statuses
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 from tests.support.small_disks import half_a_checkpoint
@@ -239,6 +241,30 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
         assert "Changed since: scpo/loss.py, scpo/more.py. Restore them" in reason
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    told = "resumed at step 2 by other code: scpo/loss.py, scpo/more.py"
+    assert provenance.resumes_by_other_code(folder) == [told]
+    (row,) = statuses([folder], Observer(None))
+    assert told in row.remark
+
+
+def test_the_record_of_the_code_has_the_versions_that_wrote_steps_and_no_other(folder, code, tmp_path):
+    def fails(config, folder, stop):
+        raise ValueError("before its first checkpoint")
+
+    stopped_at_step_2(folder)
+    code("README.md", "new")
+    code("sweeps/a.py", "new")  # which the run does not use
+    assert entry.run(folder, fails) == entry.EXIT_FAILED
+    assert provenance.read_code(folder).earlier == ()
+    fake.make_run(tmp_path, "machine.resume_across_versions=true")
+    code("scpo/loss.py", "loss = 2")
+    assert entry.run(folder, fails) == entry.EXIT_FAILED
+    assert [version.after_step for version in provenance.read_code(folder).versions] == [0, 2]
+    code("scpo/loss.py", "loss = 1")
+    assert entry.run(folder, fails) == entry.EXIT_FAILED
+    assert [version.after_step for version in provenance.read_code(folder).versions] == [0]
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    assert provenance.resumes_by_other_code(folder) == []
 
 
 @pytest.mark.parametrize(
