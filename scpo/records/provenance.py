@@ -385,12 +385,16 @@ def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
 
 
 def file_versions(
-    runs: Iterable[tuple[RunFolder, RunConfig]],
+    runs: Iterable[tuple[RunFolder, RunConfig]], present: Mapping[str, str] | None = None
 ) -> dict[str, dict[Path, frozenset[str | None]]]:
     """File that these runs use and that was not the same in all their steps -> run -> its hashes.
 
     A run that was resumed under other code may have several. Runs without a record of their code
     are left out: old ones, and those of an archive.
+
+    Args:
+        runs: Folders and configurations.
+        present: ``code_files()``, if files that have changed since are wanted, too.
     """
     known: list[tuple[Path, CodeRecord, RunConfig]] = []
     for folder, config in runs:
@@ -398,6 +402,7 @@ def file_versions(
         if record is not None:
             known.append((folder.path, record, config))
     codes = [version.files for _, record, _ in known for version in record.versions]
+    codes += [] if present is None else [dict(present)]
     if all(files == codes[0] for files in codes):
         return {}
 
@@ -411,11 +416,12 @@ def file_versions(
         for name in used[kind]:
             hashes = (version.files.get(name) for version in record.versions)
             found.setdefault(name, {})[path] = frozenset(hashes)
-    return {
-        name: found[name]
-        for name in sorted(found)
-        if len(frozenset().union(*found[name].values())) > 1
-    }
+    several = {}
+    for name, by_run in sorted(found.items()):
+        now = frozenset() if present is None else {present.get(name)}
+        if len(frozenset().union(now, *by_run.values())) > 1:
+            several[name] = by_run
+    return several
 
 
 def shown_files(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, Study
+from sweeps.search.trial_code import change_note, changed_trials
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -203,11 +204,20 @@ class Driver:
             self.study.complete(trial, value, {run.seed: run.last for run in runs})
             by_seed = ", ".join(f"{run.last:.3f}" for run in runs)
             self.say(f"trial {trial.number}: {value:.3f} ({by_seed})")
+            self._name_other_code(trial, runs)
         elif end is State.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
         elif end is State.PRUNED or hopeless:
             self._prune(trial)
+
+    def _name_other_code(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
+        """Name runs that had ended before the trial began, if their code has changed since."""
+        found = {run.run_id for run in runs if not run.fresh}
+        if found:
+            before = {key: config for key, config in self._runs(trial).items() if key in found}
+            for change in changed_trials(self.plan, {trial.number: before}).items():
+                self.say(f"note: {change_note(*change)}; it was not run again")
 
     def _prune(self, trial: "FrozenTrial") -> None:
         """Prune the runs, then the trial.

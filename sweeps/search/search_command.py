@@ -3,7 +3,7 @@
 import argparse
 import fnmatch
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, first, make_plan
 from sweeps.search.space import describe, shown
 from sweeps.search.study import Study, counts, read_trials
+from sweeps.search.trial_code import change_notes, runs_of, version_notes
 from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
 
 def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """Show what the search would do; nothing is written."""
-    _opening(console, plan, [])
+    trials = read_trials(plan)
+    _opening(console, plan, trials)
+    if not trials:
+        planned = {
+            number: plan.runs(params) for number, params in enumerate(first(plan, PREVIEWED))
+        }
+        _show_notes(console, change_notes(plan, planned))
     default = plan.default() or {}
     table = Table("parameter", "key", "values", "without a search", box=None)
     for name, dimension in plan.search.space.items():
@@ -119,10 +126,15 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
         else:
             time = "unknown, none of their kind was finished here yet"
         say(console, f"time of all {len(runs)} runs: {time}")
-    for line in plan.remarks():
-        say(console, f"note: {line}")
+    _show_notes(console, plan.remarks())
     if trials:
         say(console, f"so far: {counts(trials)}")
+        _show_notes(console, change_notes(plan, runs_of(plan, trials)))
+
+
+def _show_notes(console: Console, notes: Iterable[str]) -> None:
+    for note in notes:
+        say(console, f"note: {note}")
 
 
 def _ending(
@@ -130,6 +142,7 @@ def _ending(
 ) -> None:
     """Show the trials by state and the files of the results."""
     say(console, f"{plan.study_id}: {counts(trials)}")
+    _show_notes(console, version_notes(plan, runs_of(plan, trials)))
     for path in files:
         say(console, f"    {path}")
 

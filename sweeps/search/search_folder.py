@@ -23,6 +23,7 @@ from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots
 from sweeps.search.space import override_texts
 from sweeps.search.study import REASON, RETRY_OF, Result, counts, default_result, ranked
+from sweeps.search.trial_code import runs_of, version_notes
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -135,6 +136,8 @@ def write_summary(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[P
 def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[Path]) -> list[str]:
     results = ranked(trials)
     lines = [f"# {plan.search.title}: search `{plan.study_id}`", "", _objective(plan, trials), ""]
+    for note in version_notes(plan, runs_of(plan, trials)):
+        lines += [f"Note: {note}.", ""]
     if results:
         lines += [*_best(plan, results), "", *_table(results, list(plan.search.space)), ""]
     else:

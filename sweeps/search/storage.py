@@ -65,6 +65,19 @@ def open_study(folder: Path, search: Search) -> "tuple[optuna.Study, BaseStorage
     return study, storage
 
 
+def load_study(folder: Path, search: Search) -> "optuna.Study | None":
+    """The study of a search without a write, which Optuna's creation has even if it exists."""
+    import optuna
+
+    _refuse_other_storage(folder, search)
+    path = folder / FILES[search.storage]
+    if not path.exists():
+        return None
+    with naming_damage(folder):
+        storage = _journal(path) if search.storage == "journal" else _sqlite(path)
+        return optuna.load_study(study_name=folder.name, storage=storage)
+
+
 @contextlib.contextmanager
 def naming_damage(folder: Path) -> Iterator[None]:
     """Turn the errors that Optuna raises for damaged files into a RecordError with the folder."""

@@ -21,7 +21,7 @@ from scpo.records import RunFolder
 from scpo.records.files import locked
 from sweeps.search.plan import Plan, Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
-from sweeps.search.storage import naming_damage, open_study
+from sweeps.search.storage import load_study, naming_damage, open_study
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -30,8 +30,10 @@ OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "b
 
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
-    """Read the trials of a study without driving it."""
-    study, _ = open_study(plan.folder, plan.search)
+    """Read the trials of a study without driving it; none if it was not begun."""
+    study = load_study(plan.folder, plan.search)
+    if study is None:
+        return []
     with naming_damage(plan.folder):
         return study.get_trials()
 
