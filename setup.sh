@@ -19,14 +19,17 @@ compilers="Debian, Ubuntu: apt-get install build-essential; macOS: xcode-select 
 say() { echo "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 
-# The Python that makes the environment: the first that is new enough.
+# The Python that makes the environment: the one that was named, else the first that is new enough.
 find_python() {
-  for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+  named=${PYTHON:-python3}
+  others="python3.13 python3.12 python3.11"
+  [ "$named" = python3 ] || others=
+  for candidate in "$named" $others; do
     new_enough='import sys; sys.exit(sys.version_info < (3, 11))'
     if "$candidate" -c "$new_enough" 2>/dev/null; then maker=$candidate; return; fi
   done
-  version=$("${PYTHON:-python3}" --version 2>&1) || version="not there"
-  fail "Python 3.11 or newer is needed, ${PYTHON:-python3} is $version. Install one, or name it:" \
+  version=$("$named" --version 2>&1) || version="not there"
+  fail "Python 3.11 or newer is needed, $named is $version. Install one, or name it:" \
     "make setup PYTHON=/path/to/python3.11"
 }
 

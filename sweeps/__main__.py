@@ -18,8 +18,8 @@
 
 A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted. The name of
 an experiment means the runs of all its calls, also of those with other overrides.
-Exit status: 0 done; 1 problems that verify, health or doctor found, or runs that retry, rm, clean
-or sync left as they were; 2 wrong command. `status` ends with 0 in whatever state runs are (--json
+Exit status: 0 done; 1 problems that verify, health or doctor found, or runs that retry, rm or
+sync left as they were; 2 wrong command. `status` ends with 0 in whatever state runs are (--json
 has the states).
 """
 

@@ -37,12 +37,20 @@ def experiment_yaml(folder: RunFolder) -> str:
     for group in GROUPS:
         choices[group] = _nearest(config, group, [scale, *_words(choices)])
     words = [scale, *_words(choices), f"seed={config.seed}", *_host(config, choices["method"])]
+    composed = identity(compose_run(words))
     differing = []
-    for key, value in _differences(identity(compose_run(words)), identity(config)):
+    for key, value in _differences(composed, identity(config)):
         differing.append(f"{key}={_value(value)}")
     # The id holds a hash of all settings that affect the result, so equal ids prove the export.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
-        raise ConfigError(f"{folder.run_id} cannot be written with the present configuration files")
+        # Tried second, because a setting that is off is absent from the record, too.
+        differing += [f"~{key}" for key in _deletions(composed, identity(config))]
+    if run_id(compose_run([*words, *differing])) != folder.run_id:
+        raise ConfigError(
+            f"{folder.run_id} cannot be written as an experiment: the present configuration files, "
+            f"with {' '.join(differing) or 'no overrides'}, compose another run. Write it with the "
+            "version of the code that made it"
+        )
     own = {group: choice for group, choice in choices.items() if group not in AXES}
     overrides = [*_words(own), *_host(config, choices["method"]), *differing]
     row = {"name": _name(config), "label": config.method.name, "overrides": overrides}
@@ -111,6 +119,17 @@ def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]
             yield from _differences(old.get(name), new[name], f"{key}.{name}" if key else name)
     elif old != new:
         yield key, new
+
+
+def _deletions(old: Any, new: Any, key: str = "") -> Iterator[str]:
+    """Dotted keys that only ``old`` has, such as those of a panel that a run leaves out."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in old:
+            path = f"{key}.{name}" if key else name
+            if name in new:
+                yield from _deletions(old[name], new[name], path)
+            else:
+                yield path
 
 
 def _value(value: Any) -> str:

@@ -30,8 +30,11 @@ Choose = Callable[[argparse.Namespace], list[RunFolder]]
 
 
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
-    """Delete run folders after asking; finished ones only with --finished."""
-    return _remove(console, folders, arguments, lambda state: True)
+    """Delete run folders after asking; finished ones only with --finished.
+
+    The exit status is 1 if a run that was named is kept.
+    """
+    return _remove(console, folders, arguments, lambda state: True, named=True)
 
 
 def clean(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
@@ -52,6 +55,8 @@ def _remove(
     folders: Sequence[RunFolder],
     arguments: argparse.Namespace,
     wanted: Callable[[State], bool],
+    *,
+    named: bool = False,
 ) -> int:
     observer = Observer(Slurm())
     states = {folder: _state(observer, folder) for folder in folders}
@@ -62,21 +67,23 @@ def _remove(
     for folder, why in kept.items():
         say(console, f"{folder.run_id} is kept: it {why}")
     to_delete = [folder for folder in chosen if folder not in kept]
+    # `clean` names no runs, so that leaving some is what was asked.
+    as_asked = EXIT_FAILED if named and kept else EXIT_DONE
     for folder in to_delete:
         say_markup(console, f"{folder.run_id}  {coloured(chosen[folder])}  {_steps(folder)}")
     if not to_delete:
         say(console, "nothing to delete")
-        return EXIT_DONE
+        return as_asked
     if arguments.dry_run:
         say(console, f"{counted(len(to_delete), 'run folder')} would be deleted")
-        return EXIT_DONE
+        return as_asked
     if not arguments.yes and not _agreed(len(to_delete)):
         say(console, "nothing was deleted")
         return EXIT_DONE
     # Locked one by one: a run may have started since its state was read.
     failed = [folder for folder in to_delete if not _delete(console, folder)]
     say(console, f"{counted(len(to_delete) - len(failed), 'run folder')} deleted")
-    return EXIT_FAILED if failed else EXIT_DONE
+    return EXIT_FAILED if failed else as_asked
 
 
 def _state(observer: Observer, folder: RunFolder) -> State:

@@ -22,6 +22,7 @@ from scpo.installed import install_command
 from scpo.progress import counted
 from scpo.records import RunFolder
 from scpo.records.health import read_rules
+from sweeps.doctor.services import wandb_url, why_unreachable
 from sweeps.terminal import say, say_error
 
 NAME = "SCPO overview"
@@ -48,28 +49,51 @@ PINNED = (
 
 # Maximum number of groups in a plot; a study has more rows than W&B's default of ten.
 MOST_GROUPS = 50
+# Seconds after which a push is given up: W&B repeats its requests for hours.
+PUSH_S = 900
 Push = Callable[[Path], tuple[bool, str]]
 
 
 def push(offline: Path) -> tuple[bool, str]:
-    """Push one offline folder with ``wandb sync``; returns success and its last output line."""
+    """Push one offline folder with ``wandb sync``; returns success and its last output line.
+
+    A push that takes longer than ``PUSH_S`` is stopped; the next call sends the folder again.
+    """
     command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
     # wandb writes logs of its own into the working directory: let that be the run's folder.
     of_run = offline.parents[1]
-    done = subprocess.run(
-        command, cwd=of_run, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=of_run,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=PUSH_S,
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"W&B took longer than {PUSH_S} s; the same command sends it again"
     output = (done.stdout + done.stderr).splitlines()
     lines = [line.strip() for line in output if line.strip()]
     message = lines[-1] if lines else f"exit status {done.returncode}"
     return done.returncode == 0, message
 
 
-def check_key(command: str) -> None:
-    """Raise ConfigError without a key for W&B, before W&B fails with a longer message."""
+def check_server(command: str) -> None:
+    """Raise ConfigError without a key for W&B, or where its server cannot be reached.
+
+    W&B itself fails with a longer message, or repeats its requests for hours without a word.
+    """
     if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
         raise ConfigError(
             f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
+        )
+    url = wandb_url()
+    if unreachable := why_unreachable(url):
+        raise ConfigError(
+            f"{command}: {url} does not answer: {unreachable}. Nothing was sent; give the same "
+            "command where the server can be reached, or name a proxy (HTTPS_PROXY)"
         )
 
 
@@ -88,13 +112,14 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
         return True
     # Another ``push_one`` sends nothing to W&B.
     if push_one is push:
-        check_key("sync")
+        check_server("sync")
     failed = 0
     for folder, path in offline:
         # `wandb sync` leaves a file *.synced in a folder that it has pushed.
         if list(path.glob("*.synced")):
             say(console, f"{folder.run_id}: synced before")
             continue
+        say(console, f"{folder.run_id}: sending {path.name}")
         worked, message = push_one(path)
         if worked:
             say(console, f"{folder.run_id}: {message}")
@@ -127,7 +152,7 @@ def save_view(console: Console, arguments: argparse.Namespace) -> int:
             "page"
         )
 
-    check_key("view")
+    check_server("view")
     entity, project = arguments.project.split("/")
     view = overview(entity, project, arguments.name)
     try:

@@ -26,7 +26,7 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
         )
         return
 
-    url = os.environ.get("WANDB_BASE_URL", WANDB_URL)
+    url = wandb_url()
     # `wandb login` writes the key to ~/.netrc; both places are read, as W&B does.
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
@@ -37,6 +37,11 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
         )
     else:
         yield ok("wandb", f"online: {url} answers")
+
+
+def wandb_url() -> str:
+    """Address of the W&B server."""
+    return os.environ.get("WANDB_BASE_URL", WANDB_URL)
 
 
 def check_endpoints(subject: Subject) -> Iterator[Finding]:

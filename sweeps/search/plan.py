@@ -10,7 +10,6 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -343,9 +342,25 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 
 
 def first(plan: Plan, count: int) -> list[Params]:
-    """The first settings of a search that has not begun; later ones depend on results."""
-    settings: dict[str, Params] = {}
-    # Draws may repeat a setting, so more are made than shown.
-    for params in islice(_candidates(plan, []), DRAWS):
-        settings.setdefault(key_of_params(params), params)
-    return list(settings.values())[:count]
+    """The first settings of a search that has not begun, at most those that depend on no result.
+
+    A trial's draw is seeded with the number of trials before it, so the trials are made one by one,
+    as a driver does. They stay unfinished: the first ``startup_trials`` draws read no result.
+    """
+    import optuna
+
+    if plan.search.sampler.name == "tpe":
+        count = min(count, plan.search.sampler.startup_trials)
+    trials: list[FrozenTrial] = []
+    for _ in range(count):
+        proposal = propose(plan, trials)
+        if proposal is None:
+            break
+        trials.append(
+            optuna.create_trial(
+                state=optuna.trial.TrialState.RUNNING,
+                params=proposal.params,
+                distributions=distributions(plan.search.space),
+            )
+        )
+    return [trial.params for trial in trials]

@@ -82,17 +82,16 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """Show what the search would do; nothing is written."""
     trials = read_trials(plan)
     _opening(console, plan, trials)
+    settings = [] if trials else first(plan, PREVIEWED)
     if not trials:
-        planned = {
-            number: plan.runs(params) for number, params in enumerate(first(plan, PREVIEWED))
-        }
+        planned = {number: plan.runs(params) for number, params in enumerate(settings)}
         _show_notes(console, change_notes(plan, planned))
     default = plan.default() or {}
     table = Table("parameter", "key", "values", "without a search", box=None)
     for name, dimension in plan.search.space.items():
         table.add_row(name, dimension.key, describe(dimension), str(default.get(name, "outside")))
     wide(console).print(table)
-    for number, params in enumerate(first(plan, PREVIEWED)):
+    for number, params in enumerate(settings):
         say(console, f"trial {number}: {shown(params)}")
     say(console, f"folder: {plan.folder}" + (" (there already)" if plan.folder.exists() else ""))
     # One run is enough: runs are started one by one, all with the same request.

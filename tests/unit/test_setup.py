@@ -202,6 +202,13 @@ def test_a_python_that_is_too_old_or_missing_is_named_with_how_to_name_another(c
     )
 
 
+def test_a_named_python_that_is_missing_is_refused_and_no_other_is_taken(checkout):
+    assert error_of(setup(checkout, PYTHON="python3.99")) == (
+        "error: Python 3.11 or newer is needed, python3.99 is not there. Install one, or name it: "
+        "make setup PYTHON=/path/to/python3.11"
+    )
+
+
 def test_a_newer_python_of_another_name_is_taken(checkout):
     commands = checkout.parents[1] / "commands"
     (commands / "python3").rename(commands / "python3.12")

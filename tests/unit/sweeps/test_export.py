@@ -19,6 +19,7 @@ RUNS = {
     "another host": ["method=scpo", "method.host=hgpo"],
     "another trainer": ["scale=paper", "trainer=verl_1gpu", "env.games=generated"],
     "a prompted model": ["scale=paper", "method=react", "model=gpt_4o"],
+    "without a panel": ["method=grpo", "~env.validation_panels.valid_seen", "trainer.groups=2"],
     "a list": ["method=grpo", "trainer.steps=3", "env.validation_panels.valid_seen.games=5"],
 }
 

@@ -58,7 +58,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_told(runs, monkeypatch, ca
 
 def test_a_finished_run_is_deleted_only_when_told(runs, capsys):
     pattern = runs[State.DONE].run_id
-    assert command_line.main(["rm", pattern, "--yes"]) == 0
+    assert command_line.main(["rm", pattern, "--yes"]) == 1
     assert "--finished deletes it too" in capsys.readouterr().out
     assert len(names(runs)) == 4
     assert command_line.main(["rm", pattern, "--yes", "--finished"]) == 0
@@ -69,7 +69,7 @@ def test_a_run_that_a_process_holds_is_kept(runs):
     folder: RunFolder = runs[State.FAILED]
     with locked(folder.lock) as held:
         assert held
-        assert command_line.main(["rm", folder.run_id, "--yes"]) in (0, 1)
+        assert command_line.main(["rm", folder.run_id, "--yes"]) == 1
     assert folder.path.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_run_with_unreadable_records_stops_no_command_and_goes_only_when_told(
     damaged.status.write_text("{")
     assert command_line.main(["clean", "--yes"]) == 0
     assert names(runs) == {State.DONE, State.INTERRUPTED}
-    assert command_line.main(["rm", damaged.run_id, "--yes"]) == 0
+    assert command_line.main(["rm", damaged.run_id, "--yes"]) == 1
     assert "may be finished: --finished deletes it too" in capsys.readouterr().out
     assert command_line.main(["rm", damaged.run_id, "--yes", "--finished"]) == 0
     assert names(runs) == {State.DONE}

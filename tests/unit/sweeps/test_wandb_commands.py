@@ -6,6 +6,7 @@ import pytest
 from scpo.records import run_config
 from scpo.records.tracker import Tracker
 from scpo.records.wandb_mirror import group_of
+from sweeps import wandb_commands
 from sweeps.__main__ import main
 from tests.support import fake_runs as fake
 from tests.support.wandb_server import KEY, fail, serve
@@ -72,6 +73,27 @@ def test_what_an_offline_run_wrote_is_pushed_by_wandb_itself_and_once(server, ca
     assert main(["sync", "--runs-dir", "../runs"]) == 0
     assert "synced before" in capsys.readouterr().out
     assert not list(elsewhere.iterdir())
+
+
+def test_a_server_that_cannot_be_reached_is_one_line_at_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    (fake.make_run(tmp_path, "wandb.mode=offline").path / "wandb" / "offline-run-1").mkdir(parents=True)
+    assert main(["sync", "--runs-dir", str(tmp_path)]) == 2
+    assert "sync: http://127.0.0.1:9 does not answer: Connection refused. Nothing was sent" in said_in(capsys)
+    assert main(["view", "me/demo"]) == 2
+    assert "view: http://127.0.0.1:9 does not answer" in said_in(capsys)
+
+
+def said_in(capsys):
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_a_push_that_does_not_end_is_stopped_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(wandb_commands, "PUSH_S", 0.01)
+    (tmp_path / "wandb" / "offline-run-1").mkdir(parents=True)
+    worked, message = wandb_commands.push(tmp_path / "wandb" / "offline-run-1")
+    assert (worked, message) == (False, "W&B took longer than 0.01 s; the same command sends it again")
 
 
 def test_without_its_package_it_says_what_to_install(server, capsys, monkeypatch):

@@ -70,6 +70,12 @@ def test_a_failed_setting_that_another_trial_has_in_hand_is_not(tmp_path, state)
     assert propose(plan, [trial(plan, plan.default(), TrialState.FAIL), trial(plan, plan.default(), state)]) is None
 
 
-def test_the_preview_is_what_will_be_proposed_first(tmp_path):
-    plan = plan_in(tmp_path)
+@pytest.mark.parametrize(("name", "overrides"), [("scpo", ()), (None, ()), (None, ("search.sampler.name=tpe",))])
+def test_the_preview_is_what_will_be_proposed_first(tmp_path, name, overrides):
+    plan = plan_in(tmp_path, *overrides, **({"name": name} if name else {}))
     assert first(plan, 3) == proposed(plan, 3)
+
+
+def test_the_preview_ends_where_results_begin_to_count(tmp_path):
+    plan = plan_in(tmp_path, "search.sampler.startup_trials=2", name="scpo")
+    assert first(plan, 3) == proposed(plan, 3)[:2]
