@@ -19,9 +19,10 @@ cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
 import sys
 from pathlib import Path
 
-from scpo.installed import explain_wrong_python, install_command
+from scpo.installed import install_command
+from scpo.start import explain_wrong_start
 
-if wrong := explain_wrong_python():
+if wrong := explain_wrong_start():
     sys.exit(f"error: {wrong}")
 
 from rich.console import Console

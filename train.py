@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scpo.installed import explain_wrong_python
+from scpo.start import explain_wrong_start
 
-if wrong := explain_wrong_python():
+if wrong := explain_wrong_start():
     sys.exit(f"error: {wrong}")
 
 import yaml

@@ -31,9 +31,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from scpo.installed import REPOSITORY, explain_wrong_python
+from scpo.installed import REPOSITORY
+from scpo.start import explain_wrong_start
 
-if wrong := explain_wrong_python():
+if wrong := explain_wrong_start():
     sys.exit(f"error: {wrong}")
 
 from rich.console import Console

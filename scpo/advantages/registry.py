@@ -50,27 +50,42 @@ def _installed() -> Iterator[tuple[EntryPoint, Estimator]]:
     """Load the estimators of other packages, each with its entry point.
 
     Raises:
-        ConfigError: An entry point loads something else, or its name is taken; names the package.
+        ConfigError: An entry point cannot be loaded or loads something else, or its name is taken;
+            names the package.
     """
     taken = {entry.name for entry in OURS}
     # By name, because the order of entry points is that of the file system.
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        estimator = point.load()
+        try:
+            estimator = point.load()
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"{place_of(point)}: cannot be loaded, {type(error).__name__}: {reason}. Correct "
+                f"that module (python -c 'import {point.module}' shows where), or the entry point "
+                "in the package's pyproject.toml and install it again, or pip uninstall "
+                f"{_package(point)}"
+            ) from error
         if not isinstance(estimator, Estimator):
             raise ConfigError(
-                f"{_place(point)} is {estimator!r}; allowed: a scpo.advantages.estimator.Estimator"
+                f"{place_of(point)} is {estimator!r}; allowed: a "
+                "scpo.advantages.estimator.Estimator"
             )
         if estimator.name in taken:
             raise ConfigError(
-                f"{_place(point)}: the name {estimator.name!r} is taken; give it another"
+                f"{place_of(point)}: the name {estimator.name!r} is taken; give it another"
             )
         taken.add(estimator.name)
         yield point, estimator
 
 
-def _place(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist else "an installed package"
-    return f"entry point {ENTRY_POINTS} of {package}, {point.value}"
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an installed package"
+
+
+def place_of(point: EntryPoint) -> str:
+    """The entry point and its package, for a message."""
+    return f"entry point {ENTRY_POINTS} of {_package(point)}, {point.value}"
 
 
 # At import: the configuration's type is the union of all estimators' settings

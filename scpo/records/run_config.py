@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, RecordError
 from scpo.records.files import first_complaint, naming_write_errors, read_yaml, write_yaml
 from scpo.records.identity import identity, is_id_of, recorded_id, run_id
@@ -24,6 +25,13 @@ def read_config(folder: RunFolder) -> RunConfig:
         RecordError: The file is damaged, or the schema has changed since it was written.
     """
     data = read_yaml(folder.config)
+    estimator = _unknown_estimator(data)
+    if estimator is not None:
+        raise RecordError(
+            f"{folder.config} names the estimator {estimator!r}, which neither this code nor an "
+            "installed package registers: install the package that it came from (code.json lists "
+            "its files), or move the folder away"
+        )
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
@@ -32,6 +40,15 @@ def read_config(folder: RunFolder) -> RunConfig:
             "edited, or written by another version of the code (its commit is in "
             f"{folder.provenance.name}): restore one or the other, or move the folder away"
         ) from error
+
+
+def _unknown_estimator(data: Any) -> str | None:
+    """Name of a configuration's estimator if it is not registered."""
+    try:
+        name = data["method"]["estimator"]["name"]
+    except (LookupError, TypeError):
+        return None
+    return name if isinstance(name, str) and name not in ESTIMATORS else None
 
 
 def write_config(folder: RunFolder, config: RunConfig) -> None:

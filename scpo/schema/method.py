@@ -6,7 +6,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from scpo.advantages.anchors import StateSettings
 from scpo.advantages.estimator import EstimatorSettings, Requirement
-from scpo.advantages.registry import ESTIMATORS, HOSTS
+from scpo.advantages.registry import ESTIMATORS, HOSTS, PACKAGES, place_of
+from scpo.errors import ConfigError
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
 from scpo.shaping.shaper import ShaperConfig
@@ -25,6 +26,28 @@ else:
         Field(discriminator="name"),
     ]
 
+
+def _refuse_taken_labels() -> None:
+    """Two rows with one label could not be told apart in a table.
+
+    Raises:
+        ConfigError: An estimator's label, or the name of its method, is that of another method.
+    """
+    known = {**AGENT_LABELS, "scpo": SHAPER_LABEL}
+    for entry in ESTIMATORS.values():
+        point = PACKAGES.get(entry.name)
+        source = place_of(point) if point else f"scpo/advantages: estimator {entry.name}"
+        for name, label in entry.labels.items():
+            for other, taken in known.items():
+                if name == other or label == taken:
+                    raise ConfigError(
+                        f"{source}: its labels have {name!r}: {label!r}, and the method {other!r} "
+                        f"has the label {taken!r}; give it a name and a label of its own"
+                    )
+        known |= entry.labels
+
+
+_refuse_taken_labels()
 METHOD_LABELS: dict[str, str] = {
     **AGENT_LABELS,
     **{name: label for entry in ESTIMATORS.values() for name, label in entry.labels.items()},

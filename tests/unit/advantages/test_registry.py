@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from scpo.errors import RecordError
+from scpo.records import RunFolder
+from scpo.records.run_config import read_config
+
 ROOT = Path(__file__).resolve().parents[3]
 ESTIMATOR = """
 from typing import Literal
@@ -59,16 +63,15 @@ def install(folder, value="doubled:DOUBLED", estimator=ESTIMATOR):
         (folder / name).write_text(text)
 
 
-def python(folder, code):
+def python(folder, *words):
     path = os.pathsep.join([str(folder), str(ROOT)])
-    return subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
+    env = os.environ | {"PYTHONPATH": path}
+    return subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path):
     install(tmp_path)
-    used = python(tmp_path, USE)
+    used = python(tmp_path, "-c", USE)
     assert used.stdout.splitlines() == ["[2.0, -2.0]", "doubled True Doubled"], used.stderr
 
 
@@ -77,14 +80,48 @@ def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path
     [
         ("doubled:doubled", ESTIMATOR, "allowed: a scpo.advantages.estimator.Estimator"),
         ("doubled:DOUBLED", ESTIMATOR.replace('Literal["doubled"]', 'Literal["grpo"]'), "the name 'grpo' is taken"),
+        ("doubled:DOUBLED", ESTIMATOR.replace('"Doubled"', '"GRPO"'), "and the method 'grpo' has the label 'GRPO'"),
+        ("doubled:DOUBLED", ESTIMATOR.replace('"Doubled"', '"SCPO"'), "and the method 'scpo' has the label 'SCPO'"),
+        ("doubled:DOUBLED", ESTIMATOR.replace('labels={"doubled"', 'labels={"rloo"'), "its labels have 'rloo': "),
+        (
+            "doubled:MISTY",
+            ESTIMATOR,
+            "cannot be loaded, AttributeError: module 'doubled' has no attribute 'MISTY'. C",
+        ),
+        (
+            "doubled:DOUBLED",
+            "def doubled(:",
+            "cannot be loaded, SyntaxError: invalid syntax (doubled.py, line 1). C",
+        ),
     ],
 )
 def test_an_entry_point_that_cannot_be_used_is_refused_with_its_package(tmp_path, value, estimator, reason):
     install(tmp_path, value, estimator)
-    refused = python(tmp_path, "import scpo.schema.method")
+    refused = python(tmp_path, "-c", "import scpo.schema.method")
     assert refused.returncode
     assert f"entry point scpo.estimators of doubled, {value}" in refused.stderr
     assert reason in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sweep.py"], ["train.py", "method=grpo"], ["-m", "sweeps", "status"], ["-m", "analysis", "figures"]],
+)
+def test_a_command_ends_in_one_line_on_an_entry_point_that_cannot_be_loaded(tmp_path, command):
+    install(tmp_path, "doubled:MISTY")
+    ended = python(tmp_path, *command)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: entry point scpo.estimators of doubled, doubled:MISTY: cannot be loaded")
+    assert line.endswith("or pip uninstall doubled")
+
+
+def test_the_config_of_an_estimator_whose_package_is_missing_says_so(tmp_path):
+    install(tmp_path)
+    make = "from tests.support.fake_runs import make_run; print(make_run(sys.argv[1], 'method=doubled').path)"
+    folder = python(tmp_path, "-c", f"import sys; {make}", str(tmp_path / "runs")).stdout.strip()
+    with pytest.raises(RecordError, match=r"names the estimator 'doubled', which neither this code nor an installed"):
+        read_config(RunFolder(folder))
 
 
 CODE = """
@@ -101,7 +138,7 @@ print(code_files()["doubled.py"])
 
 def test_the_file_of_an_estimator_outside_the_checkout_is_code_of_its_runs_alone(tmp_path):
     install(tmp_path)
-    first = python(tmp_path, CODE).stdout
+    first = python(tmp_path, "-c", CODE).stdout
     assert first.splitlines()[:2] == ["True True", "False True"]
     (tmp_path / "doubled.py").write_text(f"{ESTIMATOR}\n# edited\n")
-    assert python(tmp_path, CODE).stdout not in ("", first)
+    assert python(tmp_path, "-c", CODE).stdout not in ("", first)
