@@ -174,15 +174,18 @@ def test_without_an_archive_nothing_is_written(tmp_path, monkeypatch, capsys):
     assert "python -m analysis meaning --archive docs/meaning --create" in capsys.readouterr().out
 
 
-def test_the_agreement_that_the_page_prints_is_that_of_the_archive():
+@pytest.mark.parametrize(
+    ("env", "head"), [("alfworld", "| training step |"), ("webshop", "| WebShop, training step |")]
+)
+def test_the_agreement_that_the_page_prints_is_that_of_the_archive(env, head):
     root = Path(__file__).parents[4]
     section = (root / "docs/meaning.md").read_text().split("## Why some identities failed")[1]
-    lines = section[section.index("| training step |") :].split("\n\n")[0].splitlines()
+    lines = section[section.index(head) :].split("\n\n")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     steps = [int(cell) for cell in cells[0][1:]]
     logged = scpo.load_runs(root / "docs/meaning", metrics="states/*")
     settings = logged[logged.row.isin(["crbc_history", "effects_pronouns"])].setting.unique()
-    reworded = logged[logged.setting.isin(settings)]
+    reworded = logged[logged.setting.isin(settings) & (logged.env == env)]
     for label, *printed in cells[2:]:
         words, measure = label.replace("`", "").split(": ")
         row = "effects_pronouns" if "pronouns" in words else f"crbc_{words}"
