@@ -48,10 +48,15 @@ def split(names: Sequence[str], array_size: int | None) -> list[list[str]]:
     return [list(names[start : start + size]) for start in range(0, len(names), size)]
 
 
-def shares(sizes: Sequence[int], running: int) -> list[int]:
+def shares(sizes: Sequence[int], running: int, array_size: int | None = None) -> list[int]:
     """Distribute ``running`` concurrent jobs over arrays in proportion to their sizes.
 
     Each array gets at least one.
+
+    Args:
+        sizes: Jobs of each array.
+        running: Jobs that may run at a time.
+        array_size: The cluster's limit, which split the runs into arrays, for the message.
 
     Raises:
         ConfigError: There are more arrays than jobs that may run.
@@ -59,10 +64,11 @@ def shares(sizes: Sequence[int], running: int) -> list[int]:
     if not sizes:
         return []
     if len(sizes) > running:
+        limit = "" if array_size is None else f" (the cluster's MaxArraySize is {array_size})"
         raise ConfigError(
             f"launcher.parallelism={running} jobs may run at a time, and these runs make "
-            f"{len(sizes)} arrays, of which each must run one; allowed: {len(sizes)} and more, or "
-            "fewer rows in a call"
+            f"{len(sizes)} arrays{limit}, of which each must run one; allowed: {len(sizes)} and "
+            "more, or fewer rows in a call"
         )
 
     # Give one slot at a time to the array with the most runs per slot.

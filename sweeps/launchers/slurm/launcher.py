@@ -154,6 +154,13 @@ class Cluster(CountsSignals):
 
     def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
         """Arrays of runs with equal requests, within the limits of cluster and launcher."""
+        if self.launcher.time_h is not None and self.launcher.time_h > self.site.max_time_h:
+            say(
+                self.console,
+                f"note: launcher.time_h={self.launcher.time_h:g} is cut to {self.site.max_time_h:g}"
+                f" h, max_time_h of {self.launcher.site}: a run that needs longer is requeued "
+                "from its checkpoint",
+            )
         parts = []
         for request, run_ids in by_request(configs, self.launcher, self.site).items():
             for part in split(run_ids, limits.array_size):
@@ -163,7 +170,7 @@ class Cluster(CountsSignals):
             # Each array needs at least one; Slurm itself queues jobs beyond the account's limit.
             most = min(most, max(limits.running, len(parts)))
         # Slurm limits each array separately, so the common limit is divided among them.
-        given = shares([len(part) for _, part in parts], most)
+        given = shares([len(part) for _, part in parts], most, limits.array_size)
         arrays = []
         for (request, part), share in zip(parts, given, strict=True):
             arrays.append(_Array(request, part, share))

@@ -38,6 +38,8 @@ def test_arrays_share_the_jobs_that_may_run_at_a_time(sizes, running, given):
 def test_fewer_jobs_at_a_time_than_arrays_are_refused():
     with pytest.raises(ConfigError, match=r"parallelism=1 jobs may run at a time, and these runs make 2 arrays"):
         shares([3, 3], 1)
+    with pytest.raises(ConfigError, match=r"make 2 arrays \(the cluster's MaxArraySize is 3\), of which"):
+        shares([3, 3], 1, 3)
 
 
 def test_max_array_size_is_read_and_0_means_no_arrays():

@@ -96,3 +96,14 @@ def test_a_dry_run_asks_no_node(make):
     pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
     assert "sbatch would read" in pool.console.file.getvalue()
     assert (nodes.asked, slurm.submitted) == ([], [])
+
+
+@pytest.mark.parametrize("call", ["preview", "start"])
+def test_a_time_limit_that_the_partition_does_not_allow_is_cut_with_a_note(make, call):
+    pool, _, runs = make(Nodes(), "launcher.time_h=48")
+    if call == "start":
+        pool.start(runs, "table")
+    else:
+        pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    said = " ".join(pool.console.file.getvalue().split())
+    assert said.count("note: launcher.time_h=48 is cut to 24 h, max_time_h of") == 1
