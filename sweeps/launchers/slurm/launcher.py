@@ -129,7 +129,7 @@ class Cluster(CountsSignals):
             except RefusedError as error:
                 rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
                 raise RefusedError(
-                    f"{error}. PENDING as before: {counted(len(runs) - len(ids), 'run')}{rest}"
+                    f"{error}. Not submitted: {counted(len(runs) - len(ids), 'run')}{rest}"
                 ) from None
 
         return ids

@@ -82,7 +82,7 @@ def check_on_node(
         raise ConfigError(
             f"node {answer.node} ({partition}) cannot "
             f"{', cannot '.join(map(str, answer.lacking))}. "
-            "Nothing was submitted, and the runs are PENDING as before. Move it to a file system "
+            "Nothing was submitted. Move it to a file system "
             "that the nodes share (run folders: machine.runs_dir=<a folder there>; Python: make "
             "the environment there), or submit without this test: launcher.probe_s=0"
         )

@@ -69,7 +69,10 @@ class Slurm:
         return {job_id: ListedJob(name, _state(state), why) for job_id, state, why, name in fields}
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """Final states of jobs by id, from one sacct call; unknown jobs are left out."""
+        """Final states of jobs by id, from one sacct call; unknown jobs are left out.
+
+        With the exit status, if it is not 0: ``FAILED, exit status 3``.
+        """
         # Without ids, sacct would list all jobs of today.
         ids = ",".join(job_ids)
         if not ids:
@@ -80,12 +83,16 @@ class Slurm:
                 "--allocations",
                 "--noheader",
                 "--parsable2",
-                "--format=JobID,State",
+                "--format=JobID,State,ExitCode",
                 f"--jobs={ids}",
             )
         except SchedulerError:
             return {}
-        return dict(line.split("|", 1) for line in lines)
+        ends = {}
+        for line in lines:
+            job_id, state, code = line.split("|", 2)
+            ends[job_id] = ", ".join(filter(None, (state, _exit_status(code))))
+        return ends
 
     def cancel(self, job_id: str) -> None:
         """End a running or waiting job; SchedulerError on failure."""
@@ -153,6 +160,14 @@ def node_names() -> set[str]:
 def cancel_named(name: str) -> None:
     """End our jobs of this name, if any; SchedulerError on failure."""
     _ask("scancel", f"--user={os.getuid()}", f"--name={name}")
+
+
+def _exit_status(code: str) -> str:
+    """``status:signal`` of sacct in words; empty for 0:0."""
+    status, _, number = code.partition(":")
+    if number not in ("", "0"):
+        return f"ended by signal {number}"
+    return "" if status in ("", "0") else f"exit status {status}"
 
 
 def _answer(*command: str) -> list[str]:

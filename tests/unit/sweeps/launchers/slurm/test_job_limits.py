@@ -124,12 +124,12 @@ def test_what_the_account_may_not_submit_stays_pending_and_is_told(runs, tmp_pat
     slurm, pool = submitted(runs, tmp_path, JobLimits(submitted=5))
     with pytest.raises(
         RefusedError,
-        match=r"may have 5 jobs .* PENDING as before: 2 runs; submitted before that: 5 runs",
+        match=r"may have 5 jobs .* Not submitted: 2 runs; submitted before that: 5 runs",
     ):
         pool.submit_all(runs, "table")
     assert len(slurm.submitted) == 5
     assert sum((folder.path / "job.json").exists() for folder, _ in runs.values()) == 5
-    with pytest.raises(RefusedError, match=r"PENDING as before: 7 runs$"):
+    with pytest.raises(RefusedError, match=r"Not submitted: 7 runs$"):
         pool.submit_all(runs, "table")  # all five are still queued
     assert len(slurm.submitted) == 5
 

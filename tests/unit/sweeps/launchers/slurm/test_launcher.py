@@ -68,7 +68,7 @@ def test_each_partition_is_asked_before_the_first_job_and_never_again(make, tmp_
 
 def test_nothing_is_submitted_if_a_node_of_any_partition_lacks_something(make):
     pool, slurm, runs = make(Nodes(without="cpu"))
-    with pytest.raises(ConfigError, match=r"node7 \(partition cpu\) cannot read the snapshot .*PENDING as before"):
+    with pytest.raises(ConfigError, match=r"node7 \(partition cpu\) cannot read the snapshot .*Nothing was submitted"):
         pool.start(runs, "table")
     assert slurm.submitted == []
     assert not any((folder.path / "job.json").exists() for folder, _ in runs.values())

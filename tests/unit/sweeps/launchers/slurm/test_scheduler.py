@@ -39,8 +39,12 @@ def test_no_jobs_are_an_answer_and_a_failing_squeue_is_none(slurm):
 
 
 def test_sacct_tells_how_jobs_ended_and_without_accounting_nothing_is_known(slurm):
-    slurm("sacct", "12_0|NODE_FAIL\n12_1|CANCELLED by 1000")
-    assert Slurm().ends(["12_0", "12_1"]) == {"12_0": "NODE_FAIL", "12_1": "CANCELLED by 1000"}
+    slurm("sacct", "12_0|NODE_FAIL|0:0\n12_1|CANCELLED by 1000|0:15\n12_2|FAILED|3:0")
+    assert Slurm().ends(["12_0", "12_1", "12_2"]) == {
+        "12_0": "NODE_FAIL",
+        "12_1": "CANCELLED by 1000, ended by signal 15",
+        "12_2": "FAILED, exit status 3",
+    }
     assert Slurm().ends([]) == {}
     slurm("sacct", "accounting_storage/none", 1)
     assert Slurm().ends(["12_0"]) == {}
