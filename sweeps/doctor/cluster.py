@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
+from scpo.progress import counted
 from scpo.schema.run import SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import Site, read_site
@@ -21,7 +22,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 TIMEOUT_S = 20
 
 # Partition (* marks the default), availability, time limit, cores, GPUs.
-FIELDS = "%P|%a|%l|%c|%G"
+FIELDS = "%P|%a|%l|%c|%G|%F"
 
 
 def check_slurm(subject: Subject) -> Iterator[Finding]:
@@ -174,6 +175,18 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
 
+    # Allocated, idle, other and all nodes; others are drained, down or reserved.
+    counts = [[int(count) for count in row[5].split("/")] for row in rows]
+    usable = sum(allocated + idle for allocated, idle, *_ in counts)
+    if not usable:
+        nodes = counted(sum(count[3] for count in counts), "node")
+        yield warning(
+            check,
+            f"up, and none of its {nodes} takes jobs now{_reasons()}",
+            "jobs wait until a node is back (`sinfo -R` has the reasons), or another partition",
+        )
+        return
+
     # Partitions with several kinds of nodes have a row for each; the largest counts.
     cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
     gpus = max(_gpus_in(row[4]) for row in rows)
@@ -198,6 +211,13 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         )
     if cores >= asked_cores and gpus >= asked_gpus and asked_h <= longest:
         yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")
+
+
+def _reasons() -> str:
+    """Reasons why nodes of any partition take no jobs, as administrators gave them."""
+    code, output = _call("sinfo", "--noheader", "--list-reasons", "--format", "%T: %E")
+    reasons = dict.fromkeys(line.strip() for line in output.splitlines() if line.strip())
+    return f" ({'; '.join(reasons)})" if code == 0 and reasons else ""
 
 
 def _gpus_in(resources: str) -> int:

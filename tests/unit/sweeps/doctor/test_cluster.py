@@ -17,7 +17,7 @@ SITE = "partition: a800\n"
 def cluster(subject, tmp_path, commands, monkeypatch):
     """A subject on Slurm: commands that answer, and a site with the partition `a800`."""
 
-    def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)", sacct="exit 0", without=(), site=SITE, time_h=24):
+    def make(row="a800|up|2-00:00:00|64|gpu:a800:4(S:0-1)|1/3/0/4", sacct="exit 0", without=(), site=SITE, time_h=24):
         for name in set(cluster_checks.COMMANDS) - set(without):
             commands(name, {"sinfo": f"echo '{row}'", "sacct": sacct}.get(name, "exit 0"))
         path = tmp_path / "site.yaml"
@@ -39,7 +39,7 @@ def test_a_cluster_that_fits(cluster):
 
 
 def test_without_a_partition_of_the_sites_the_default_one_is_looked_at(cluster):
-    rows = "large|up|2-00:00:00|64|gpu:4\ndefault*|up|2-00:00:00|8|gpu:4"
+    rows = "large|up|2-00:00:00|64|gpu:4|1/3/0/4\ndefault*|up|2-00:00:00|8|gpu:4|1/3/0/4"
     found = cluster_checks.check_slurm(cluster(row=rows, site=""))
     assert_finds(found, "error", "nodes have 8 cores")
 
@@ -67,11 +67,12 @@ def test_a_partition_that_the_cluster_lacks(cluster):
 
 
 BAD_PARTITIONS = {
-    "down": ("a800|down|2-00:00:00|64|gpu:4", "error", "is down"),
-    "few cores": ("a800|up|2-00:00:00|16|gpu:4", "error", "nodes have 16 cores, a job asks for 32"),
-    "few GPUs": ("a800|up|2-00:00:00|64|gpu:a800:2", "error", "nodes have 2 GPUs, a job asks for 4"),
-    "no GPUs": ("a800|up|2-00:00:00|64|(null)", "error", "nodes have 0 GPUs"),
-    "short limit": ("a800|up|12:00:00|64|gpu:a800:4", "warning", "allows 12 h, a job asks for 24 h"),
+    "down": ("a800|down|2-00:00:00|64|gpu:4|1/3/0/4", "error", "is down"),
+    "drained": ("a800|up|2-00:00:00|64|gpu:4|0/0/2/2", "warning", "up, and none of its 2 nodes takes jobs now"),
+    "few cores": ("a800|up|2-00:00:00|16|gpu:4|1/3/0/4", "error", "nodes have 16 cores, a job asks for 32"),
+    "few GPUs": ("a800|up|2-00:00:00|64|gpu:a800:2|1/3/0/4", "error", "nodes have 2 GPUs, a job asks for 4"),
+    "no GPUs": ("a800|up|2-00:00:00|64|(null)|1/3/0/4", "error", "nodes have 0 GPUs"),
+    "short limit": ("a800|up|12:00:00|64|gpu:a800:4|1/3/0/4", "warning", "allows 12 h, a job asks for 24 h"),
 }
 
 
