@@ -18,7 +18,7 @@ import pkgutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -319,18 +319,19 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Lines about unfinished runs, and the commands that finish them, each once."""
     lines: dict[str, None] = {}
     commands: dict[str, None] = {}
+    left_out = {problem.path for problem in data.problems}
     for part in data.sections:
         for row in part.rows:
-            lines |= dict.fromkeys(_missing(row, part.scale))
+            lines |= dict.fromkeys(_missing(row, part.scale, left_out))
         commands |= dict.fromkeys(part.commands)
     return tuple(lines), tuple(commands)
 
 
-def _missing(row: Row, scale: str) -> list[str]:
+def _missing(row: Row, scale: str, left_out: Set[str]) -> list[str]:
     """One line per started, unfinished run of a row, and one for all seeds not started."""
     lines = []
     waiting: list[int] = []
-    for run in row.missing:
+    for run in row.unfinished(left_out):
         if run.state == State.PENDING:
             waiting.append(run.seed)
         else:

@@ -5,7 +5,7 @@ finished sweep prints it at once.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -83,6 +83,7 @@ def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) 
     metrics, damaged = _read_finished(records, runs)
     for problem in damaged:
         runs[problem.path] = replace(runs[problem.path], state=State.DAMAGED)
+    left_out = {problem.path for problem in unreadable}
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -94,7 +95,7 @@ def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) 
     )
     for record in records:
         for env, model in benchmarks(record):
-            _print_benchmark(console, record, runs, metrics, (env, model))
+            _print_benchmark(console, record, runs, metrics, (env, model), left_out=left_out)
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
         has_families = any(with_families(env) for env, _ in benchmarks(record))
@@ -116,6 +117,8 @@ def _print_benchmark(
     runs: Runs,
     metrics: Metrics,
     benchmark: tuple[str, str],
+    *,
+    left_out: Set[str],
 ) -> None:
     """Print the rows of one environment and model: success, differences, credit."""
     rows = record_rows(record, runs, *benchmark)
@@ -148,7 +151,7 @@ def _print_benchmark(
     if notes:
         console.print(*notes, "", sep="\n", soft_wrap=True)
     for row in rows:
-        for run in row.missing:
+        for run in row.unfinished(left_out):
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
 
 

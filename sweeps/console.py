@@ -129,7 +129,7 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
 
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started: int = 0) -> None:
-    """Count the outcomes; for each failed run show the reason and the end of its log.
+    """Count the outcomes; show the reason of each failed or damaged run, and the end of its log.
 
     Args:
         console: Where to print.
@@ -143,9 +143,9 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
     total = counted(len(outcomes) + not_started, "run")
     console.print(f"{total}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
-        if outcome.state is not State.FAILED:
+        if outcome.state not in (State.FAILED, State.DAMAGED):
             continue
-        say_markup(console, f"\n{coloured(State.FAILED)} {run_id}: {escape(outcome.reason or '')}")
+        say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:
             # The end of the log usually has the traceback.
             for line in (*tail(outcome.log), f"log: {outcome.log}"):

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
-from scpo.records import RunFolder, State, manifest, provenance, run_config, run_folders
+from scpo.records import RunFolder, State, manifest, provenance, run_config, run_folders, verify
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import LauncherConfig, RunConfig
@@ -72,7 +72,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     observer = Observer(Slurm())
     seen = {}
     for run_id in matrix.runs:
-        seen[run_id] = observer.observe(RunFolder(runs_dir(matrix) / run_id))
+        seen[run_id] = _observed(RunFolder(runs_dir(matrix) / run_id), observer)
     archived = _archived(matrix)
     # Archived runs have no folder, but count as finished.
     seen |= dict.fromkeys(archived, Observed(State.DONE))
@@ -96,6 +96,19 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
             show.show_notes(console, [f"would not start here: {reason}" for reason in reasons])
         launcher.preview(console, starts)
     return EXIT_DONE
+
+
+def _observed(folder: RunFolder, observer: Observer) -> Observed:
+    """Observe a run for a dry run; one with damaged records is DAMAGED."""
+    try:
+        if folder.path.exists():
+            run_config.check_name(folder)
+        seen = observer.observe(folder)
+        if seen.state is State.DONE:
+            verify.check_results(folder)
+    except RecordError:
+        return Observed(State.DAMAGED)
+    return seen
 
 
 def _before_starting(
@@ -169,6 +182,7 @@ def run(
         show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
         if found.damaged:
             show.show_summary(console, found.damaged)
+            show.show_notes(console, _of_damaged(matrix, found.damaged))
         return EXIT_FAILED if found.damaged else EXIT_DONE
     outcomes = found.outcomes()
     completed = True
@@ -181,6 +195,7 @@ def run(
     # In the order of the matrix, not in that in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order, not_started=len(matrix.runs) - len(in_order))
+    show.show_notes(console, _of_damaged(matrix, in_order))
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
@@ -189,6 +204,22 @@ def run(
         )
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
+
+
+def _of_damaged(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> list[str]:
+    """What to do about damaged runs, if there are any."""
+    ids = [run_id for run_id, outcome in outcomes.items() if outcome.state is State.DAMAGED]
+    if not ids:
+        return []
+    words = ids[:LISTED_RUNS]
+    if runs_dir(matrix) != Path("runs"):
+        words += ["--runs-dir", str(runs_dir(matrix))]
+    shown = shlex.join(words)
+    return [
+        f"{counted(len(ids), 'damaged run')}, in no table: restore the files (python -m sweeps "
+        f"verify {shown} names them), or delete the runs, which the same command then starts "
+        f"again: python -m sweeps rm --finished {shown}"
+    ]
 
 
 def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool) -> None:
@@ -201,13 +232,14 @@ def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool)
 def exit_status(outcomes: Iterable[Outcome]) -> int:
     """Exit status of a sweep.
 
-    0: all done; 1: some failed; 130: some were interrupted; 3: some are run by another process or
-    were cancelled, and the others are done.
+    0: all done; 1: some failed or are damaged; 130: some were interrupted; 3: some are run by
+    another process or were cancelled, and the others are done.
     """
     states = {outcome.state for outcome in outcomes}
     # The worst outcome decides; a shell sees one number only.
     for state, code in (
         (State.FAILED, EXIT_FAILED),
+        (State.DAMAGED, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
         (State.RUNNING, EXIT_ELSEWHERE),
         (State.CANCELLED, EXIT_ELSEWHERE),
@@ -287,17 +319,24 @@ def _open(
             continue
         try:
             folder = run_config.ensure(config)
-            found.seen[run_id] = observer.observe(folder)
+            seen = observer.observe(folder)
+            # Its table leaves out a finished run whose logs were changed, so it must not be counted
+            # among those done.
+            if seen.state is State.DONE:
+                verify.check_results(folder)
+            found.seen[run_id] = seen
             found.folders[run_id] = folder
-        except (RecordError, RecordWriteError) as error:
+        except RecordError as error:
             # One damaged folder must not keep the other runs from starting.
+            found.damaged[run_id] = Outcome(State.DAMAGED, str(error))
+        except RecordWriteError as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
     # Before the first run starts, so that tables show what is planned.
     manifest.update(runs_dir(matrix), matrix.manifest)
     max_failures = launcher_of(matrix).max_failures
     found.plan = reconcile(found.folders, found.seen, max_failures) | dict(archived)
-    _announce(console, found.plan)
+    _announce(console, found)
     return found
 
 
@@ -315,11 +354,11 @@ def _without_start(decision: Decision, seen: Observed) -> Outcome:
     return Outcome(State.RUNNING, decision.why)
 
 
-def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
+def _announce(console: Console, found: Found) -> None:
     """Print the number of runs to start and the reasons why others are not started."""
     starts = 0
     rest: Counter[str] = Counter()
-    for decision in plan.values():
+    for decision in found.plan.values():
         if decision.action is Action.START:
             starts += 1
         else:
@@ -327,4 +366,6 @@ def _announce(console: Console, plan: Mapping[str, Decision]) -> None:
 
     parts = [f"{starts} to run"] if starts else []
     parts += [f"{count} {why}" for why, count in rest.items()]
+    states = Counter(outcome.state for outcome in found.damaged.values())
+    parts += [f"{count} {state}" for state, count in states.items()]
     console.print(", ".join(parts), highlight=False)

@@ -3,7 +3,7 @@
 ``analysis.sources.sections`` builds them from experiments and runs.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from analysis.sources.run_records import SINGLE, is_implied
@@ -53,6 +53,16 @@ class Row:
     def missing(self) -> tuple[RowRun, ...]:
         """Planned runs that are not finished."""
         return tuple(run for run in self.runs if run.state != State.DONE)
+
+    def unfinished(self, left_out: Container[str]) -> Iterator[RowRun]:
+        """``missing``, in state DAMAGED where the folder of a run cannot be read.
+
+        Args:
+            left_out: Ids of the folders that were left out.
+        """
+        for run in self.missing:
+            unreadable = run.state == State.PENDING and run.id in left_out
+            yield replace(run, state=State.DAMAGED) if unreadable else run
 
     def by_seed(self, number: Callable[[str], float | None]) -> dict[int, float | None]:
         """``number(run id)`` of each finished run, by seed; None for a run without it."""

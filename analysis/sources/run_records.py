@@ -308,7 +308,10 @@ def _read_config(records: RunFolder) -> Any:
         return read_yaml(records.config)
     except RecordError as error:
         raise RecordError(
-            f"{records.run_id} is no run folder: {error}, or move the folder elsewhere"
+            # A run that lost its configuration has other records.
+            str(error)
+            if records.identity.exists() or records.status.exists()
+            else f"{records.run_id} is no run folder: {error}. {MOVE_AWAY}"
         ) from error
 
 

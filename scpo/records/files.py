@@ -367,7 +367,7 @@ def read_json(path: Path, remedy: str = RUN_AGAIN) -> dict[str, Any]:
         RecordError: The record is missing, cut short or damaged.
     """
     try:
-        return unsealed(json.loads(read_bytes(path)))
+        return unsealed(json.loads(read_bytes(path, remedy)))
     except (ValueError, TypeError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {error}. {remedy}") from error
 
@@ -378,7 +378,7 @@ def read_yaml(path: Path) -> Any:
     Raises:
         RecordError: The record is missing, cut short or damaged.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, f"Restore it, or {RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}")
     end = b"\n" + YAML_END.encode()
     if not data.endswith(end):
         raise RecordError(
@@ -439,8 +439,12 @@ def _count_values(value: Any, before: int) -> int:
     return count
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, remedy: str = "") -> bytes:
     """Read all bytes of a record.
+
+    Args:
+        path: The record.
+        remedy: How to recover from a missing record, for the message.
 
     Raises:
         RecordError: The file is missing, unreadable or not a regular file.
@@ -451,7 +455,8 @@ def read_bytes(path: Path) -> bytes:
             raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
     except OSError as error:
-        raise RecordError(f"cannot read record {path}: {error.strerror}") from error
+        advice = f". {remedy}" if remedy else ""
+        raise RecordError(f"cannot read record {path}: {error.strerror}{advice}") from error
 
 
 def read_record(path: Path, model: type[Model], what: str, remedy: str = RUN_AGAIN) -> Model:

@@ -46,6 +46,20 @@ def problems(folder: RunFolder) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def check_results(folder: RunFolder) -> None:
+    """Check what tables read of a run: its logs and panels.
+
+    Raises:
+        RecordError: Lines or panels were lost or changed since the run wrote them.
+    """
+    read_whole(folder, folder.metrics)
+    read_whole(folder, folder.timing)
+    known = folder.read_status().sums.get(folder.panels.name)
+    changed = change(folder.panels, known, whole=True) if known else None
+    if changed:
+        raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
+
+
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     """Messages on runs with equal environment settings but different panels.
 

@@ -35,6 +35,9 @@ _SETTLED = {
     State.PRUNED: Decision(
         Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"
     ),
+    State.DAMAGED: Decision(
+        Action.LEAVE, "DAMAGED; `python -m sweeps verify` tells what, `rm` lets it start again"
+    ),
     State.CANCELLED: Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
 }
 
@@ -68,7 +71,7 @@ def reconcile(
 def decide(run: Observed, max_failures: int) -> Decision:
     """Decide about one run; after ``max_failures`` failures only `retry` starts it again."""
     # The order matters: a recorded end is final; then a live process counts, then the scheduler.
-    if run.recorded.settled:
+    if run.recorded.settled or run.recorded is State.DAMAGED:
         return _SETTLED[run.recorded]
     if run.alive:
         return Decision(Action.LEAVE, "run by another process")

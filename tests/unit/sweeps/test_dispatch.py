@@ -1,3 +1,4 @@
+import io
 import json
 import subprocess
 import sys
@@ -5,17 +6,25 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from analysis.show import experiment_table
 from scpo.errors import ConfigError
 from scpo.records import State, provenance
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.files import file_sum, write_bytes, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
+from sweeps import dispatch
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import read_request
 from sweeps.dispatch import exit_status
 from sweeps.launchers.run_process import Outcome
+from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm.observer import Observer
+from sweeps.status import statuses
 from tests.support import fake_runs as fake
+from tests.support.fake_slurm import FakeSlurm, quick_records
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,10 +35,11 @@ def call(script, *words, cwd, python=()):
 
 
 @pytest.mark.parametrize(
-    ("states", "code"), [("DD", 0), ("", 0), ("DF", 1), ("FI", 1), ("DI", 130), ("DR", 3), ("RI", 130)]
+    ("states", "code"), [("DD", 0), ("", 0), ("DF", 1), ("FI", 1), ("XR", 1), ("DI", 130), ("DR", 3), ("RI", 130)]
 )
 def test_the_exit_status_is_that_of_the_worst_run(states, code):
     by_letter = {str(state)[0]: state for state in (State.DONE, State.FAILED, State.INTERRUPTED, State.RUNNING)}
+    by_letter["X"] = State.DAMAGED
     assert exit_status([Outcome(by_letter[letter]) for letter in states]) == code
 
 
@@ -65,6 +75,7 @@ def test_a_dry_run_names_what_would_be_refused(tmp_path, monkeypatch):
 
 def test_a_dry_run_tells_what_is_finished(tmp_path):
     folder = fake.make_run(tmp_path)
+    folder.metrics.write_text('{"step": 4}\n')
     folder.update_status(state=State.DONE)
     words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
     done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
@@ -238,3 +249,67 @@ def test_jobs_that_would_be_refused_are_refused_before_hours_are_shown(tmp_path)
     assert done.returncode == 2
     assert "launcher.gpus=2, the run takes 4 of each node" in done.stderr
     assert "GPU-hours" not in done.stdout
+
+
+@pytest.fixture
+def finished(tmp_path, monkeypatch):
+    """A matrix of four finished runs in `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slurm").symlink_to(ROOT / "slurm")
+    matrix = expand("ablation_monotonicity", [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]"])
+    on_slurm = expand(
+        "ablation_monotonicity",
+        [*fake.QUICK, "launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=600", "seeds=[0,1]"],
+    )
+    slurm = FakeSlurm()
+
+    def launcher_for(configs):
+        return cluster.Cluster(configs[0].launcher, Path("runs"), slurm, slurm, outside=lambda: False)
+
+    with quick_records():
+        dispatch.run(Console(file=io.StringIO()), on_slurm, launcher_for, Observer(slurm))
+        slurm.run_all()
+    return matrix
+
+
+def sweep_here(matrix, monkeypatch):
+    """(exit status, what was printed) of a sweep on this machine that starts nothing."""
+    monkeypatch.setattr(dispatch, "refuse_what_cannot_start", lambda _: None)
+    out = io.StringIO()
+    launcher = SimpleNamespace(detached=False, check=lambda configs: 1)
+    status = dispatch.run(Console(file=out, width=500), matrix, lambda _: launcher, Observer(FakeSlurm()))
+    return status, out.getvalue()
+
+
+def test_a_finished_run_whose_log_was_changed_is_counted_as_damaged(finished, monkeypatch):
+    assert sweep_here(finished, monkeypatch)[0] == 0
+    run_id = list(finished.runs)[1]
+    log = Path("runs", run_id, "metrics.jsonl")
+    log.write_text(log.read_text().replace("success_rate", "success_rat3"))
+    status, told = sweep_here(finished, monkeypatch)
+    assert status == 1
+    assert "3 finished before, 1 DAMAGED" in told
+    assert "4 runs: 3 DONE, 1 DAMAGED" in told
+    assert f"DAMAGED {run_id}: {log}" in told
+    assert f"python -m sweeps verify {run_id} " in told
+    assert f"python -m sweeps rm --finished {run_id}\n" in told
+
+
+def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, monkeypatch, capsys):
+    run_id = list(finished.runs)[1]
+    for name in ("config.yaml", "status.json"):
+        Path("runs", run_id, name).unlink()
+    answer = (
+        f"cannot read record runs/{run_id}/config.yaml: No such file or directory. Restore it, or delete the run "
+        "folder to start that run again"
+    )
+    status, told = sweep_here(finished, monkeypatch)
+    assert (status, f"DAMAGED {run_id}: {answer}\n" in told) == (1, True)
+    table = experiment_table(Path("runs"), "ablation_monotonicity")
+    assert f"{run_id} is DAMAGED\n" in table
+    assert f"left out: {run_id}: {answer}\n" in table
+    rows = {row.run_id: row for row in statuses(fake.folders("runs"), Observer(FakeSlurm()))}
+    assert (rows[run_id].state, rows[run_id].remark) == (State.DAMAGED, answer)
+    words = [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]", "dry_run=true"]
+    dispatch.preview(Console(width=500), read_request(["+experiment=ablation_monotonicity", *words]), ROOT / "train.py")
+    assert "leave (DAMAGED; " in capsys.readouterr().out
