@@ -4,6 +4,8 @@ Every class also derives from the standard exception that a caller would expect,
 ``except ValueError`` keeps working.
 """
 
+import errno
+
 
 class ScpoError(Exception):
     """Base of every error that scpo raises on purpose."""
@@ -59,6 +61,43 @@ class RecordError(ScpoError, ValueError):
 
 class RecordWriteError(ScpoError, OSError):
     """Record that could not be written (disk full, no permission); the previous one is intact."""
+
+
+# Errnos of a full disk, a quota and a limit on the size of files (``ulimit -f``).
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def no_space(error: BaseException) -> OSError | None:
+    """The OSError of a full disk, quota or file-size limit that caused an error; None if none did.
+
+    To try again cannot help there, so such an error is no failure of what met it.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def refuse_without_space(error: BaseException, what: str) -> None:
+    """Raise RecordWriteError if a full disk, quota or file-size limit caused an error.
+
+    Args:
+        error: The error.
+        what: What could not be done, for the message.
+    """
+    cause = no_space(error)
+    if cause is None:
+        return
+    place = f" ({cause.filename})" if cause.filename else ""
+    remedy = "make room there or in the folder of temporary files (TMPDIR)"
+    if cause.errno == errno.EFBIG:
+        remedy = "raise the limit on the size of files (`ulimit -f`)"
+    raise RecordWriteError(
+        cause.errno or 0,
+        f"{what}: {cause.strerror}{place}; {remedy} and start the same command again",
+    ) from error
 
 
 def first_line(error: BaseException) -> str:

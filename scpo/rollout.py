@@ -19,7 +19,7 @@ from scpo.envs.base import (
     given_state,
     state_text,
 )
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, refuse_without_space
 from scpo.generation import Generation
 from scpo.steps import StepBatch, StrArray
 
@@ -239,7 +239,9 @@ def _check_retries(slot: Slot, failure: EnvironmentFailure, failures: int, retri
 
     Raises:
         EnvironmentFailure: There are more failures than ``retries``.
+        RecordWriteError: A disk, a quota or the limit on the size of files is full.
     """
+    refuse_without_space(failure, f"episode of task {slot.task.id} cannot be played")
     if failures > retries:
         raise EnvironmentFailure(
             f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "

@@ -1,10 +1,12 @@
+import errno
+import os
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from scpo.envs.base import StepResult, Task
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, RecordWriteError
 from scpo.generation import Generation
 from scpo.rollout import group_slots, rollout, step_batch
 
@@ -158,6 +160,33 @@ def test_an_episode_that_keeps_failing_stops_the_rollout_and_names_the_task():
     environment = Countdowns(broken=[4] * 9)
     with pytest.raises(EnvironmentFailure, match=r"train/a .*failed 3 times, 2 retries .*env.failure_retries"):
         play(environment, slots=group_slots(TASKS[:1], 1), retries=2)
+
+
+class FullDisk(Countdowns):
+    """Its engine cannot write its files."""
+
+    number = errno.ENOSPC
+
+    def start(self, task, slot):
+        self.started += 1
+        try:
+            raise OSError(self.number, os.strerror(self.number), "cache/game.z8")
+        except OSError as error:
+            raise EnvironmentFailure(f"game {task.id} failed to start: {error}") from error
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EFBIG, r"raise the limit .*ulimit -f")],
+)
+def test_a_full_disk_or_limit_is_named_and_not_tried_again(monkeypatch, number, remedy):
+    environment = FullDisk()
+    monkeypatch.setattr(environment, "number", number)
+    message = rf"train/a cannot be played: {os.strerror(number)} \(cache/game.z8\); {remedy}"
+    with pytest.raises(RecordWriteError, match=message) as caught:
+        play(environment, slots=group_slots(TASKS[:1], 1), retries=2)
+    assert (environment.started, caught.value.errno) == (1, number)
+    assert "failure_retries" not in str(caught.value)
 
 
 def test_rows_are_in_time_order_and_carry_their_trajectorys_outcome():

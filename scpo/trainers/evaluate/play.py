@@ -15,7 +15,7 @@ import numpy as np
 
 from scpo.agents.base import Agent, ReflectingAgent, Turn, without_thoughts
 from scpo.envs.base import Environment, Episode
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, refuse_without_space
 from scpo.generation import Generation
 from scpo.rollout import Policy, Slot, Trajectory
 from scpo.trainers.evaluate.episode_records import EpisodeRecord
@@ -241,6 +241,7 @@ def _begin(environment: Environment, play: Play) -> Episode:
 
 def _check_failures(slot: Slot, failures: int, retries: int, failure: EnvironmentFailure) -> None:
     """Warn of a failure, or raise it once there were more than ``retries``."""
+    refuse_without_space(failure, f"episode of task {slot.task.id} cannot be played")
     if failures > retries:
         raise EnvironmentFailure(
             f"episode of task {slot.task.id} (repeat {slot.sibling}) failed {failures} times, "

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scpo.envs.base import Environment, StepResult, given_state, state_text
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, refuse_without_space
 from scpo.generation import Generation
 from scpo.rollout import Slot
 from scpo.trainers.verl.verl_rows import StepRow
@@ -66,6 +66,7 @@ async def play(
             turns = await _attempt(environment, panel, slot, ask)
             return [replace(turn, row=replace(turn.row, restarts=attempt)) for turn in turns]
         except EnvironmentFailure as failure:
+            refuse_without_space(failure, f"episode of task {slot.task.id} cannot be played")
             if attempt == retries:
                 raise EnvironmentFailure(
                     f"episode of task {slot.task.id} (group {slot.group}, sibling {slot.sibling}) "
