@@ -30,7 +30,7 @@ from rich.console import Console
 from scpo.errors import ScpoError
 from sweeps import console as show
 from sweeps import dispatch
-from sweeps.compose.matrix import expand
+from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import Request, options, read_request
 from sweeps.records.process import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_INTERRUPTED
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
@@ -80,16 +80,18 @@ def sweep(console: Console, request: Request) -> int:
             f"python -m analysis figures --runs-dir {runs_dir} --runs-dir {archive}",
         )
     elif dispatch.has_results(matrix):
-        show_table(console, dispatch.runs_dir(matrix), matrix.experiment.name, matrix.scale)
+        show_table(console, matrix)
     return status
 
 
-def show_table(console: Console, runs_dir: Path, experiment: str, scale: str) -> None:
+def show_table(console: Console, matrix: Matrix) -> None:
     """The experiment's table at one scale, if the analysis extra is there."""
+    runs_dir = dispatch.runs_dir(matrix)
+    states = dispatch.observed_states(matrix)
     try:
         from analysis.show import experiment_table
 
-        table = experiment_table(runs_dir, experiment, scale)
+        table = experiment_table(runs_dir, matrix.experiment.name, matrix.scale, states)
     except ImportError as error:
         say(console, f"No table: {error}. To get it: {install_command('analysis')}")
     else:

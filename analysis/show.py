@@ -59,7 +59,12 @@ Metrics: TypeAlias = dict[str, dict[str, Series]]
 Runs: TypeAlias = Mapping[str, Run]
 
 
-def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) -> str | None:
+def experiment_table(
+    runs_dir: Path,
+    experiment: str,
+    scale: str | None = None,
+    states: Mapping[str, str] | None = None,
+) -> str | None:
     """Table of one experiment as text; None if ``runs_dir`` has no record of it.
 
     Damaged runs are left out and named below the table.
@@ -68,6 +73,8 @@ def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) 
         runs_dir: Folder of run folders.
         experiment: Its name.
         scale: The scale to show; None: all that were run.
+        states: States of runs by id, where the caller knows more than their records, e.g. that a
+            job waits.
     """
     recorded, broken = read_experiments(Path(runs_dir))
     records = [
@@ -95,7 +102,8 @@ def experiment_table(runs_dir: Path, experiment: str, scale: str | None = None) 
     )
     for record in records:
         for env, model in benchmarks(record):
-            _print_benchmark(console, record, runs, metrics, (env, model), left_out=left_out)
+            rows = _print_benchmark(console, record, runs, metrics, (env, model))
+            _print_missing(console, rows, left_out, states or {})
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
         has_families = any(with_families(env) for env, _ in benchmarks(record))
@@ -117,10 +125,8 @@ def _print_benchmark(
     runs: Runs,
     metrics: Metrics,
     benchmark: tuple[str, str],
-    *,
-    left_out: Set[str],
-) -> None:
-    """Print the rows of one environment and model: success, differences, credit."""
+) -> tuple[Row, ...]:
+    """Print the rows of one environment and model: success, differences, credit; returns them."""
     rows = record_rows(record, runs, *benchmark)
     logged = {metric for row in rows for run in row.finished for metric in metrics[run]}
     panels = panel_order({name.split("/")[1] for name in logged if name.startswith("val/")})
@@ -150,9 +156,18 @@ def _print_benchmark(
     notes = [f"note: {note}" for note in _unlike(rows, runs)]
     if notes:
         console.print(*notes, "", sep="\n", soft_wrap=True)
+    return rows
+
+
+def _print_missing(
+    console: Console, rows: Iterable[Row], left_out: Set[str], states: Mapping[str, str]
+) -> None:
+    """Name the runs that are not finished, each with its state."""
     for row in rows:
         for run in row.unfinished(left_out):
-            console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {run.state}")
+            # A damaged run may be recorded as DONE.
+            state = run.state if run.state == State.DAMAGED else states.get(run.id, run.state)
+            console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {state}")
 
 
 def _given(record: ExperimentRecord) -> list[str]:

@@ -201,6 +201,11 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     # Not counted as problems: runs of train.py are in no experiment. For a run of a sweep, the
     # line shows that its manifest was deleted.
     alone = verify.without_experiment(arguments.runs_dir, folders)
+    by_search = search_command.runs_by_search(arguments.runs_dir) if alone else {}
+    for name, members in by_search.items():
+        if trials := members.intersection(alone):
+            say(console, f"{counted(len(trials), 'run')} of the trials of search {name}")
+    alone = [run_id for run_id in alone if not any(run_id in ids for ids in by_search.values())]
     if alone:
         console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
     console.print(

@@ -249,6 +249,16 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
     return EXIT_DONE
 
 
+def observed_states(matrix: Matrix) -> dict[str, str]:
+    """States of the runs as ``python -m sweeps status`` shows them; without damaged runs."""
+    observer = Observer(Slurm())
+    states = {}
+    for run_id in matrix.runs:
+        with contextlib.suppress(RecordError):
+            states[run_id] = str(observer.observe(RunFolder(runs_dir(matrix) / run_id)).state)
+    return states
+
+
 def has_results(matrix: Matrix) -> bool:
     """True if any run of the matrix is done, so that there is a table to show."""
     for run_id in matrix.runs:

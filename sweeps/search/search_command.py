@@ -1,6 +1,7 @@
 """Commands of a search: ``sweep.py +search=<name>`` runs it, ``sweeps search`` summarises it."""
 
 import argparse
+import contextlib
 import fnmatch
 import importlib.util
 from collections.abc import Iterable, Sequence
@@ -161,6 +162,18 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
         trials = read_trials(plan)
         _ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
+
+
+def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
+    """Ids of the runs of each search's trials; without searches that cannot be read here."""
+    members = {}
+    if importlib.util.find_spec("optuna") is not None:
+        for folder in search_folder.search_folders(runs_dir):
+            with contextlib.suppress(ScpoError):
+                plan = search_folder.read_plan(folder)
+                trials = read_trials(plan)
+                members[folder.name] = {one for trial in trials for one in plan.runs(trial.params)}
+    return members
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

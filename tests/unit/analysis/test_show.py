@@ -21,6 +21,15 @@ def test_an_experiment_without_record_has_no_table(tmp_path):
     assert experiment_table(tmp_path / "absent", "ablation") is None
 
 
+def test_a_missing_run_has_the_state_that_the_caller_knows(tmp_path):
+    runs = [write_run(tmp_path), write_run(tmp_path, seed=1, state="PENDING")]
+    write_experiment(tmp_path, {"scpo": runs})
+    assert f"{runs[1]['id']} is PENDING\n" in experiment_table(tmp_path, "ablation_monotonicity")
+    assert f"{runs[1]['id']} is QUEUED\n" in experiment_table(
+        tmp_path, "ablation_monotonicity", None, {runs[1]["id"]: "QUEUED"}
+    )
+
+
 def test_every_row_shows_seeds_success_and_credit_in_100_columns(tmp_path):
     write_ablation(tmp_path, rows=("scpo", "chronological", "no_monotonicity", "shortest_reference"))
     text = experiment_table(tmp_path, "ablation_monotonicity")

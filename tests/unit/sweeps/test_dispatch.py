@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
 from scpo.records import State, provenance
@@ -252,12 +253,11 @@ def test_jobs_that_would_be_refused_are_refused_before_hours_are_shown(tmp_path)
 
 
 @pytest.fixture
-def finished(tmp_path, monkeypatch):
-    """A matrix of four finished runs in `tmp_path`."""
+def submitted(tmp_path, monkeypatch):
+    """A matrix of four runs of `tmp_path` that wait for their jobs, and the scheduler."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slurm").symlink_to(ROOT / "slurm")
-    matrix = expand("ablation_monotonicity", [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]"])
-    on_slurm = expand(
+    matrix = expand(
         "ablation_monotonicity",
         [*fake.QUICK, "launcher=slurm_a800x4", "launcher.time_h=1", "launcher.warn_s=600", "seeds=[0,1]"],
     )
@@ -267,9 +267,24 @@ def finished(tmp_path, monkeypatch):
         return cluster.Cluster(configs[0].launcher, Path("runs"), slurm, slurm, outside=lambda: False)
 
     with quick_records():
-        dispatch.run(Console(file=io.StringIO()), on_slurm, launcher_for, Observer(slurm))
-        slurm.run_all()
-    return matrix
+        dispatch.run(Console(file=io.StringIO()), matrix, launcher_for, Observer(slurm))
+        yield matrix, slurm
+
+
+@pytest.fixture
+def finished(submitted):
+    """The same four runs, finished, as a matrix of this machine."""
+    _, slurm = submitted
+    slurm.run_all()
+    return expand("ablation_monotonicity", [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]"])
+
+
+def test_the_table_at_the_end_shows_submitted_runs_as_status_does(submitted, monkeypatch):
+    matrix, slurm = submitted
+    monkeypatch.setattr(dispatch, "Slurm", lambda: slurm)
+    out = io.StringIO()
+    sweep.show_table(Console(file=out, width=500), matrix)
+    assert out.getvalue().count(" is QUEUED\n") == 4
 
 
 def sweep_here(matrix, monkeypatch):

@@ -7,11 +7,12 @@ from rich.console import Console
 
 from scpo.records.files import write_json
 from scpo.records.provenance import code_files
+from sweeps import __main__ as cli
 from sweeps.compose.overrides import read_request
 from sweeps.search import driver, search_folder
 from sweeps.search import search_command as search
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
-from tests.support.fake_runs import QUICK, folders
+from tests.support.fake_runs import QUICK, folders, make_run
 from tests.support.searches import InstantLauncher, drive, plan_in
 
 GIGPO = "scpo/advantages/gigpo.py"
@@ -73,3 +74,14 @@ def test_files_that_a_search_does_not_use_are_not_named(tmp_path):
     trials, _ = drive(plan, Recording(**{"scpo/advantages/crbc.py": "old", "sweeps/dispatch.py": "old"}))
     assert change_notes(plan, runs_of(plan, trials)) == []
     assert version_notes(plan, runs_of(plan, trials)) == []
+
+
+def test_verify_counts_the_runs_of_trials_as_those_of_their_search(tmp_path, capsys):
+    plan = plan_in(tmp_path, "search.trials=2")
+    search_folder.write_plan(plan)
+    drive(plan, InstantLauncher())
+    alone = make_run(tmp_path, "seed=7").run_id
+    cli.main(["verify", "--runs-dir", str(tmp_path)])
+    told = capsys.readouterr().out
+    assert f"{len(folders(tmp_path)) - 1} runs of the trials of search {plan.folder.name}\n" in told
+    assert f"in no experiment: {alone}\n" in told.replace("\n" + alone, " " + alone)
