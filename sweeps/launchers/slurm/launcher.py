@@ -1,6 +1,8 @@
 """Slurm launcher: submit the missing runs and exit, or submit single runs for a search."""
 
+import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import ClassVar
 from rich.console import Console
 from rich.table import Table
 
+from scpo.errors import RecordError
 from scpo.progress import counted
 from scpo.records import RunFolder, State
 from scpo.records.provenance import key_variables
@@ -129,10 +132,24 @@ class Cluster(CountsSignals):
             except RefusedError as error:
                 rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
                 raise RefusedError(
-                    f"{error}. Not submitted: {counted(len(runs) - len(ids), 'run')}{rest}"
+                    f"{error}. {self._not_submitted(runs, len(ids))}{rest}"
                 ) from None
 
         return ids
+
+    def _not_submitted(
+        self, runs: Mapping[str, tuple[RunFolder, RunConfig]], submitted: int
+    ) -> str:
+        """Number of the runs without a new job, with the states that ``status`` shows."""
+        observer = Observer(self.scheduler, self.sleep)
+        states: Counter[State] = Counter()
+        for folder, _ in runs.values():
+            # Damaged records are reported elsewhere.
+            with contextlib.suppress(RecordError):
+                states[observer.observe(folder).state] += 1
+        shown = ", ".join(f"{states[one]} {one}" for one in sorted(states) if one.startable)
+        text = f"Not submitted: {counted(len(runs) - submitted, 'run')}"
+        return f"{text} ({shown})" if shown else text
 
     def _check_nodes(self, requests: Sequence[Request], snapshot: Path) -> None:
         """Ask a node of each partition, once in the life of this launcher, if it can run jobs."""

@@ -11,7 +11,7 @@ from rich.console import Console
 import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
-from scpo.records import State, provenance
+from scpo.records import RunFolder, State, provenance
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.files import file_sum, write_bytes, write_json
 from scpo.records.run_folders import finished_in
@@ -22,6 +22,7 @@ from sweeps.compose.overrides import read_request
 from sweeps.dispatch import exit_status
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm import launcher as cluster
+from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.status import statuses
 from tests.support import fake_runs as fake
@@ -328,3 +329,14 @@ def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, mo
     words = [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]", "dry_run=true"]
     dispatch.preview(Console(width=500), read_request(["+experiment=ablation_monotonicity", *words]), ROOT / "train.py")
     assert "leave (DAMAGED; " in capsys.readouterr().out
+
+
+def test_runs_that_slurm_does_not_take_are_told_with_the_states_of_status(submitted):
+    matrix, slurm = submitted
+    # Their jobs are gone without a word.
+    slurm.queue.clear()
+    slurm.job_limits = JobLimits(submitted=0)
+    pool = cluster.Cluster(dispatch.launcher_of(matrix), Path("runs"), slurm, slurm, outside=lambda: False)
+    runs = {name: (RunFolder(Path("runs") / name), config) for name, config in matrix.runs.items()}
+    with pytest.raises(ConfigError, match=r"Not submitted: 4 runs \(4 LOST\)$"):
+        pool.submit_all(runs, "table")

@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, RecordWriteError
 from scpo.generation import Generation
 from scpo.rollout import Slot
 from scpo.trainers.verl.episode import Answer, play
 from scpo.trainers.verl.verl_rows import read_rows
-from tests.unit.test_rollout import TASKS, Countdowns
+from tests.unit.test_rollout import TASKS, Countdowns, FullDisk
 
 ORIGIN = {"min_global_steps": 3, "max_global_steps": 3}
 
@@ -52,6 +52,13 @@ def test_an_environment_that_breaks_gets_a_fresh_one_and_leaves_no_half_episode(
     assert environment.started == 2
     assert [turn.row.action for turn in turns] == ["stop"]
     assert "starts again (1 of 1 retries)" in caplog.text
+
+
+def test_a_full_disk_is_not_tried_again():
+    environment = FullDisk()
+    with pytest.raises(RecordWriteError, match=r"train/a cannot be played: No space left"):
+        episode(environment, [], retries=2)
+    assert environment.started == 1
 
 
 def test_an_environment_that_keeps_breaking_ends_the_episode_with_its_name():
