@@ -236,7 +236,11 @@ def _begin(environment: Environment, play: Play) -> Episode:
     """Start the episode's task from its beginning, and forget the steps of the attempt before."""
     play.turns = []
     play.results = []
-    return environment.start(play.slot.task, play.slot.sibling)
+    try:
+        return environment.start(play.slot.task, play.slot.sibling)
+    except EnvironmentFailure as failure:
+        refuse_without_space(failure, f"episode of task {play.slot.task.id} cannot be played")
+        raise
 
 
 def _check_failures(slot: Slot, failures: int, retries: int, failure: EnvironmentFailure) -> None:

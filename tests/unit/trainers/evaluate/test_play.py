@@ -4,13 +4,13 @@ import pytest
 
 from scpo.agents import make_agent
 from scpo.diagnostics.validation_episodes import episode_metrics
-from scpo.errors import EnvironmentFailure
+from scpo.errors import EnvironmentFailure, RecordWriteError
 from scpo.generation import Generation
 from scpo.rollout import group_slots, rollout
 from scpo.schema.agent import PlainAgent, ReflexionAgent
 from scpo.trainers.evaluate.episode_records import EpisodeRecord, panel_metrics, usage_metrics
 from scpo.trainers.evaluate.play import BilledGeneration, play_all
-from tests.unit.test_rollout import TASKS, Countdowns, Guess
+from tests.unit.test_rollout import TASKS, Countdowns, FullDisk, Guess
 
 PLAIN = make_agent(PlainAgent(name="plain"))
 
@@ -109,6 +109,11 @@ def test_a_broken_environment_costs_its_attempts_steps_but_they_stay_on_the_bill
 def test_an_environment_that_keeps_failing_stops_the_evaluation_and_names_the_task():
     with pytest.raises(EnvironmentFailure, match=r"train/a \(repeat 0\) failed 2 times, 1 retries .*failure_retries"):
         play(environment=Countdowns(broken=[4] * 9), slots=dict(enumerate(group_slots(TASKS[:1], 1))), retries=1)
+
+
+def test_a_full_disk_stops_the_evaluation_and_is_named():
+    with pytest.raises(RecordWriteError, match="train/a cannot be played: No space left"):
+        play(environment=FullDisk(), slots=dict(enumerate(group_slots(TASKS[:1], 1))), retries=1)
 
 
 def test_metrics_of_records_worked_by_hand():
