@@ -40,6 +40,11 @@ def complaint(error: ScpoError | OSError) -> str:
             f"{what}{error.strerror}. Make room on the disk of the run folders (machine.runs_dir), "
             "or name another one, and start the same command again"
         )
+    if error.errno == errno.EFBIG:
+        return (
+            f"{what}{error.strerror}. Raise the limit on the size of files (`ulimit -f`) and start "
+            "the same command again"
+        )
     return (
         f"{what}{error.strerror or error}. Check the path and its permissions, or name another one"
     )

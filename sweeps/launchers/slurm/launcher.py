@@ -89,6 +89,7 @@ class Cluster(CountsSignals):
     _running: dict[str, RunFolder] = field(default_factory=dict)
     # Partitions whose nodes were asked already: a search submits many times.
     _asked: set[str | None] = field(default_factory=set)
+    _told_of_limit: bool = False
 
     @property
     def site(self) -> Site:
@@ -171,7 +172,11 @@ class Cluster(CountsSignals):
 
     def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
         """Arrays of runs with equal requests, within the limits of cluster and launcher."""
-        if self.launcher.time_h is not None and self.launcher.time_h > self.site.max_time_h:
+        longest = self.site.max_time_h
+        asked = self.launcher.time_h
+        # Once: a search submits its runs one by one.
+        if asked is not None and asked > longest and not self._told_of_limit:
+            self._told_of_limit = True
             say(
                 self.console,
                 f"note: launcher.time_h={self.launcher.time_h:g} is cut to {self.site.max_time_h:g}"

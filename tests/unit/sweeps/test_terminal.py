@@ -29,6 +29,7 @@ def call(*command, **variables):
 def test_a_full_disk_is_not_told_of_as_of_permissions():
     said = complaint(OSError(errno.ENOSPC, "No space left on device"))
     assert said.startswith("No space left on device. Make room on the disk of the run folders")
+    assert "`ulimit -f`" in complaint(OSError(errno.EFBIG, "File too large"))
     assert "Check the path" in complaint(PermissionError(errno.EACCES, "Permission denied", "runs"))
 
 

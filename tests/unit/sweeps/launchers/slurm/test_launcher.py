@@ -102,7 +102,9 @@ def test_a_dry_run_asks_no_node(make):
 def test_a_time_limit_that_the_partition_does_not_allow_is_cut_with_a_note(make, call):
     pool, _, runs = make(Nodes(), "launcher.time_h=48")
     if call == "start":
-        pool.start(runs, "table")
+        # As a search does, one by one.
+        for name, run in runs.items():
+            pool.start({name: run}, "search")
     else:
         pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
     said = " ".join(pool.console.file.getvalue().split())
