@@ -154,6 +154,8 @@ def _journal(path: Path) -> "BaseStorage":
             # lines are read again.
             first = log_number_from if log_number_from <= len(self._sums) else 0
             del self._sums[first:]
+            # Counted first, because another driver may append a line at any time.
+            whole = path.read_bytes().count(b"\n") if path.exists() else 0
             for number, log in enumerate(super().read_logs(first)):
                 try:
                     content = unsealed(log)
@@ -168,6 +170,10 @@ def _journal(path: Path) -> "BaseStorage":
                 self._sums.append(log[SEAL])
                 if first + number >= log_number_from:
                     yield content
+            # Optuna passes over a last line that it cannot read, as a killed writer leaves one. One
+            # that ends was written whole, and was damaged since.
+            if len(self._sums) < whole:
+                raise ValueError(f"{path.name}, line {len(self._sums) + 1}: it cannot be read")
 
     return JournalStorage(
         CheckedJournal(str(path), lock_obj=RepairingLock(str(path), LOCK_GRACE_S))
