@@ -172,7 +172,7 @@ def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
             with contextlib.suppress(ScpoError):
                 plan = search_folder.read_plan(folder)
                 trials = read_trials(plan)
-                members[folder.name] = {one for trial in trials for one in plan.runs(trial.params)}
+                members[folder.name] = {run for trial in trials for run in plan.runs(trial.params)}
     return members
 
 

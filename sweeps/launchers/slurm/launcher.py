@@ -148,7 +148,7 @@ class Cluster(CountsSignals):
             # Damaged records are reported elsewhere.
             with contextlib.suppress(RecordError):
                 states[observer.observe(folder).state] += 1
-        shown = ", ".join(f"{states[one]} {one}" for one in sorted(states) if one.startable)
+        shown = ", ".join(f"{states[state]} {state}" for state in sorted(states) if state.startable)
         text = f"Not submitted: {counted(len(runs) - submitted, 'run')}"
         return f"{text} ({shown})" if shown else text
 
