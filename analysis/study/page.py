@@ -80,9 +80,8 @@ NOT_EQUALITY = (
     "difference in its interval, and some would need more seeds than were run."
 )
 TEN_MORE = (
-    " Twenty pairs stand where ten left a comparison open with an interval wider than two points: "
-    "the choice looked at the first ten, which p takes no account of. REPRODUCTION.md gives the "
-    "fresh ten alone."
+    " Comparisons with twenty pairs are those that ten pairs left open with an interval wider than "
+    "two points. p does not account for this selection; REPRODUCTION.md gives the fresh ten alone."
 )
 SAME_CODE = (
     "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss "

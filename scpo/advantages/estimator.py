@@ -145,18 +145,38 @@ def checked_step_term(
     """
     if estimator.step_term is None:
         raise ValueError(f"estimator {estimator.name!r} has no step_term")
+    what = f"step_term of estimator {estimator.name!r}"
     given = estimator.step_term(batch, step_return_N, bonus_N, settings)
-    step_N = np.asarray(given)
-    if step_N.shape != (len(batch),) or step_N.dtype.kind not in "fiu":
-        shape = f"an array of {step_N.dtype} with shape {step_N.shape}"
-        raise StepBatchError(
-            f"step_term of estimator {estimator.name!r} returned "
-            f"{'None' if given is None else shape}, expected numbers of shape ({len(batch)},)"
-        )
+    step_N = one_each(given, batch, what, "number")
     bad = np.flatnonzero(~np.isfinite(step_N))
     if len(bad):
-        refuse(batch, bad[0], f"step_term of estimator {estimator.name!r} is {step_N[bad[0]]}")
+        refuse(batch, bad[0], f"{what} is {step_N[bad[0]]}")
     return step_N.astype(np.float64, copy=False)
+
+
+def one_each(given: object, batch: StepBatch, what: str, wanted: str) -> NDArray[Any]:
+    """A function's result as an array with one number for each row.
+
+    NumPy would silently broadcast another shape, such as one that an estimator of another package
+    returns.
+
+    Args:
+        given: The result.
+        batch: The steps.
+        what: The function, for the message.
+        wanted: Meaning of each number, for the message.
+
+    Raises:
+        StepBatchError: The result is something else.
+    """
+    array = np.asarray(given)
+    if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
+        shape = f"an array of {array.dtype} with shape {array.shape}"
+        raise StepBatchError(
+            f"{what} returned {'None' if given is None else shape}, expected one {wanted} for each "
+            f"row: numbers of shape ({len(batch)},)"
+        )
+    return array
 
 
 def measured(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scpo.advantages.estimator import Estimator, check_fields, checked_step_term
+from scpo.advantages.estimator import Estimator, check_fields, checked_step_term, one_each
 from scpo.advantages.gae import outcome_rewards
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
@@ -120,7 +120,7 @@ def assign(
 
     # 3. Advantages of the host.
     given = estimator.call(batch, terms.return_N, terms.bonus_N, host)
-    advantage_N: FloatArray = _one_each(given, batch, host.name) + after_N
+    advantage_N: FloatArray = _advantages(given, batch, host.name) + after_N
     _check_finite(batch, advantage_N, config)
 
     # 4. Metrics. `_remembered` also adds this step's successes to the buffer.
@@ -184,7 +184,7 @@ def _without_credit(
         return advantage_N, {}
     host = config.estimator
     given = ESTIMATORS[host.name].call(batch, terms.return_N, -terms.penalty_N, host)
-    unshaped_N = _one_each(given, batch, host.name)
+    unshaped_N = _advantages(given, batch, host.name)
     return unshaped_N, effect_metrics(batch, shaped.credit_N, unshaped_N, advantage_N, host)
 
 
@@ -206,23 +206,13 @@ def _remembered(
     return metrics
 
 
-def _one_each(given: object, batch: StepBatch, name: str) -> FloatArray:
-    """Check an estimator's result and return it as float32.
-
-    NumPy would silently broadcast another shape, such as one that an estimator of another package
-    returns.
+def _advantages(given: object, batch: StepBatch, name: str) -> FloatArray:
+    """An estimator's result as float32, which trainers read: estimators compute in float64.
 
     Raises:
         StepBatchError: The result is not an array with one number for each row.
     """
-    array = np.asarray(given)
-    if array.shape != (len(batch),) or array.dtype.kind not in "fiu":
-        shape = f"an array of {array.dtype} with shape {array.shape}"
-        raise StepBatchError(
-            f"estimator {name!r} returned {'None' if given is None else shape}, expected one "
-            f"advantage for each row: numbers of shape ({len(batch)},)"
-        )
-    # Estimators compute in float64; trainers read float32.
+    array = one_each(given, batch, f"estimator {name!r}", "advantage")
     return array.astype(np.float32, copy=False)
 
 

@@ -156,8 +156,11 @@ def test_separating_steps_without_a_step_term_is_named_unless_it_is_meant(step_t
 @pytest.mark.parametrize(
     ("step_term", "complaint"),
     [
-        (lambda batch, r, b, s: np.zeros(3), r"returned an array of float64 with shape \(3,\), expected numbers of"),
-        (lambda batch, r, b, s: None, "returned None, expected numbers of shape"),
+        (
+            lambda batch, r, b, s: np.zeros(3),
+            r"returned an array of float64 with shape \(3,\), expected one number for each row: numbers of",
+        ),
+        (lambda batch, r, b, s: None, "returned None, expected one number for each row: numbers of shape"),
         (lambda batch, r, b, s: np.full(len(batch), np.nan), r"row 0 .*: step_term of estimator 'rloo' is nan"),
     ],
 )
