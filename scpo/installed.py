@@ -8,6 +8,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 """The checkout, or a snapshot of it, that this code is run from."""
 
+CODE_PARTS = ("scpo", "sweeps", "train.py")
+"""Files and folders of the checkout whose code a run executes."""
+
+CODE_SUFFIXES = (".py", ".yaml")
+"""Suffixes of code; other files may be written next to it by tools."""
+
 CORE = ("numpy", "pydantic", "hydra", "rich")
 """Modules of the core dependencies in pyproject.toml: every command imports them."""
 

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
-from scpo.records import RunFolder, State, manifest, provenance, run_config, run_folders, verify
+from scpo.records import RunFolder, State, code_record, manifest, run_config, run_folders, verify
+from scpo.records.code_files import code_files
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import LauncherConfig, RunConfig
@@ -294,7 +295,7 @@ def _elsewhere(folder: Path) -> list[str]:
 def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     """Name finished runs whose code has changed since: they are not run again by themselves."""
     # Read once: hashing the code for every run would take long.
-    present = provenance.code_files()
+    present = code_files()
     # Changed files -> runs: an estimator of one's own concerns no run of another one.
     stale: dict[tuple[str, ...], list[str]] = {}
     for run_id in sorted(run_ids):
@@ -303,7 +304,7 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
         with contextlib.suppress(RecordError):
             if folder.read_status().state is not State.DONE:
                 continue
-            changed = provenance.changed_files(folder, matrix.runs[run_id], present)
+            changed = code_record.changed_files(folder, matrix.runs[run_id], present)
             if changed:
                 stale.setdefault(tuple(changed), []).append(run_id)
 
@@ -311,7 +312,7 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
         shown = " ".join(runs[:LISTED_RUNS]) + (" ..." if len(runs) > LISTED_RUNS else "")
         yield (
             f"{counted(len(runs), 'finished run')} of other code, changed since: "
-            f"{provenance.shown_files(files)}. To run {'it' if len(runs) == 1 else 'them'} again, "
+            f"{code_record.shown_files(files)}. To run {'it' if len(runs) == 1 else 'them'} again, "
             f"first: python -m sweeps rm --finished {shown}"
         )
 

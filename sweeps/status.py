@@ -18,7 +18,7 @@ from rich.table import Table
 
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
-from scpo.records import RunFolder, State, provenance, run_config
+from scpo.records import RunFolder, State, code_record, run_config
 from scpo.records.health import RULES, Remark, examine, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_whole
 from scpo.records.wandb_mirror import url_of
@@ -64,7 +64,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         seen = observer.observe(folder)
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
-        remarks += provenance.resumes_by_other_code(folder)
+        remarks += code_record.resumes_by_other_code(folder)
         success, step_s = _progress_of(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")

@@ -8,7 +8,7 @@ from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
-from scpo.records.provenance import differing_files, shown_files
+from scpo.records.code_record import differing_files, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig

@@ -7,10 +7,10 @@ from typing import Any
 
 from scpo.errors import RecordError, ScpoError
 from scpo.records import log_gaps
+from scpo.records.code_record import read_code
 from scpo.records.files import RUN_AGAIN, change, read_record
 from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import experiment_members
-from scpo.records.provenance import read_code
 from scpo.records.run_config import check, read_config
 from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
 from scpo.schema.run import RunConfig

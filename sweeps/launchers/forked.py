@@ -40,7 +40,7 @@ from typing import Any
 
 from scpo.installed import REPOSITORY
 from scpo.records import run_config
-from scpo.records.provenance import code_files
+from scpo.records.code_files import code_files
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import LocalLauncher, RunConfig
 from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, ignore_warning

@@ -25,7 +25,7 @@ from scpo.errors import (
     ScorerError,
     ScpoError,
 )
-from scpo.records import RunFolder, State, Status, provenance, run_config, run_folders
+from scpo.records import RunFolder, State, Status, code_record, provenance, run_config, run_folders
 from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
@@ -176,7 +176,7 @@ def _attempt(
             try:
                 across = config.machine.resume_across_versions
                 commits = (before.commit, commit)
-                provenance.check_resume(folder, config, across=across, commits=commits)
+                code_record.check_resume(folder, config, across=across, commits=commits)
             except ConfigError as error:
                 logger.error("%s", error)
                 return _end(folder, State.FAILED, _one_line(error), refused=number)
@@ -295,12 +295,12 @@ def _say_result(folder: RunFolder) -> None:
 
 def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
     """Warn that a finished run keeps its numbers, although its code has changed since."""
-    changed = provenance.changed_files(folder, config)
+    changed = code_record.changed_files(folder, config)
     if changed:
         logger.warning(
             "the code that gave its numbers has changed since: %s. To run it again: "
             "`python -m sweeps rm --finished %s` first",
-            provenance.shown_files(changed),
+            code_record.shown_files(changed),
             folder.run_id,
         )
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State
-from scpo.records.provenance import code_files, file_versions, shown_files
+from scpo.records.code_files import code_files
+from scpo.records.code_record import file_versions, shown_files
 from scpo.schema.run import RunConfig
 from sweeps.search.plan import Plan
 

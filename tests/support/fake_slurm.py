@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from scpo.records import RunFolder, provenance
+from scpo.records import RunFolder, code_record, provenance
+from scpo.records.code_files import code_files
 from scpo.records.status import JobState
 from scpo.records.tracker import Tracker
 from scpo.schema.run import RunConfig
@@ -185,7 +186,7 @@ class FakeProcess:
             raise Killed
 
 
-_code = functools.cache(provenance.code_files)
+_code = functools.cache(code_files)
 
 
 @contextlib.contextmanager
@@ -197,7 +198,7 @@ def quick_records() -> Iterator[None]:
         patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
         patch.object(provenance, "record", lambda *_: None),
-        patch.object(provenance, "code_files", lambda: code),
+        patch.object(code_record, "code_files", lambda: code),
         patch.object(cluster, "freeze", lambda runs_dir, *_: runs_dir / ".snapshots" / "0"),
     ):
         yield

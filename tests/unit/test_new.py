@@ -8,7 +8,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.new import CHECKOUT, KINDS, main, write_part
-from scpo.records import provenance
+from scpo.records import code_files
 from scpo.records.files import replace_file
 from sweeps.compose.configuration import compose_run
 
@@ -97,14 +97,14 @@ def test_a_new_method_scorer_and_matcher_are_chosen_by_name(checkout):
 
 @pytest.mark.parametrize("kind", ["estimator", "identity", "scorer", "matcher"])
 def test_a_new_part_leaves_finished_runs_of_other_parts_under_the_same_code(kind, checkout, monkeypatch):
-    monkeypatch.setattr(provenance, "REPOSITORY", checkout)
-    before = provenance.code_files()
+    monkeypatch.setattr(code_files, "REPOSITORY", checkout)
+    before = code_files.code_files()
     write_part(kind, "mine", checkout)
-    after = provenance.code_files()
+    after = code_files.code_files()
     changed = {name for name in after if after[name] != before.get(name)}
     assert changed
     for words in (["method=scpo"], ["method=crbc", "method.estimator.states=closure"]):
-        assert not changed & provenance.used_files(compose_run(words), checkout)
+        assert not changed & code_files.used_files(compose_run(words), checkout)
 
 
 def test_a_new_method_has_a_learning_rate_of_its_own_at_the_scale_of_the_study(checkout):

@@ -84,7 +84,7 @@ class CrossEncoderScorer(ScorerSettings):
 
 # Scorers of one's own: kind -> ``SETTINGS`` of the file <kind>.py in this folder. They are found by
 # their file names, because a line for each, in a file that all runs use, would make every finished
-# run one of other code (scpo/records/provenance.py).
+# run one of other code (scpo/records/code_files.py).
 OWN: dict[str, type[ScorerSettings]] = {
     module.name: importlib.import_module(f"{__name__}.{module.name}").SETTINGS
     for module in pkgutil.iter_modules(__path__)

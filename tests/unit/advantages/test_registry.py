@@ -126,7 +126,7 @@ def test_the_config_of_an_estimator_whose_package_is_missing_says_so(tmp_path):
 
 CODE = """
 from scpo.installed import REPOSITORY
-from scpo.records.provenance import code_files, used_files
+from scpo.records.code_files import code_files, used_files
 from sweeps.compose.configuration import compose_run
 
 for method in ("doubled", "grpo"):

@@ -13,8 +13,8 @@ from analysis.__main__ import main
 from analysis.build import build_from, builders
 from analysis.sources.collect import collect
 from scpo.errors import RecordWriteError
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from tests.support.run_records import (
     LABELS,
     ROOT,

@@ -13,8 +13,8 @@ from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
 from analysis.stats.seed_statistics import difference
 from scpo.errors import ConfigError, RecordError
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from analysis.show import CREDIT, experiment_table
-from scpo.records.provenance import code_files
+from scpo.records.code_files import code_files
 from tests.support.run_records import (
     LABELS,
     log_lines,

@@ -11,8 +11,9 @@ from rich.console import Console
 import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, provenance
+from scpo.records import RunFolder, State, code_record
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
+from scpo.records.code_files import code_files
 from scpo.records.files import file_sum, write_bytes, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
@@ -88,11 +89,11 @@ def test_a_dry_run_tells_what_is_finished(tmp_path):
 def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them_again(tmp_path):
     folder = fake.make_run(tmp_path)
     folder.update_status(state=State.DONE)
-    files = provenance.code_files()
+    files = code_files()
     words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
 
     def dry_run(changed):
-        write_json(folder.path / provenance.CODE_RECORD, {"files": files | dict.fromkeys(changed, "another")})
+        write_json(folder.path / code_record.CODE_RECORD, {"files": files | dict.fromkeys(changed, "another")})
         return " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
 
     told = dry_run(["scpo/advantages/gigpo.py"])
@@ -103,10 +104,10 @@ def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them
 
 def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_an_edited_one(tmp_path):
     folders = [fake.make_run(tmp_path, "method=gigpo"), fake.make_run(tmp_path, "method=grpo")]
-    files = provenance.code_files()
+    files = code_files()
     for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):
         folder.update_status(state=State.DONE)
-        write_json(folder.path / provenance.CODE_RECORD, {"files": files | {changed: "another"}})
+        write_json(folder.path / code_record.CODE_RECORD, {"files": files | {changed: "another"}})
     words = ("+experiment=one", "method=gigpo,grpo", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
     told = " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
     for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):

@@ -9,8 +9,8 @@ from analysis.__main__ import main
 from analysis.build import Report, nothing_built
 from analysis.report.page import CURVE_BYTES, SCRIPTS, STATIC, configurations, contents, embedded, health_of, page
 from analysis.sources.collect import collect
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from tests.support.group_samples import BATCH_WITH_MARKUP, MARKUP, write_groups
 from tests.support.run_records import LABELS, log_only, write_ablation, write_experiment, write_run
 from tests.support.sketches import sketch

@@ -5,8 +5,8 @@ from dataclasses import replace
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.code_versions import mixed_code, section_notes
 from analysis.sources.collect import collect
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from tests.support.run_records import write_ablation
 
 

@@ -12,8 +12,8 @@ from analysis.study.command import ARCHIVE, HEADLINE_MARKERS, PAGE, README, with
 from analysis.study.page import page
 from analysis.study.questions import QUESTIONS
 from scpo.records.archive_index import INDEX, METRICS, is_archive
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from sweeps.compose.overrides import options
 from tests.support.run_records import ROOT
 from tests.support.sketches import sketch

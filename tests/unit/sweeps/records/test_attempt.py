@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from scpo.errors import ConfigError, GameError, RecordError, RecordWriteError
-from scpo.records import JsonLines, State, StopRequest, provenance, run_config
+from scpo.records import JsonLines, State, StopRequest, code_files, code_record, provenance, run_config
 from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
 from scpo.stop_signals import STOP_SIGNALS
@@ -209,7 +209,8 @@ def code(tmp_path, monkeypatch):
     write("scpo/trainers/__init__.py", "from scpo.loss import loss")
     write("scpo/loss.py", "loss = 1")
     write("scpo/advantages/registry.py", "from scpo.advantages.rloo import RLOO\n\nOURS = (\n    RLOO,\n)\n")
-    monkeypatch.setattr(provenance, "REPOSITORY", root)
+    for module in (provenance, code_files, code_record):
+        monkeypatch.setattr(module, "REPOSITORY", root)
     return write
 
 
@@ -242,7 +243,7 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
     told = "resumed at step 2 by other code: scpo/loss.py, scpo/more.py"
-    assert provenance.resumes_by_other_code(folder) == [told]
+    assert code_record.resumes_by_other_code(folder) == [told]
     (row,) = statuses([folder], Observer(None))
     assert told in row.remark
 
@@ -255,16 +256,16 @@ def test_the_record_of_the_code_has_the_versions_that_wrote_steps_and_no_other(f
     code("README.md", "new")
     code("sweeps/a.py", "new")  # which the run does not use
     assert entry.run(folder, fails) == entry.EXIT_FAILED
-    assert provenance.read_code(folder).earlier == ()
+    assert code_record.read_code(folder).earlier == ()
     fake.make_run(tmp_path, "machine.resume_across_versions=true")
     code("scpo/loss.py", "loss = 2")
     assert entry.run(folder, fails) == entry.EXIT_FAILED
-    assert [version.after_step for version in provenance.read_code(folder).versions] == [0, 2]
+    assert [version.after_step for version in code_record.read_code(folder).versions] == [0, 2]
     code("scpo/loss.py", "loss = 1")
     assert entry.run(folder, fails) == entry.EXIT_FAILED
-    assert [version.after_step for version in provenance.read_code(folder).versions] == [0]
+    assert [version.after_step for version in code_record.read_code(folder).versions] == [0]
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
-    assert provenance.resumes_by_other_code(folder) == []
+    assert code_record.resumes_by_other_code(folder) == []
 
 
 @pytest.mark.parametrize(
@@ -277,10 +278,12 @@ def test_the_record_of_the_code_has_the_versions_that_wrote_steps_and_no_other(f
 )
 def test_a_refused_resume_says_where_changes_are_in_no_commit(folder, code, monkeypatch, *, before, now, told):
     monkeypatch.setattr(provenance, "git_commit", lambda: "abc")
-    monkeypatch.setattr(provenance, "code_state", lambda *_: {"commit": "abc", "uncommitted": before})
+    for module in (provenance, code_record):
+        monkeypatch.setattr(module, "code_state", lambda *_: {"commit": "abc", "uncommitted": before})
     stopped_at_step_2(folder)
     code("scpo/loss.py", "loss = 2")
-    monkeypatch.setattr(provenance, "code_state", lambda *_: {"commit": "abc", "uncommitted": now})
+    for module in (provenance, code_record):
+        monkeypatch.setattr(module, "code_state", lambda *_: {"commit": "abc", "uncommitted": now})
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
     assert told.format(diff=folder.attempt(1) / "uncommitted.diff") in folder.read_status().reason
 
@@ -289,8 +292,9 @@ def test_a_resume_under_an_edited_package_s_estimator_is_refused_with_its_file(f
     file = tmp_path / "mine.py"
     file.write_text("MINE = 1")
     name = run_config.read_config(folder).method.estimator.name
-    monkeypatch.setattr(provenance, "PACKAGES", {name: EntryPoint(name, "mine:MINE", "scpo.estimators")})
-    monkeypatch.setattr(provenance, "installed_files", lambda: {"mine.py": file})
+    monkeypatch.setattr(code_files, "PACKAGES", {name: EntryPoint(name, "mine:MINE", "scpo.estimators")})
+    for module in (code_files, code_record):
+        monkeypatch.setattr(module, "installed_files", lambda: {"mine.py": file})
     stopped_at_step_2(folder)
     file.write_text("MINE = 2")
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
@@ -354,7 +358,7 @@ def test_a_new_baseline_keeps_no_run_from_being_resumed(folder, code):
 
 def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
     stopped_at_step_2(folder)
-    (folder.path / provenance.CODE_RECORD).unlink()
+    (folder.path / code_record.CODE_RECORD).unlink()
     folder.update_status(commit="old")
     monkeypatch.setattr(provenance, "git_commit", lambda: "new")
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
@@ -362,13 +366,13 @@ def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
 
 
 def test_the_code_has_the_same_hash_with_git_and_without(tmp_path, monkeypatch):
-    with_git = provenance.code_files()
+    with_git = code_files.code_files()
     assert {"train.py", "scpo/steps.py", "sweeps/records/attempt.py"} <= with_git.keys()
-    for part in provenance.CODE_PARTS:
-        source = provenance.REPOSITORY / part
+    for part in code_files.CODE_PARTS:
+        source = code_files.REPOSITORY / part
         (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / part)
-    monkeypatch.setattr(provenance, "REPOSITORY", tmp_path)
-    assert provenance.code_files() == with_git
+    monkeypatch.setattr(code_files, "REPOSITORY", tmp_path)
+    assert code_files.code_files() == with_git
 
 
 def test_a_run_without_a_checkpoint_starts_again_under_any_commit(folder, monkeypatch):

@@ -5,8 +5,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from scpo.records.provenance import code_files
 from sweeps import __main__ as cli
 from sweeps.compose.overrides import read_request
 from sweeps.search import driver, search_folder

@@ -1,0 +1,204 @@
+"""Code files of a run: their hashes, and those that could change its numbers.
+
+The files of installed packages that register estimators are found by their imports. They are read
+from the files and not from ``sys.modules``: what is loaded depends on how far a process has come,
+so that a driver and its runs would record different files.
+"""
+
+import ast
+import functools
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+from scpo.advantages.registry import ESTIMATORS, PACKAGES
+from scpo.installed import CODE_PARTS, CODE_SUFFIXES, REPOSITORY
+from scpo.records.files import text_sum
+from scpo.schema.run import RunConfig
+from scpo.shaping.matcher import MATCHERS
+
+# Modules that list all estimators or identities of states, of which a run uses few.
+REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
+_ENTRY = re.compile(
+    r"^from scpo\.(?:advantages|states)\.\w+ import [A-Z][A-Z0-9_]*\n", re.MULTILINE
+)
+_ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
+
+
+def code_files() -> dict[str, str]:
+    """Path -> hash of each file of the running code; the same in a checkout and its snapshot.
+
+    With the files of installed packages whose estimators are registered.
+    """
+    hashes = {}
+    for part in CODE_PARTS:
+        top = REPOSITORY / part
+        paths = [top] if top.is_file() else top.rglob("*")
+        for path in paths:
+            if path.suffix in CODE_SUFFIXES and path.is_file():
+                name = str(path.relative_to(REPOSITORY))
+                content = path.read_bytes()
+                if name in REGISTRIES:
+                    content = without_entries(content.decode()).encode()
+                hashes[name] = text_sum(content)
+    for name, path in installed_files().items():
+        hashes[name] = text_sum(path.read_bytes())
+    return dict(sorted(hashes.items()))
+
+
+def without_entries(text: str) -> str:
+    """A registry's code without its entries; the entry that a run uses is compared as a file."""
+    return _ENTRIES.sub("OURS = ()", _ENTRY.sub("", text))
+
+
+def used_files(config: RunConfig, root: Path) -> set[str]:
+    """Paths, as in ``code_files``, of the files whose change could change a run's numbers.
+
+    These are the files that the trainer imports, at the top of a file or inside a function, and all
+    files of the run's environment. An estimator of an installed package has the files that it
+    imports of its package, too. Other estimators and identities of states in the registries, and
+    other matchers and scorers in files of their own, are left out, so that a new baseline does not
+    prevent runs from being resumed. So are sweeps, the doctor and the commands of this project.
+
+    Args:
+        config: The run's configuration.
+        root: Folder of this project's code.
+    """
+    installed = installed_files()
+    packages = frozenset({"scpo", *(name.split("/")[0].removesuffix(".py") for name in installed)})
+    waiting = ["scpo/trainers/__init__.py", *_parts(config)]
+    for folder in (f"scpo/trainers/{_trainer(config)}", f"scpo/envs/{config.env.name}"):
+        waiting += [str(path.relative_to(root)) for path in sorted((root / folder).rglob("*.py"))]
+    used: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        path = installed.get(name, root / name)
+        if name in used or not path.is_file():
+            continue
+        used.add(name)
+        text = path.read_text(errors="replace")
+        text = without_entries(text) if name in REGISTRIES else text
+        # Not analysis: scpo/__init__.py imports two of its functions, but only for notebooks.
+        waiting += imported_files(text, name, packages)
+    return used
+
+
+def code_kind(config: RunConfig) -> tuple[str, ...]:
+    """Key of the runs that use the same files, such as all seeds of a row."""
+    return (*_parts(config), _trainer(config), config.env.name)
+
+
+def _trainer(config: RunConfig) -> str:
+    if config.method.kind != "trained":
+        return "evaluate"
+    return config.trainer.name
+
+
+def _parts(config: RunConfig) -> Iterator[str]:
+    """Files of the estimator, the identities, the matcher and the scorer that a run names."""
+    if config.method.kind != "trained":
+        return
+    # Only a scorer in files of its own has these two; other scorers are found as imports.
+    yield f"scpo/schema/scorer/{config.scorer.kind}.py"
+    yield f"scpo/scoring/{config.scorer.kind}.py"
+    estimator = config.method.estimator.name
+    if estimator in PACKAGES:
+        # The entry point's file may only join settings with a function from elsewhere.
+        yield from files_of_module(PACKAGES[estimator].module)
+    functions = [ESTIMATORS[estimator].function]
+    functions += [identity.function for identity in config.method.identities.values()]
+    if config.method.shaper is not None:
+        functions.append(MATCHERS[config.method.shaper.matcher])
+    for function in functions:
+        yield from files_of_module(function.__module__)
+
+
+def installed_files() -> dict[str, Path]:
+    """Path in its package, e.g. ``my_package/mine.py`` -> file, of all installed estimators.
+
+    These are the file of each entry point and what it imports of its own package, at the top of a
+    file or inside a function.
+    """
+    files: dict[str, Path] = {}
+    for point in PACKAGES.values():
+        root = _root(point.module)
+        if root is not None:
+            files |= _closure(point.module, root, packages_of(point))
+    return files
+
+
+def packages_of(point: EntryPoint) -> frozenset[str]:
+    """Top-level modules of the distribution of an entry point, such as ``my_package``."""
+    names = {point.module.partition(".")[0]}
+    if point.dist is not None:
+        names.update((point.dist.read_text("top_level.txt") or "").split())
+        # Only some build tools write that file; an editable installation lists no modules.
+        for file in point.dist.files or ():
+            if file.suffix == ".py":
+                names.add(file.parts[0].removesuffix(".py"))
+    return frozenset(names)
+
+
+def files_of_module(module: str) -> list[str]:
+    """Paths that the files of a module and of its parent packages may have."""
+    parts = module.split(".")
+    paths = []
+    for length in range(1, len(parts) + 1):
+        path = "/".join(parts[:length])
+        paths += [f"{path}.py", f"{path}/__init__.py"]
+    return paths
+
+
+# Cached, because a sweep asks for each of its runs.
+@functools.lru_cache(maxsize=2048)
+def imported_files(text: str, name: str, packages: frozenset[str]) -> tuple[str, ...]:
+    """Files that a module may import: modules, packages, and parent packages.
+
+    Args:
+        text: Its code.
+        name: Its path, from which relative imports are resolved.
+        packages: Top-level modules whose files are wanted.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        # It is being edited; its checksum differs from that of the file that was imported.
+        return ()
+    found: list[str] = []
+    for node in ast.walk(tree):
+        modules: list[str] = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = Path(name).parent.parts
+            above = parents[: len(parents) + 1 - node.level] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            modules = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        for module in modules:
+            if module.partition(".")[0] in packages:
+                found += files_of_module(module)
+    return tuple(found)
+
+
+def _root(module: str) -> Path | None:
+    """Folder from which a loaded module was imported; None if it is in no file."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return None
+    path = Path(file)
+    depth = len(module.split("."))
+    return path.parents[depth if path.stem == "__init__" else depth - 1]
+
+
+def _closure(module: str, root: Path, packages: frozenset[str]) -> dict[str, Path]:
+    files: dict[str, Path] = {}
+    waiting = files_of_module(module)
+    while waiting:
+        name = waiting.pop()
+        if name not in files and (root / name).is_file():
+            files[name] = root / name
+            text = (root / name).read_text(errors="replace")
+            waiting += imported_files(text, name, packages)
+    return files
