@@ -107,6 +107,13 @@ if [ -n "$installed" ] && [ "$(describe 2>/dev/null)" = "$installed" ]; then exi
 trap 'say "stopped. The same command starts again; pip keeps what it has downloaded"; exit 130' INT
 
 place() { head -n 3; }
+# An environment that another checkout made here, and that may be in use.
+owner=$(echo "$installed" | sed -n 's/^project //p')
+if [ -n "$owner" ] && [ "$owner" != "$(pwd -P)" ] && [ -e "$owner/setup.sh" ] &&
+  [ "$(echo "$installed" | head -n 1)" = "folder $(cd "$folder" && pwd -P)" ]; then
+  fail "$folder is the environment of the checkout $owner. Name another: make setup VENV=<folder>," \
+    "or delete $folder if nothing uses it"
+fi
 if [ -e "$stamp" ]; then
   if [ -z "$installed" ]; then
     make_anew="its installation was interrupted"

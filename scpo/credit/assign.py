@@ -9,6 +9,7 @@ import numpy as np
 
 from scpo.advantages.estimator import Estimator, check_fields, checked_step_term, one_each
 from scpo.advantages.gae import outcome_rewards
+from scpo.advantages.groups import Float64Array
 from scpo.advantages.outcomes import row_scores, step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.credit.metrics import (
@@ -126,7 +127,8 @@ def assign(
     # 4. Metrics. `_remembered` also adds this step's successes to the buffer.
     started = time.perf_counter()
     metrics = credit_metrics(batch, config, shaped, seed)
-    metrics |= _metrics_of_terms(batch, config, terms, advantage_N)
+    step_N, term_values = _step_term(batch, config, terms, advantage_N)
+    metrics |= term_values
     metrics |= state_metrics(batch, host, fell_back=fell_back)
     metrics |= _remembered(batch, shaped, config, seed, buffer)
     unshaped_N, effect = _without_credit(batch, config, terms, shaped, advantage_N)
@@ -135,7 +137,7 @@ def assign(
     # For the samples of a step, which show with which rows the host compared each one.
     anchor_N = host_anchor_groups(batch, host)
     return advantage_N, CreditDiagnostics(
-        metrics, timings, return_N, bonus_N, shaped, advantage_N, unshaped_N, anchor_N
+        metrics, timings, return_N, bonus_N, shaped, advantage_N, unshaped_N, anchor_N, step_N
     )
 
 
@@ -151,18 +153,21 @@ def _timings(
     return timings
 
 
-def _metrics_of_terms(
+def _step_term(
     batch: StepBatch, config: TrainedMethod, terms: _Terms, advantage_N: FloatArray
-) -> dict[str, float]:
-    """Mean and deviation of the advantage's two terms, and the step term's ``states/cosine``."""
+) -> tuple[Float64Array | None, dict[str, float]]:
+    """The step term, None for an estimator without one, and metrics of the advantage's two terms.
+
+    The metrics are the mean and deviation of both terms, and the step term's ``states/cosine``.
+    """
     estimator = ESTIMATORS[config.estimator.name]
     host = config.estimator
     if estimator.step_term is None:
-        return term_metrics(batch, advantage_N, None)
+        return None, term_metrics(batch, advantage_N, None)
     values = (terms.return_N, terms.bonus_N)
     step_N = checked_step_term(estimator, batch, *values, host) + terms.after_N
     oracle = oracle_cosine(batch, estimator, host, values, step_N)
-    return term_metrics(batch, advantage_N, step_N) | oracle
+    return step_N, term_metrics(batch, advantage_N, step_N) | oracle
 
 
 def _without_credit(

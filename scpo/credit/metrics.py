@@ -46,6 +46,8 @@ class CreditDiagnostics:
         unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
         anchor_group_N: Dense id of every row's anchor group, as the host forms them; None for a
             token-level estimator.
+        step_term_N: The part of the advantage that separates the steps of a trajectory, by the
+            states of this step; None for an estimator without one.
     """
 
     metrics: dict[str, float]
@@ -56,6 +58,7 @@ class CreditDiagnostics:
     advantage_N: FloatArray | None = None
     unshaped_advantage_N: FloatArray | None = None
     anchor_group_N: IntArray | None = None
+    step_term_N: Float64Array | None = None
 
 
 def stage_timings(seconds: dict[str, float]) -> dict[str, float]:

@@ -149,8 +149,9 @@ def oracle_cosine(
 ) -> dict[str, float]:
     """Cosine between the host's step term and the step term by the simulator's states.
 
-    0 if only the host's step term is 0. This is the measure to judge an identity by: precision and
-    recall weigh all pairs alike, whether credit depends on them or not (docs/meaning.md).
+    0 if only the host's step term is 0. Precision and recall weigh all pairs of rows alike, whether
+    credit depends on them or not; this weighs them by their credit. It does not rank identities by
+    what they gain in training (docs/meaning.md).
 
     Args:
         batch: The steps.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.advantages.registry import WITH_STEP_TERM
-from scpo.credit.assign import assign, resolve
+from scpo.credit.assign import assign
 from scpo.credit.metrics import CreditDiagnostics
 from scpo.envs.base import Environment, PlanningEnvironment, ReplayingEnvironment, Task
 from scpo.errors import ConfigError, EnvironmentFailure, RecordError, StepBatchError
@@ -296,7 +296,7 @@ def step_credited(
         if diagnostics.shaped is None:
             return None
         return diagnostics.shaped.credit_N > 0
-    return _positive_step_term(batch, diagnostics, method)
+    return _positive_step_term(diagnostics)
 
 
 def credited_rows(
@@ -319,7 +319,7 @@ def credited_rows(
     _, diagnostics = assign(batch, scorer, method, seed=seed)
     answer: BoolArray | None = None
     if what == "step_term":
-        answer = _positive_step_term(batch, diagnostics, method)
+        answer = _positive_step_term(diagnostics)
     elif what == "credit":
         answer = None if diagnostics.shaped is None else diagnostics.shaped.credit_N > 0
     elif diagnostics.advantage_N is not None and diagnostics.unshaped_advantage_N is not None:
@@ -332,15 +332,15 @@ def credited_rows(
     return answer
 
 
-def _positive_step_term(
-    batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
-) -> BoolArray | None:
-    """Rows whose step term is above rounding; None for estimators without one."""
-    step_term = resolve(method).step_term
-    if step_term is None:
+def _positive_step_term(diagnostics: CreditDiagnostics) -> BoolArray | None:
+    """Rows whose step term is above rounding; None for estimators without one.
+
+    The term is that of ``assign``. Computing it again would take other states: an identity may
+    need the scorer, or remember earlier training steps.
+    """
+    if diagnostics.step_term_N is None:
         return None
-    term_N = step_term(batch, diagnostics.step_return_N, diagnostics.bonus_N, method.estimator)
-    positive_N: BoolArray = np.asarray(term_N) > POSITIVE
+    positive_N: BoolArray = diagnostics.step_term_N > POSITIVE
     return positive_N
 
 

@@ -15,7 +15,7 @@ from tests.support.fake_commands import fake_python
 ROOT = Path(__file__).parents[2]
 TOOLS = (
     *("sh", "cat", "cksum", "head", "tail", "grep", "ls", "df", "awk"),
-    *("mkdir", "find", "rm", "mv", "sleep", "cp", "chmod", "touch"),
+    *("sed", "mkdir", "find", "rm", "mv", "sleep", "cp", "chmod", "touch"),
 )
 COMPILERS = ("make", "gcc", "g++")
 STAMP = "scpo-environment.txt"
@@ -171,6 +171,31 @@ def test_an_environment_of_someone_else_is_used_and_never_deleted(checkout):
     fake_python(checkout / ".venv" / "bin" / "python", "exit 1")
     assert error_of(setup(checkout)).startswith("error: .venv cannot be used")
     assert (checkout / ".venv" / "pyvenv.cfg").exists()
+
+
+def test_an_environment_that_another_checkout_uses_is_refused_until_that_one_is_gone(checkout):
+    shared = checkout.parent / "shared environment"
+    words = (str(shared), "constraints.txt", "local")
+    setup(checkout, *words)
+    (shared / "installed-by-hand").touch()
+    other = checkout.with_name("other")
+    shutil.copytree(checkout, other)
+    told = error_of(setup(other, *words))
+    assert f"{shared} is the environment of the checkout {checkout}. Name another" in told
+    assert (shared / "installed-by-hand").exists()
+    shutil.rmtree(checkout)
+    status, output = setup(other, *words)
+    assert status == 0
+    assert "it was moved" in output
+
+
+def test_a_copy_of_a_checkout_makes_the_copied_environment_anew(checkout):
+    setup(checkout)
+    other = checkout.with_name("other")
+    shutil.copytree(checkout, other)
+    status, output = setup(other)
+    assert status == 0
+    assert "it was moved" in output
 
 
 @pytest.mark.parametrize("content", ["thesis.tex", "data/results.csv"])

@@ -1,8 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from scpo.credit.assign import assign
 from scpo.diagnostics import step_credit as measure
-from scpo.diagnostics.step_credit import credited_rows, helping_steps, judge_of, step_credit, tally, with_states
+from scpo.diagnostics.step_credit import (
+    credited_rows,
+    helping_steps,
+    judge_of,
+    step_credit,
+    step_credited,
+    tally,
+    with_states,
+)
 from scpo.errors import ConfigError, RecordError, StepBatchError
 from tests.support.step_batches import EqualityScorer, make_batch, method, settings_of, shaper_config, take
 
@@ -84,6 +95,16 @@ def test_what_is_credited_by_shaper_advantage_and_step_term():
     assert credited_rows(batch, GIGPO, None, (0, 1), "step_term").tolist() == [True, True, *[False] * 4]
 
 
+def test_the_step_term_is_that_of_the_identity_that_training_had():
+    # An identity that reads the scorer, and one that remembers earlier steps: neither can be had again afterwards.
+    batch = make_batch((0, 0, "a b", 10), (0, 1, "a x", 0), (0, 2, "a x", 0))
+    by_scorer = method(settings_of("gigpo", states="scorer"), name="gigpo")
+    _, diagnostics = assign(batch, EqualityScorer(), by_scorer)
+    assert step_credited(batch, diagnostics, by_scorer).tolist() == [True, True, *[False] * 4]
+    joined = replace(diagnostics, step_term_N=np.array([1, 0, 0, 0, 1e-12, 2.0]))
+    assert step_credited(batch, joined, by_scorer).tolist() == [True, *[False] * 4, True]
+
+
 @pytest.mark.parametrize("what", ["credit", "raised"])
 def test_a_method_without_a_shaper_has_no_credit_of_one(what):
     with pytest.raises(ConfigError, match=f"method 'gigpo' has no {what}"):
@@ -99,9 +120,8 @@ def test_an_outcome_alone_is_no_step_credit():
 def test_advantages_of_siblings_with_one_outcome_differ_by_the_step_term_alone(name):
     config = method(settings_of(name, state_key="anchor"), name=name)
     batch = make_batch((0, 0, "a b c", 10), (0, 1, "a c", 10), (0, 2, "a b b", 0), (0, 3, "c", 0))
-    advantage_N, told = measure.assign(batch, None, config)
-    term_N = measure.resolve(config).step_term(batch, told.step_return_N, told.bonus_N, config.estimator)
-    rest_N = advantage_N - term_N
+    advantage_N, diagnostics = assign(batch, None, config)
+    rest_N = advantage_N - diagnostics.step_term_N
     for outcome in (True, False):
         assert np.ptp(rest_N[batch.success_N == outcome]) < 1e-5
 
