@@ -6,7 +6,7 @@ DEMO ?= +experiment=demo scale=study
 # What `make study` runs, in this order: what was named first, then the rest; on official games where there are any.
 STUDY ?= main_table more_seeds ablation controls beyond credit_placement same_rate graph_controls ablation_scorer hosts singletons sweep_alpha group_size further_methods reference_buffer $(if $(ALFWORLD_DATA),official_games wide_settings) webshop_study wide_intervals sweep_theta sweep_lambda learning_rates
 # What `make meaning` runs: the study of reworded observations, the full dose first.
-MEANING ?= meaning meaning_fresh meaning_dose0 meaning_dose25 meaning_dose50 meaning_arms meaning_webshop
+MEANING ?= meaning meaning_fresh meaning_observation meaning_dose0 meaning_dose25 meaning_dose50 meaning_arms meaning_webshop
 # Runs that are finished there are not run again; with STUDY_ARCHIVE=null all are.
 STUDY_ARCHIVE ?= docs/study
 PYTHON ?= python3
