@@ -61,15 +61,24 @@ STYLES = {
     "TF-IDF": LineStyle("#56B4E9", "<", (4, 1, 1, 1, 1, 1)),
     "difflib": LineStyle("#F2A65A", ">", (8, 1, 1, 1)),
     "equal texts": LineStyle("#5A5A5A", "p", (3, 1)),
+    "perfect scorer": LineStyle("#000000", "h", (1, 1)),
+    "effects in matcher and host": LineStyle("#117733", "d", (2, 2)),
+    "oracle in matcher and host": LineStyle("#000000", "H", (4, 2)),
 }
+# Rows that compare observations instead of states are in the table alone, because their areas would
+# compress the axis of all others. Their labels end so.
+BY_OBSERVATION = ", by observation"
 OTHER = LineStyle("#999999", ".")
 CAPTION = (
     "Area under validation (mean held-out success over training, %) on ALFWorld by the share of "
     "observations that credit reads in other words (eight wordings of each sentence, drawn "
-    "independently, and lists in another order); the policy reads the usual texts. A line is one "
+    "independently, and lists in another order); the policy reads the usual texts. CRBC and "
+    "GraphGPO compare the environment's state, told in sentences: the observation, the place, what "
+    "is held and what was moved; GiGPO and SCPO compare observations. A line is one "
     "identity, the rule by which two texts count as one state. Mean ± standard deviation over "
     "seeds; in the figure, bars are 95 % Student intervals of the mean. GRPO compares no states. "
-    "“Minus GRPO”: at the highest share, paired by seed, with its 95 % interval, not corrected."
+    "Rows by observation are in the table alone. “Minus GRPO”: at the highest share, paired by "
+    "seed, with its 95 % interval, not corrected."
 )
 FRESH_CAPTION = (
     "The same on seeds that no run before these had (the experiment meaning_fresh), so that "
@@ -105,18 +114,19 @@ def build(data: Collected) -> Drawing:
     """
     found = lines(data)
     baseline = _baseline(found)
-    varied = {line.method for line in found if len(line.rows) > 1} - {BASELINE}
+    shown = [line for line in found if not line.identity.endswith(BY_OBSERVATION)]
+    varied = {line.method for line in shown if len(line.rows) > 1} - {BASELINE}
     methods = [
-        method for method in dict.fromkeys(line.method for line in found) if method in varied
+        method for method in dict.fromkeys(line.method for line in shown) if method in varied
     ]
 
     # If no method has several doses yet, the first one is drawn, as points.
-    methods = methods or [line.method for line in found[:1]]
+    methods = methods or [line.method for line in shown[:1]]
     with house_style():
         width = canvas_width(PAGE_WIDTH)
         columns = 1 if width < NARROW else len(methods)
         panel_rows = math.ceil(len(methods) / columns)
-        drawn = [line for line in found if line.method in methods]
+        drawn = [line for line in shown if line.method in methods]
         identities = {line.identity for line in drawn}
         labels = [name for name in STYLES if name in identities]
         labels += sorted(identities - set(STYLES))

@@ -68,7 +68,11 @@ MEASURED = (
     "success. *Better*: held-out success after the last step. A difference is paired by seed and "
     "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
     "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05. "
-    "*Rates*: the learning rates of both rows, where they differ."
+    "*Rates*: the learning rates of both rows, where they differ. *State*: what is compared where "
+    "credit looks for steps from the same state. CRBC, GraphGPO, RewardFlow and rows called “by "
+    "state” compare all that the agent was shown (the observation, the place, what is held, what "
+    "was moved); GiGPO, HGPO, G2PO, GAGPO and “CRBC by observation” the last observation, which "
+    "hides what is held."
 )
 NOT_LANGUAGE_MODELS = (
     "**Not to be concluded: anything about the size of effects in language models.** This policy "
