@@ -115,8 +115,11 @@ def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Rows of these metrics (``*`` for any text); warns if there are none."""
     patterns = [re.escape(name).replace(r"\*", ".*") for name in names]
     wanted = re.compile("|".join(patterns))
-    chosen = logged[logged["metric"].map(lambda name: wanted.fullmatch(name) is not None)]
-    if chosen.empty:
+    # Without a line `map` would give objects, by which pandas selects columns.
+    matches = logged["metric"].map(lambda name: wanted.fullmatch(name) is not None).astype(bool)
+    chosen = logged[matches]
+    # Where no run has a line, the reasons are in the warning about what was left out.
+    if chosen.empty and not logged.empty:
         known = sorted(set(logged["metric"]))
         close = difflib.get_close_matches(names[0], known, n=5, cutoff=0.3)
         message = (

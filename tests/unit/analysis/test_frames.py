@@ -1,6 +1,7 @@
 """Runs as data frames: what a line is, and that a comparison is the one that the tables print."""
 
 import math
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from analysis.sources.collect import collect
 from analysis.stats.measures import Measure, by_seed
 from analysis.stats.seed_statistics import difference
 from scpo.errors import ConfigError, RecordError
+from scpo.installed import REPOSITORY
+from scpo.records import archive_index
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.run_records import write_ablation, write_experiment, write_run
@@ -340,3 +343,12 @@ def test_the_numbers_are_floats_and_the_seeds_whole(folder):
 def test_names_of_rows_are_answered_with_what_to_pass():
     with pytest.raises(ConfigError, match=r"first is 'scpo'; pass the lines of one row, e.g. runs\[runs.row"):
         scpo.compare("scpo", "gigpo")
+
+
+def test_an_archive_that_lost_its_metrics_gives_no_rows_and_the_reason(tmp_path):
+    for name in (archive_index.RUNS, archive_index.INDEX):
+        shutil.copy(REPOSITORY / "docs/study" / name, tmp_path)
+    with pytest.warns(UserWarning, match=r"metrics\.parquet: is damaged or missing"):
+        table = scpo.load_runs(tmp_path, metrics="val/*/success_rate")
+    assert table.empty
+    assert {"run", "seed", "value"} <= set(table.columns)
