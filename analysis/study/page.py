@@ -69,10 +69,10 @@ MEASURED = (
     "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
     "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05. "
     "*Rates*: the learning rates of both rows, where they differ. *State*: what is compared where "
-    "credit looks for steps from the same state. CRBC, GraphGPO, RewardFlow and rows called “by "
-    "state” compare all that the agent was shown (the observation, the place, what is held, what "
-    "was moved); GiGPO, HGPO, G2PO, GAGPO and “CRBC by observation” the last observation, which "
-    "hides what is held."
+    "credit looks for steps from the same state. On ALFWorld CRBC, GraphGPO, RewardFlow and rows "
+    "called “by state” compare all that the agent was shown (the observation, the place, what is "
+    "held, what was moved); GiGPO, HGPO, G2PO, GAGPO and “CRBC by observation” the last "
+    "observation, which hides what is held."
 )
 NOT_LANGUAGE_MODELS = (
     "**Not to be concluded: anything about the size of effects in language models.** This policy "
