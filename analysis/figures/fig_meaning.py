@@ -73,12 +73,12 @@ CAPTION = (
     "Area under validation (mean held-out success over training, %) on ALFWorld by the share of "
     "observations that credit reads in other words (eight wordings of each sentence, drawn "
     "independently, and lists in another order); the policy reads the usual texts. CRBC and "
-    "GraphGPO compare the environment's state, told in sentences: the observation, the place, what "
-    "is held and what was moved; so does a matcher of SCPO with states; all others compare "
-    "observations. A line is one identity, the rule by which two texts count as one state. "
-    "Mean ± standard deviation over seeds; in the figure, bars are 95 % Student intervals of the mean. GRPO compares no states. "
-    "Rows by observation are in the table alone. “Minus GRPO”: at the highest share, paired by "
-    "seed, with its 95 % interval, not corrected."
+    "GraphGPO compare the environment's state, told in sentences: the observation, the place, "
+    "what is held and what was moved; so does a matcher of SCPO with states; all others compare "
+    "observations. A line is one identity, the rule by which two texts count as one state. Mean "
+    "± standard deviation over seeds; in the figure, bars are 95 % Student intervals of the "
+    "mean. GRPO compares no states. Rows by observation are in the table alone. “Minus GRPO”: at "
+    "the highest share, paired by seed, with its 95 % interval, not corrected."
 )
 FRESH_CAPTION = (
     "The same on seeds that no run before these had (the experiment meaning_fresh), so that "
