@@ -24,7 +24,7 @@ from analysis.sources.run_records import (
     read_lines,
     read_runs,
 )
-from analysis.sources.sections import sections
+from analysis.sources.sections import ROLLOUTS, sections
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import configuration_of
 from analysis.sources.unrecorded import without_record
@@ -82,14 +82,19 @@ def collect(
     sources += [_read_project(name, settings or Settings()) for name in projects]
     found = _joined(sources)
     runs, metrics, damaged = _best_copies(found)
-    parts, conflicts = sections(found.experiments, runs)
+    by_metric = _series_by_run(metrics)
+
+    def rollouts(run: str) -> float | None:
+        return by_metric.get(run, {}).get(ROLLOUTS, Series()).mean
+
+    parts, conflicts = sections(found.experiments, runs, rollouts)
     return Collected(
         by_id=runs,
         runs=_runs_table(runs, parts),
         metrics=metrics,
         sections=parts,
         problems=(*found.problems, *damaged, *conflicts),
-        by_metric=_series_by_run(metrics),
+        by_metric=by_metric,
         experiments=found.experiments,
     )
 

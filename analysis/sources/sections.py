@@ -8,7 +8,7 @@ get sections of their own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -20,11 +20,26 @@ from analysis.sources.run_records import (
     contradiction,
     is_implied,
 )
-from analysis.sources.settings import differing_keys, same_games, setting_differences
+from analysis.sources.settings import (
+    differing_keys,
+    method_settings,
+    same_games,
+    setting_differences,
+)
+from scpo.intervals import summarise
 from scpo.records.manifest import PlannedRun
 from scpo.records.status import State
 
 Runs: TypeAlias = Mapping[str, Run]
+
+# Run id -> mean number of rollouts per training step, None if the run logged none.
+Rollouts: TypeAlias = Callable[[str], float | None]
+
+# Metric: rollouts per training step.
+ROLLOUTS = "train/episodes"
+
+# A row has more rollouts than its configuration asks for if they exceed it by this factor.
+MORE_ROLLOUTS = 1.05
 
 # (scale, environment, model, setting)
 _Key: TypeAlias = tuple[str, str, str, str | None]
@@ -54,8 +69,15 @@ def benchmarks(record: ExperimentRecord) -> tuple[tuple[str, str], ...]:
 def sections(
     records: Iterable[ExperimentRecord],
     runs: Runs,
+    rollouts: Rollouts = lambda run: None,
 ) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
-    """Merge experiments into sections; runs that contradict their record become problems."""
+    """Merge experiments into sections; runs that contradict their record become problems.
+
+    Args:
+        records: The experiments.
+        runs: Every run by its id.
+        rollouts: Rollouts per training step of a run, for the notes on rows with more than others.
+    """
     drafts: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
     records = tuple(records)
@@ -73,7 +95,7 @@ def sections(
 
     parts = []
     for key, draft in drafts.items():
-        part, displaced = draft.section(key, runs)
+        part, displaced = draft.section(key, runs, rollouts)
         parts.append(part)
         problems += displaced
 
@@ -171,7 +193,29 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
         return "not logged by verl-agent"
     games = (run.panels, other.panels)
     text = setting_differences(run.config, other.config, games, show_others=show_others)
-    return text or "another setting"
+    return text or method_settings(run.config, other.config) or "other validation panels"
+
+
+def more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> tuple[float, int] | None:
+    """Mean rollouts per training step of a row, and the number that its configuration asks for.
+
+    Dynamic sampling rolls out further groups until enough of them have a success and a failure.
+
+    Returns:
+        None if the row has no more rollouts than groups x siblings, or no finished run.
+    """
+    measured = summarise(rollouts(run) for run in row.finished)
+    trainer = runs[row.finished[0]].config.get("trainer", {}) if row.finished else {}
+    if not measured.n or not {"groups", "group_size"} <= trainer.keys():
+        return None
+    planned = trainer["groups"] * trainer["group_size"]
+    return (measured.mean, planned) if measured.mean > MORE_ROLLOUTS * planned else None
+
+
+def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:
+    """Note on a row that has more rollouts per training step than its groups; empty without."""
+    more = more_rollouts(row, runs, rollouts)
+    return f"{more[0]:.0f} rollouts per training step instead of {more[1]}" if more else ""
 
 
 @dataclass(frozen=True)
@@ -202,7 +246,7 @@ class _Draft:
         seeds = self.asked.setdefault(name, {})
         seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
+    def section(self, key: _Key, runs: Runs, rollouts: Rollouts) -> tuple[Section, list[Problem]]:
         """The section, and the problems of runs that it does not show."""
         scale, _, _, setting = key
         chosen, problems = self._choose(scale, runs)
@@ -210,7 +254,9 @@ class _Draft:
         usual = self._usual_run(chosen, setting, runs)
         every: dict[str, Row] = {}
         for name, seeds in chosen.items():
-            every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
+            row = self._row(name, list(seeds.values()), scale, runs, usual)
+            notes = (row.differs, _more_rollouts(row, runs, rollouts))
+            every[name] = replace(row, differs="; ".join(filter(None, notes)))
         families = []
         for record in self.experiments.values():
             families.append(self._family(record, every))

@@ -169,6 +169,17 @@ def setting_differences(
     return text
 
 
+def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Name the settings outside of the method's section that belong to a method, if they differ.
+
+    Returns:
+        For example ``trainer.loss.clip_high=0.28``; empty if none differs.
+    """
+    first, second = dict(leaves(config)), dict(leaves(other))
+    differing = [key for key in OF_THE_METHOD if first.get(key) != second.get(key)]
+    return "; ".join(f"{key}={_shown(first.get(key))}" for key in differing)
+
+
 def same_games(panels: Panels, other: Panels) -> bool:
     """True if panels of equal name have the same tasks in both runs."""
     return not any(_differing_panels(panels, other))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from analysis.names import benchmark
 from analysis.sources.collected import Collected
+from analysis.sources.sections import ROLLOUTS, more_rollouts
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
-from analysis.stats.study_rows import StudyRow, comparable, started, study_rows
+from analysis.stats.study_rows import StudyRow, comparable, study_rows
 from scpo.intervals import decimal
 
 # Least number of rows for a rank correlation.
@@ -34,9 +35,8 @@ CREDIT: Columns = {
     "credit/precision": Column("credited steps that shorten the plan, %", 1, 100),
     "credit/precision_uncredited": Column("uncredited steps of these trajectories, %", 1, 100),
 }
-EPISODES = "train/episodes"
 UPDATES: Columns = {
-    EPISODES: Column("episodes per step", 0),
+    ROLLOUTS: Column("episodes per step", 0),
     "group/without_win": Column("groups without a win, %", 1, 100),
     "update/skipped": Column("updates skipped per step", 2),
     "anchor/alone": Column("rows alone in their anchor group, %", 1, 100),
@@ -52,9 +52,6 @@ UPDATES_NOTE = (
     "mini-batch in which no row has an advantage makes no optimizer step."
 )
 
-# A row is named in a remark if its episodes exceed those of its configuration by this factor.
-MORE_EPISODES = 1.05
-
 
 def episodes_line(data: Collected) -> str:
     """Remark on rows with more episodes per step than groups x siblings; empty without any.
@@ -62,15 +59,14 @@ def episodes_line(data: Collected) -> str:
     Dynamic sampling rolls out further groups until enough of them have a success and a failure.
     """
     parts = []
+
+    def rollouts(run: str) -> float | None:
+        return data.series(run, ROLLOUTS).mean
+
     for row in study_rows(data):
-        run = started(data, row.row)
-        episodes = data.summary(row.row, EPISODES, "mean")
-        if run is None or not episodes.n:
-            continue
-        trainer = run.config["trainer"]
-        planned = trainer["groups"] * trainer["group_size"]
-        if episodes.mean > MORE_EPISODES * planned:
-            parts.append(f"{row.title} ({episodes.mean:.0f} instead of {planned})")
+        more = more_rollouts(row.row, data.by_id, rollouts)
+        if more:
+            parts.append(f"{row.title} ({more[0]:.0f} instead of {more[1]})")
     if not parts:
         return ""
     return (

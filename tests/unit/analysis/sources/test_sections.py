@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -124,3 +125,31 @@ def test_a_heading_claims_only_what_all_rows_have_and_the_rows_say_the_rest(tmp_
     rate = "trainer.optimizer.learning_rate=0.004 (the others: 0.002)"
     for rows in (other.rows, other.families[0].runs):
         assert {row.name: row.differs for row in rows} == {"gigpo": "", "scpo": rate}
+
+
+def with_rollouts(folder, run, rollouts):
+    """Let a run have logged this many rollouts at each training step."""
+    path = folder / run["id"] / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if "train/episode_length" in line:
+            line["train/episodes"] = rollouts
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return run
+
+
+@pytest.mark.parametrize("sampling", ["{rule: dynamic, rounds: 10}", "null"])
+def test_rows_with_more_rollouts_than_their_groups_ask_for_say_so(tmp_path, sampling):
+    planned = config()["trainer"]["groups"] * config()["trainer"]["group_size"]
+    usual = [with_rollouts(tmp_path, write_run(tmp_path, "gigpo", seed), planned) for seed in (0, 1)]
+    words = ("method=gigpo", f"method.sampling={sampling}", "trainer.loss.clip_high=0.28")
+    many = [write_run(tmp_path, "gigpo_dynamic", seed, overrides=words) for seed in (0, 1)]
+    for run, rollouts in zip(many, (3 * planned, 5 * planned), strict=True):
+        with_rollouts(tmp_path, run, rollouts if sampling != "null" else planned)
+    write_experiment(tmp_path, {"gigpo": usual, "gigpo_dynamic": many}, name="main_table")
+    (section,) = collect(tmp_path).sections
+    assert section.row("gigpo").differs == ""
+    clip = "trainer.loss.clip_high=0.28"
+    more = f"{clip}; {4 * planned} rollouts per training step instead of {planned}"
+    assert section.row("gigpo_dynamic").differs == (clip if sampling == "null" else more)
+    assert section.families[0].row("gigpo_dynamic").differs == section.row("gigpo_dynamic").differs
