@@ -8,7 +8,7 @@
     python -m sweeps rm <pattern>               delete run folders, after asking (also --finished)
     python -m sweeps clean                      delete those of failed and lost runs, after asking
     python -m sweeps export <run> [-o FILE]     a run's configuration as an experiment for sweep.py
-    python -m sweeps verify ['*']               check that records are undamaged and agree
+    python -m sweeps verify ['*']               check that records and checkpoints are undamaged
     python -m sweeps health ['*']               find collapse, spikes, stalls (conf/health.yaml)
     python -m sweeps sync ['*']                 push what offline runs wrote for Weights & Biases
     python -m sweeps view ENTITY/PROJECT        save an overview of a W&B project
@@ -187,7 +187,7 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def check(console: Console, arguments: argparse.Namespace) -> int:
-    """Check that records are undamaged and agree."""
+    """Check that records and newest checkpoints are undamaged and agree."""
     folders = _chosen(arguments)
     found: list[str] = []
     for folder in folders:

@@ -8,7 +8,7 @@ from typing import Any
 from scpo.errors import RecordError, ScpoError
 from scpo.records import log_gaps
 from scpo.records.code_record import read_code
-from scpo.records.files import RUN_AGAIN, change, read_record
+from scpo.records.files import RUN_AGAIN, change, folder_change, read_record
 from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.run_config import check, read_config
@@ -108,10 +108,7 @@ def _logs(folder: RunFolder, config: RunConfig | None) -> None:
 
 
 def _checkpoints(folder: RunFolder) -> None:
-    """Check for missing or cut files of the newest checkpoint.
-
-    Their content is verified when a run resumes from it.
-    """
+    """Check the files of the newest checkpoint, from which a run would go on."""
     for step in folder.complete_checkpoints()[-1:]:
         place = folder.checkpoint(step)
         path = place / CHECKPOINT_MARKER
@@ -121,12 +118,11 @@ def _checkpoints(folder: RunFolder) -> None:
                 f"{path} is of step {marker.step}, its folder of step {step}: this checkpoint is "
                 f"damaged. {DELETE_CHECKPOINT}"
             )
-        for name, known in marker.files.items():
-            path = place / name
-            size = path.stat().st_size if path.is_file() else None
-            if size != known.bytes:
-                held = "is missing" if size is None else f"holds {size} bytes of {known.bytes}"
-                raise RecordError(f"{path} {held}: this checkpoint is damaged. {DELETE_CHECKPOINT}")
+        changed = folder_change(place, marker.files)
+        if changed:
+            raise RecordError(
+                f"{place}: {changed}: this checkpoint is damaged. {DELETE_CHECKPOINT}"
+            )
 
 
 def _samples(folder: RunFolder) -> None:

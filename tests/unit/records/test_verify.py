@@ -3,7 +3,7 @@ import re
 import pytest
 
 from scpo.records import State, manifest, run_config, verify
-from scpo.records.files import read_json, write_json
+from scpo.records.files import file_sum, read_json, write_json
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from scpo.records.run_folders import CHECKPOINT_MARKER
 from sweeps.records import attempt as entry
@@ -41,6 +41,21 @@ def give_the_newest_checkpoint_the_marker_of_another_step(folder):
     write_json(path, {**read_json(path), "step": 1})
 
 
+def newest_weights(folder):
+    """Give the newest checkpoint, which holds a marker only, a file."""
+    step = folder.complete_checkpoints()[-1]
+    path = folder.checkpoint(step) / "weights.bin"
+    path.write_bytes(b"weights")
+    folder.mark_complete(step, {path.name: file_sum(path)}, {})
+    assert not verify.problems(folder)
+    return path
+
+
+def change_a_byte_of_the_newest_checkpoint(folder):
+    path = newest_weights(folder)
+    path.write_bytes(b"Weights")
+
+
 BREAKS = {
     "a lost line": (lose_a_line, "says DONE, but .* ends at step 3 of 4"),
     "a repeated line": (repeat_a_line, "steps do not ascend"),
@@ -51,6 +66,14 @@ BREAKS = {
     "a marker of another step": (
         give_the_newest_checkpoint_the_marker_of_another_step,
         "COMPLETE is of step 1, its folder of step 4: this checkpoint is damaged",
+    ),
+    "a changed byte in a checkpoint": (
+        change_a_byte_of_the_newest_checkpoint,
+        r"checkpoints/step_00004: weights.bin does not hold what was written \(sha256\): this checkpoint is damaged",
+    ),
+    "a lost file of a checkpoint": (
+        lambda f: newest_weights(f).unlink(),
+        r"cannot be read \(No such file or directory\): this checkpoint is damaged. Delete it",
     ),
     "an edited config": (
         lambda f: run_config.write_config(f, run_config.read_config(f).model_copy(update={"seed": 9})),
