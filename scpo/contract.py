@@ -122,16 +122,17 @@ def check_estimator(
     bonus_N: FloatArray | None = None,
     across_groups: bool = False,
     steps_differ: bool = False,
+    averages_terms: bool = False,
 ) -> None:
     """Laws of every row-level estimator, on a batch of yours.
 
     Results are finite float32, one for each row; inputs are not modified; permuting the rows
     permutes the results; a copy gets the result of its original; the results of a group do not
     depend on other groups; groups, trajectories and positions may be numbered otherwise; siblings
-    that took the same steps to the same return have the advantage 0; what separates the valid steps
-    of a trajectory is in ``step_term``; the bonus is read if ``requires`` contains ``step_bonus``,
-    and only then, and so are optional columns. Copies are added to a batch without any; a batch of
-    one group cannot show whether groups affect each other, which is a warning.
+    that took the same steps to the same return have the advantage 0; without ``step_term`` the
+    valid steps of a trajectory have the same advantage; the bonus is read if ``requires`` contains
+    ``step_bonus``, and only then, and so are optional columns. Copies are added to a batch without
+    any; a batch of one group cannot show whether groups affect each other, which is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -141,6 +142,8 @@ def check_estimator(
         across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
         steps_differ: It tells the steps of one trajectory apart by design (HCAPO, EMPG): siblings
             that took the same steps need not have the advantage 0, only equal ones.
+        averages_terms: It averages its terms by design (HGPO with ``base_group``): the advantage
+            without the step term need not be equal at the valid steps of a trajectory.
 
     Raises:
         ConfigError: The name is unknown, it works on tokens, its function does not take four
@@ -205,6 +208,8 @@ def check_estimator(
         step_N = checked_step_term(entry, batch, return_N, read_only(bonus_N), settings)
     if not steps_differ:
         _check_step_term(entry, batch, step_N, answer_N)
+    if step_N is not None and not averages_terms:
+        _check_rest(entry, batch, step_N, answer_N)
 
 
 def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
@@ -232,6 +237,26 @@ def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: 
         f"{place_of(batch, other)}, {answer_N[row]:g} at {place_of(batch, row)}) and {missing}: "
         "give Estimator(step_term=...) the part of the advantage that differs between steps, which "
         "metrics and tables show (gigpo.py), or pass steps_differ=True if it has no such part"
+    )
+
+
+def _check_rest(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
+    """The advantage without the step term is the same in all valid steps of a trajectory.
+
+    Raises:
+        ContractError: It is not; names two steps.
+    """
+    rest_N = answer_N - step_N
+    pair = _separated(batch, rest_N)
+    if pair is None:
+        return
+    row, other = pair
+    raise ContractError(
+        f"estimator {entry.name!r}: its step_term is not what separates the steps of a trajectory: "
+        f"without it the advantage is {rest_N[other]:g} at {place_of(batch, other)} and "
+        f"{rest_N[row]:g} at {place_of(batch, row)}, but it must be the same there. step_term is "
+        "the part of the advantage that differs between steps, with its weight and sign "
+        "(gigpo.py); pass averages_terms=True if it averages its terms by design"
     )
 
 

@@ -149,8 +149,17 @@ def test_separating_steps_without_a_step_term_is_named_unless_it_is_meant(step_t
     estimator = broken(separating, step_term=step_term)
     with pytest.raises(ContractError, match=rf"separates the steps of one trajectory .* and {missing}: give"):
         check(estimator)
-    check(estimator, steps_differ=True)
+    if step_term is None:
+        check(estimator, steps_differ=True)
     check(broken(separating, step_term=separating))
+
+
+@pytest.mark.parametrize("factor", [-1, 0.5, 2])
+def test_a_step_term_of_wrong_sign_or_weight_is_named_unless_it_is_meant(factor):
+    estimator = broken(separating, step_term=lambda *inputs: factor * separating(*inputs))
+    with pytest.raises(ContractError, match=r"not what separates the steps of a trajectory: without it .* the same"):
+        check(estimator)
+    check(estimator, averages_terms=True)
 
 
 @pytest.mark.parametrize(
