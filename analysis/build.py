@@ -264,7 +264,7 @@ def _build_one(
     except MissingRunsError as missing:
         return Failure(name, f"no {missing.needed}", missing.command)
     except FigureSizeError as error:
-        return Failure(name, str(error), "--size page or a larger WxH, or a smaller --font-size")
+        return Failure(name, str(error), "a larger --size WxH, or a smaller --font-size")
     except RecordError as error:
         return Failure(name, str(error), "fix or delete the record, then build again")
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ from analysis.rendering.style import (
     SMALL,
     Drawing,
     canvas_width,
+    characters,
     house_style,
     legend_below,
     legend_lines,
@@ -49,7 +51,7 @@ LEGEND_HEIGHT = 0.16  # a line of the legend
 PROFILE_HEIGHT = 1.5  # a profile below the other panels, in a narrow figure
 
 # A panel is at least as high as one with this number of rows.
-FEWEST_LINES = 4
+FEWEST_LINES = 7
 
 # Largest number of models on a page.
 MOST = 2
@@ -213,7 +215,7 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
             means, profiles, steps = part.subplots(1, 3, width_ratios=(1.25, 1.2, 1))
         _draw_means(means, lines, styles)
         _draw_profiles(profiles, lines, styles)
-        _draw_steps(steps, lines, styles)
+        _draw_steps(steps, lines, styles, narrow=narrow)
         _name_rows(means, lines, notes)
         _name_rows(steps, lines, notes)
         if not narrow:
@@ -277,16 +279,16 @@ def _draw_profiles(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
     axis.set_ylim(0, 102)
 
 
-def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
+def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles, *, narrow: bool) -> None:
     last = 0.0
     for place, line in enumerate(lines):
         color = styles[line.row.name]["color"]
-        for level, fill in zip(LEVELS, FILLS, strict=True):
+        for level, filling in zip(LEVELS, FILLS, strict=True):
             if not line.reached[level]:
                 continue
             steps = line.steps[level].mean
             last = max(last, steps)
-            axis.plot(steps, place, color=color, marker="o", fillstyle=fill, markersize=4)
+            axis.plot(steps, place, color=color, marker="o", fillstyle=filling, markersize=4)
             if line.reached[level] < len(line.rate_SF):
                 axis.annotate(
                     f" {line.reaching(level)}",
@@ -296,7 +298,9 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
                     fontsize=SMALL,
                 )
 
-    axis.set_xlabel("training steps to reach")
+    # One of three panels beside each other, or as wide as the figure.
+    share = 0.9 if narrow else 0.2
+    axis.set_xlabel(fill("training steps to reach", characters(canvas_width(PAGE_WIDTH), share)))
     # Room on the right for the annotations.
     axis.set_xlim(0, 1.25 * last or 1)
     if not last:
@@ -310,8 +314,8 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles) -> None:
             transform=axis.transAxes,
         )
     handles = []
-    for fill in FILLS:
-        handles.append(Line2D([], [], color=REMARK, marker="o", fillstyle=fill, linestyle=""))
+    for filling in FILLS:
+        handles.append(Line2D([], [], color=REMARK, marker="o", fillstyle=filling, linestyle=""))
     axis.legend(
         handles,
         [f"{100 * level:.0f} %" for level in LEVELS],

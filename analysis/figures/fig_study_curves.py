@@ -20,6 +20,7 @@ from analysis.rendering.style import (
     legible,
     new_figure,
     points,
+    text_scale,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -52,8 +53,8 @@ HEIGHT = 1.2  # an experiment without its rows
 LINE = 0.16  # each row
 MARGIN = 0.4  # the figure without experiments
 
-# Characters per line of a row's name, and of a heading.
-LABEL, HEADING = 24, 62
+# Characters per line of a row's name, of an axis label, and of a heading.
+LABEL, AXIS, HEADING = 24, 22, 62
 
 # Largest number of rows whose bands can still be distinguished.
 BANDS = 4
@@ -129,10 +130,10 @@ def build(data: Collected) -> Drawing:
         for group, part in zip(groups, parts, strict=True):
             styles = row_styles(row.row for row in group.rows)
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
-            part.suptitle(fill(group.heading, HEADING), fontsize=points(7))
+            part.suptitle(_folded(group.heading, HEADING), fontsize=points(7))
             _draw_curves(data, group, left, styles)
             _draw_differences(data, group, right, styles)
-        figure.suptitle(fill(STUDY_TITLE, 45), fontsize=points(TINY), color=REMARK)
+        figure.suptitle(_folded(STUDY_TITLE, 45), fontsize=points(TINY), color=REMARK)
         figure.legend(
             handles=[_legend_handle("full", "area"), _legend_handle("none", "last step")],
             loc="outside lower right",
@@ -140,6 +141,11 @@ def build(data: Collected) -> Drawing:
             fontsize=points(TINY),
         )
     return Drawing(figure, _numbers(data, groups, others))
+
+
+def _folded(text: str, most: int) -> str:
+    """The text in lines of ``most`` characters at the usual width and font size."""
+    return fill(text, max(8, int(most * canvas_width(COLUMN_WIDTH) / COLUMN_WIDTH / text_scale())))
 
 
 def _legend_handle(fill_style: Any, label: str) -> Line2D:
@@ -239,11 +245,11 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
             if effect.difference.n:
                 _draw_effect(axis, effect, place + lane, style, fill_style)
 
-    label = fill(f"minus {group.reference.title} (points)", 2 * LABEL)
+    label = _folded(f"minus {group.reference.title} (points)", AXIS)
     axis.set_xlabel(label, fontsize=points(TINY + 0.5))
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()
-    labels = [fill(group.name(row), LABEL) for row in group.rows]
+    labels = [_folded(group.name(row), LABEL) for row in group.rows]
     axis.set_yticks(range(len(group.rows)), labels, fontsize=points(TINY))
     for text, row in zip(axis.get_yticklabels(), group.rows, strict=True):
         text.set_color(legible(str(styles[row.row.name]["color"])))

@@ -25,6 +25,7 @@ from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.transforms import Affine2D
 
 from analysis.rendering.table import Table
@@ -38,6 +39,9 @@ NARROW = 4.5  # narrower figures have their panels one below the other
 PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
+
+# A text may extend beyond the figure by this much: the edge of its box, not of its letters.
+CUT_POINTS = 1.0
 
 # Mean width of a character of DejaVu Sans, in multiples of the font size.
 CHARACTER = 0.56
@@ -341,9 +345,12 @@ def figure_files(figure: Figure) -> dict[str, bytes]:
     Dates and versions are left out, so that equal figures give equal bytes.
 
     Raises:
-        FigureSizeError: Its labels leave no room for its panels at the chosen size.
+        FigureSizeError: Its labels leave no room for its panels at the chosen size, or the edge of
+            the figure would cut a text.
     """
     DeterministicCanvas(figure)
+    with house_style(), _refusing_collapsed_panels(figure):
+        _refuse_cut_texts(figure)
     files = {}
     for kind in _look.get().formats:
         buffer = io.BytesIO()
@@ -365,6 +372,50 @@ def _refusing_collapsed_panels(figure: Figure) -> Iterator[None]:
             raise FigureSizeError(
                 f"its labels leave no room for its panels at {width:g} x {height:g} inches"
             ) from None
+
+
+def _refuse_cut_texts(figure: Figure) -> None:
+    """Refuse a figure whose edge cuts off a text, which savefig does without a warning.
+
+    Without a layout engine, which a style file may turn off, texts are where its user wants them.
+
+    Raises:
+        FigureSizeError: A text extends beyond the figure; names the one that is cut most.
+    """
+    if figure.get_layout_engine() is None:
+        return
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    page = figure.bbox
+    hidden = _hidden_tick_labels(figure)
+    cut: dict[str, float] = {}
+    for drawn in figure.findobj(Text):
+        # A panel's edge may hide text on purpose.
+        clipped = drawn.get_clip_on() and drawn.get_clip_box() is not None
+        if clipped or not drawn.get_visible() or not drawn.get_text().strip() or drawn in hidden:
+            continue
+        box = drawn.get_window_extent(renderer)
+        beyond = max(page.x0 - box.x0, box.x1 - page.x1, page.y0 - box.y0, box.y1 - page.y1)
+        if beyond > CUT_POINTS * figure.dpi / POINTS_PER_INCH:
+            cut[drawn.get_text()] = beyond
+    if cut:
+        width, height = figure.get_size_inches()
+        worst = " ".join(max(cut, key=cut.__getitem__).split())
+        raise FigureSizeError(
+            f"at {width:g} x {height:g} inches its edge cuts off the text {worst!r}"
+        )
+
+
+def _hidden_tick_labels(figure: Figure) -> set[Text]:
+    """Labels of ticks beyond the limits of their axis, which matplotlib keeps but does not draw."""
+    hidden = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+                if not low <= tick.get_loc() <= high:
+                    hidden |= {tick.label1, tick.label2}
+    return hidden
 
 
 # Matplotlib multiplies its transforms with BLAS, whose last bit depends on the matrices' place in

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     STYLE,
+    FigureSizeError,
     Look,
     drawn_as,
     figure_files,
@@ -107,3 +108,24 @@ def test_a_figure_whose_labels_leave_no_room_for_its_panels_is_refused():
             axis.set_ylabel("a label that is as wide as the figure\n" * 4)
     with pytest.raises(ConfigError, match="no room for its panels at 1 x 1 inches"):
         figure_files(figure)
+
+
+def labelled(title, *, annotation="", limit=1):
+    with house_style():
+        figure = new_figure(COLUMN_WIDTH, 2)
+        axis = figure.subplots()
+        axis.plot([0, limit], [0, 1])
+        axis.set_title(title)
+        axis.text(3 * limit, 0.5, annotation, clip_on=True)
+        axis.set_xlim(0, 0.9 * limit)  # the tick at `limit` is kept, and not drawn
+    return figure
+
+
+def test_a_text_that_the_edge_would_cut_is_refused_by_name():
+    with pytest.raises(FigureSizeError, match=r"at 3.25 x 2 inches its edge cuts off the text 'success success .*'"):
+        figure_files(labelled(12 * "success "))
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_texts_that_are_hidden_on_purpose_are_not_cut(limit):
+    assert figure_files(labelled("success", annotation="beyond the panel", limit=limit))
