@@ -38,7 +38,8 @@ class RunStatus:
     """One line of the table; the remark of a DAMAGED run is the reason.
 
     Attributes:
-        success: Last success rate, from 0 to 1; None before the first.
+        train: Last success rate of training rollouts, from 0 to 1; None before the first.
+        validation: That of the first validation panel.
         left_s: Estimated seconds until the end; None unless the run is running.
     """
 
@@ -48,7 +49,8 @@ class RunStatus:
     steps: int = 0
     attempt: int = 0
     commit: str | None = None
-    success: float | None = None
+    train: float | None = None
+    validation: float | None = None
     left_s: float | None = None
     remark: str = ""
 
@@ -65,7 +67,8 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         remarks += code_record.resumes_by_other_code(folder)
-        success, step_s = _progress_of(folder)
+        train, validation, step_s = _progress_of(folder)
+        remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")
     except ScpoError as error:
@@ -80,28 +83,34 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         steps=status.steps,
         attempt=status.attempt,
         commit=status.commit,
-        success=success,
+        train=train,
+        validation=validation,
         left_s=(status.steps - status.step) * (step_s or 0.0) if running else None,
         remark="; ".join(filter(None, remarks)),
     )
 
 
-def _progress_of(folder: RunFolder) -> tuple[float | None, float | None]:
-    """Last logged success rate and mean seconds per training step; None before the first.
+def _uncommitted(folder: RunFolder) -> list[str]:
+    """Remark on a last attempt whose code had uncommitted changes; empty without any."""
+    attempts = folder.read_attempts()
+    return ["uncommitted changes"] if attempts and attempts[-1].get("dirty") else []
 
-    The rate is that of the first validation panel, or else that of the training rollouts.
+
+def _progress_of(folder: RunFolder) -> tuple[float | None, float | None, float | None]:
+    """Last success rates of training and of the first panel, and mean seconds per training step.
+
+    Each is None before the first.
     """
-    records = read_whole(folder, folder.metrics)
-    success: float | None = None
-    for record in records:
-        rate = next(iter(panels(record).values()), record.get(f"train/{SUCCESS}"))
-        if rate is not None:
-            success = rate
+    train: float | None = None
+    validation: float | None = None
+    for record in read_whole(folder, folder.metrics):
+        train = record.get(f"train/{SUCCESS}", train)
+        validation = next(iter(panels(record).values()), validation)
     seconds = []
     # The first line is step 0, which only validates.
     for line in read_whole(folder, folder.timing)[1:]:
         seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
-    return success, statistics.fmean(seconds) if seconds else None
+    return train, validation, statistics.fmean(seconds) if seconds else None
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
@@ -128,26 +137,39 @@ def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: fl
 
 def _table(rows: Iterable[RunStatus]) -> Table:
     table = Table(
-        "run", "state", "step", "success", "left", "attempt", "commit", "remark", box=None
+        "run",
+        "state",
+        "step",
+        "train",
+        "validation",
+        "left",
+        "attempt",
+        "commit",
+        "remark",
+        box=None,
     )
     for row in rows:
         step, attempt = f"{row.step}/{row.steps}", str(row.attempt)
         if row.state is State.DAMAGED:
             step, attempt = "", ""
-        success = "" if row.success is None else f"{100 * row.success:.0f} %"
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
         commit = escape((row.commit or "")[:8])
         table.add_row(
             escape(row.run_id),
             coloured(row.state),
             step,
-            success,
+            _percent(row.train),
+            _percent(row.validation),
             left,
             attempt,
             commit,
             escape(row.remark),
         )
     return table
+
+
+def _percent(rate: float | None) -> str:
+    return "" if rate is None else f"{100 * rate:.0f} %"
 
 
 def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:

@@ -336,6 +336,12 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
             f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
             f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
+    if answers.dtype.kind not in "biuf":
+        raise ScorerError(
+            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
+            f"with {answers.dtype}, the first {answers[:1].tolist()[0]!r}: expected numbers in "
+            "[0, 1]"
+        )
     # In the precision of θ, so that the check here and the comparison with θ see the same number.
     scores = answers.astype(np.float32)
     # Negated, so that NaN, for which every comparison is false, counts as bad too.

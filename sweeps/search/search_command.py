@@ -74,7 +74,7 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
             raise
         text = (
             f"cannot write the search's records in {plan.folder}: {error.strerror}. "
-            "Make room, then go on"
+            "Make room or fix the permissions, then go on"
         )
         raise RecordWriteError(error.errno or 0, text) from error
 

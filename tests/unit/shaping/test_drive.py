@@ -168,6 +168,9 @@ def test_company_moves_credit_by_as_much_as_the_scores_where_none_is_near_theta(
 @pytest.mark.parametrize(
     ("answers", "complaint"),
     [
+        (["0.5", "1"], r"with <U3, the first '0.5': expected numbers in \[0, 1\]"),
+        ([0.5 + 1j, 0.5], r"with complex128, the first \(0.5\+1j\): expected numbers"),
+        ([None, 0.5], r"with object, the first None: expected numbers"),
         ([0.5], r"with an array of shape \(1,\): expected \(2,\)"),
         ([[0.5], [0.5]], r"with an array of shape \(2, 1\)"),
         ([0.5, np.nan], r"gave nan to the pair \('c', 'd'\)"),

@@ -1,10 +1,12 @@
 import io
+import json
 import shutil
 import threading
 
 from rich.console import Console
 
 from scpo.records import State
+from scpo.records.files import write_json
 from sweeps import __main__ as command_line
 from sweeps import status
 from tests.support import fake_runs as fake
@@ -55,3 +57,25 @@ def test_a_copied_renamed_or_changed_folder_is_damaged_and_not_the_run_that_it_l
         assert "DAMAGED" in shown[name]
         assert f"holds the run {folder.run_id}: the folder is a copy" in rows[name].remark
         assert f"python -m sweeps rm --finished {name}" in rows[name].remark
+
+
+def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_said(tmp_path):
+    folder = fake.make_run(tmp_path)
+    lines = [
+        {"step": 0, "val/valid_seen/success_rate": 0.02},
+        {"step": 1, "train/success_rate": 0.1},
+        {
+            "step": 2,
+            "train/success_rate": 0.3,
+            "val/valid_seen/success_rate": 0.4,
+            "val/valid_unseen/success_rate": 0.9,
+        },
+        {"step": 3, "train/success_rate": 0.2},
+    ]
+    folder.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_json(folder.provenance, {"attempts": {"1": {"dirty": True}, "2": {"dirty": False}}})
+    (row,) = status.statuses([folder], status.Observer(None))
+    assert (row.train, row.validation, row.remark) == (0.2, 0.4, "")
+    write_json(folder.provenance, {"attempts": {"1": {"dirty": False}, "2": {"dirty": True}}})
+    (row,) = status.statuses([folder], status.Observer(None))
+    assert row.remark == "uncommitted changes"
