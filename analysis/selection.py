@@ -65,16 +65,20 @@ class Selection:
                 continue
             chosen = self._selected(part)
             if self.common_seeds:
-                rows = [row.name for row in chosen.rows if row.finished]
+                rows = [row for row in chosen.rows if row.finished]
                 chosen = with_common_seeds(chosen)
                 if rows and not chosen.rows:
                     place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
-                    reason = f"no seed is finished in all of {', '.join(rows)} ({place})"
+                    unlike = ", ".join(row.name for row in rows)
+                    reason = f"no seed is finished in all of {unlike} ({place}){_row_to_drop(rows)}"
                     problems.append(Problem("--seeds common", reason))
             if chosen.rows:
                 selected.append(chosen)
 
         if not selected:
+            without_seeds = [p.reason for p in problems if p.path == "--seeds common"]
+            if without_seeds:
+                raise ConfigError(f"--seeds common: {'; '.join(without_seeds)}")
             raise ConfigError(
                 "no row has all that --rows, --experiment and --env ask for; leave one of them out"
             )
@@ -129,6 +133,16 @@ def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
         runs = tuple(run for run in row.runs if run.seed in common)
         kept.append(replace(row, runs=runs))
     return kept
+
+
+def _row_to_drop(rows: Sequence[Row]) -> str:
+    """Name the row without which the others have most seeds in common; empty if none helps."""
+    seeds: dict[str, int] = {}
+    for row in rows:
+        others = rows_with_common_seeds(other for other in rows if other is not row)
+        seeds[row.name] = len(others[0].runs) if others else 0
+    best = max(seeds, key=seeds.__getitem__)
+    return f"; without {best}, {seeds[best]} seeds are (--rows)" if seeds[best] else ""
 
 
 def _check(

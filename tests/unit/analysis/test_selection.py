@@ -107,3 +107,12 @@ def test_common_seeds_are_those_that_every_row_has_finished(tmp_path):
         "chronological": [1],
         "no_monotonicity": [1],
     }
+
+
+def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):
+    seeds = {"scpo": (0, 1, 2), "chronological": (1, 2), "no_monotonicity": (3,)}
+    runs = {row: [write_run(tmp_path, row, seed) for seed in own] for row, own in seeds.items()}
+    write_experiment(tmp_path, runs)
+    reason = r"--seeds common: no seed is .*; without no_monotonicity, 2 seeds are \(--rows\)$"
+    with pytest.raises(ConfigError, match=reason):
+        Selection(common_seeds=True).of(collect(tmp_path))
