@@ -13,6 +13,7 @@ from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, code_record, manifest, run_config, run_folders, verify
 from scpo.records.code_files import code_files
+from scpo.records.provenance import git_commit
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import LauncherConfig, RunConfig
@@ -90,6 +91,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     show.show_notes(console, _of_other_code(matrix, seen.keys() - archived.keys()))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
+        show.show_notes(console, _refused(runs_dir(matrix), starts))
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
         # At the paper's scale the note above names the doctor, which checks all of it.
         if not launcher.detached and matrix.scale != "paper" and not missing_keys(starts.values()):
@@ -97,6 +99,26 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
             show.show_notes(console, [f"would not start here: {reason}" for reason in reasons])
         launcher.preview(console, starts)
     return EXIT_DONE
+
+
+def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> Iterator[str]:
+    """Name the runs that would refuse to go on from a checkpoint of other code."""
+    commit = git_commit()
+    refused = []
+    for run_id, config in starts.items():
+        run = RunFolder(folder / run_id)
+        if not run.path.exists():
+            continue
+        try:
+            message = code_record.refused_resume(run, config, (run.read_status().commit, commit))
+        except RecordError:
+            # `show_matrix` lists it as DAMAGED.
+            continue
+        if message:
+            refused.append(message)
+    if refused:
+        others = f" (and {counted(len(refused) - 1, 'other run')})" if len(refused) > 1 else ""
+        yield f"would fail{others}: {refused[0]}"
 
 
 def _observed(folder: RunFolder, observer: Observer) -> Observed:

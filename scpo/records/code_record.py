@@ -73,6 +73,39 @@ def check_resume(
         ConfigError: The code has changed; the message names the files.
     """
     present = code_files()
+    step, written, changed = _since_checkpoint(folder, config, commits, present)
+    if changed and not across:
+        raise ConfigError(_refusal(folder, step, changed, commits))
+    # Changes of files that the run does not use begin no version.
+    after_step = step if changed or not written else written.pop().after_step
+    earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]
+    now_used = CodeRecord(files=present, after_step=after_step, earlier=tuple(earlier))
+    write_json(folder.path / CODE_RECORD, now_used.model_dump(mode="json"))
+
+
+def refused_resume(
+    folder: RunFolder, config: RunConfig, commits: tuple[str | None, str | None]
+) -> str | None:
+    """Message with which ``check_resume`` would refuse to go on; None if it would not.
+
+    Writes nothing, for a dry run. The arguments are those of ``check_resume``.
+    """
+    if config.machine.resume_across_versions:
+        return None
+    step, _, changed = _since_checkpoint(folder, config, commits, code_files())
+    return _refusal(folder, step, changed, commits) if changed else None
+
+
+def _since_checkpoint(
+    folder: RunFolder,
+    config: RunConfig,
+    commits: tuple[str | None, str | None],
+    present: Mapping[str, str],
+) -> tuple[int, list[CodeVersion], list[str]]:
+    """Step of the newest checkpoint, versions that wrote steps before it, and files changed since.
+
+    The step is 0 without a checkpoint.
+    """
     checkpoints = folder.complete_checkpoints()
     step = checkpoints[-1] if checkpoints else 0
     record = read_code(folder)
@@ -81,25 +114,26 @@ def check_resume(
         [version for version in record.versions if version.after_step < step] if record else []
     )
     if written:
-        changed = _changed(written[-1], present, config)
-    elif checkpoints and commits[0] != commits[1]:
+        return step, written, _changed(written[-1], present, config)
+    if checkpoints and commits[0] != commits[1]:
         # Without a record of the files, only the commits can be compared.
-        changed = [f"commit {commits[0]}, now {commits[1]}"]
-    else:
-        changed = []
-    if changed and not across:
-        which = "it" if len(changed) == 1 else "them"
-        raise ConfigError(
-            f"{folder.run_id} stopped at step {step} under other code. Changed since: "
-            f"{shown_files(changed)}. Restore {which} "
-            f"({_earlier_and_present(folder, commits, changed)}), or add "
-            f"machine.resume_across_versions=true, or delete {folder.path} to start again"
-        )
-    # Changes of files that the run does not use begin no version.
-    after_step = step if changed or not written else written.pop().after_step
-    earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]
-    now_used = CodeRecord(files=present, after_step=after_step, earlier=tuple(earlier))
-    write_json(folder.path / CODE_RECORD, now_used.model_dump(mode="json"))
+        return step, written, [f"commit {commits[0]}, now {commits[1]}"]
+    return step, written, []
+
+
+def _refusal(
+    folder: RunFolder,
+    step: int,
+    changed: Sequence[str],
+    commits: tuple[str | None, str | None],
+) -> str:
+    which = "it" if len(changed) == 1 else "them"
+    return (
+        f"{folder.run_id} stopped at step {step} under other code. Changed since: "
+        f"{shown_files(changed)}. Restore {which} "
+        f"({_earlier_and_present(folder, commits, changed)}), or add "
+        f"machine.resume_across_versions=true, or delete {folder.path} to start again"
+    )
 
 
 def _earlier_and_present(

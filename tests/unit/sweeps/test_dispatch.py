@@ -102,6 +102,27 @@ def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them
     assert "of other code" not in dry_run(["scpo/advantages/crbc.py", "sweeps/dispatch.py"])
 
 
+def test_a_dry_run_names_the_runs_whose_resume_other_code_would_refuse(tmp_path):
+    folder = fake.make_run(tmp_path)
+    folder.update_status(state=State.INTERRUPTED, step=2)
+    folder.checkpoint(2).mkdir(parents=True)
+    folder.mark_complete(2, {}, {})
+    words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
+
+    def dry_run(changed, *more):
+        files = code_files() | dict.fromkeys(changed, "another")
+        write_json(folder.path / code_record.CODE_RECORD, {"files": files})
+        before = (folder.path / code_record.CODE_RECORD).read_bytes()
+        said = " ".join(call("sweep.py", *words, *fake.QUICK, *more, cwd=tmp_path).stdout.split())
+        assert (folder.path / code_record.CODE_RECORD).read_bytes() == before
+        return said
+
+    said = dry_run(["scpo/advantages/gigpo.py"])
+    assert f"would fail: {folder.run_id} stopped at step 2 under other code. Changed since: scpo/advantages" in said
+    assert "would fail" not in dry_run(["sweeps/dispatch.py"])
+    assert "would fail" not in dry_run(["scpo/advantages/gigpo.py"], "machine.resume_across_versions=true")
+
+
 def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_an_edited_one(tmp_path):
     folders = [fake.make_run(tmp_path, "method=gigpo"), fake.make_run(tmp_path, "method=grpo")]
     files = code_files()
