@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.rows import DEFAULT, Row, Section, seed_list
 from scpo.benchmarks import BENCHMARKS
 from scpo.schema.agent import AGENT_LABELS
 from scpo.schema.env import FAMILIES
@@ -239,6 +239,33 @@ def method_rows(part: Section) -> list[Row]:
     These are the methods, and the variants of which no experiment has a table of its own.
     """
     return [row for row in part.rows if is_method(row) or part.is_loose(row)]
+
+
+def more_seeds(parts: Iterable[Section]) -> str:
+    """Sentence about finished seeds that other experiments have of the methods' rows.
+
+    Empty if there are none.
+    """
+    labels: dict[str, dict[str, None]] = {}
+    seeds: dict[str, set[int]] = {}
+    shown: set[int] = set()
+    for part in parts:
+        for row in method_rows(part):
+            own, further = part.more_seeds(row)
+            for experiment, more in further.items():
+                labels.setdefault(experiment, {})[method_of(row).label] = None
+                seeds.setdefault(experiment, set()).update(more)
+                shown |= own
+    if not labels:
+        return ""
+    texts = []
+    for experiment, rows in labels.items():
+        texts.append(f"{experiment}: {', '.join(rows)} on {seed_list(seeds[experiment])}")
+    return (
+        f" Rows show the seeds of one experiment. Other experiments have further seeds of rows "
+        f"that are shown on {seed_list(shown)} ({'; '.join(texts)}): --experiment "
+        f"{next(iter(labels))} shows its own."
+    )
 
 
 def in_order(rows: Iterable[Row]) -> list[str]:

@@ -180,6 +180,24 @@ class Section:
             return ""
         return f"on {seed_list(seeds)}, the rows of {main.experiment} on {seed_list(main.seeds)}"
 
+    def more_seeds(self, row: Row) -> tuple[set[int], dict[str, set[int]]]:
+        """Finished seeds of a row as it is shown, and further ones by experiment, most first.
+
+        An experiment all of whose further seeds another one has, too, is left out.
+        """
+        own = _finished_seeds(row)
+        further: dict[str, set[int]] = {}
+        for family in self.families:
+            more = _finished_seeds(family.row(row.name)) - own
+            if more and not is_implied(family.experiment):
+                further[family.experiment] = more
+        most_first = sorted(further, key=lambda name: -len(further[name]))
+        left: dict[str, set[int]] = {}
+        for name in most_first:
+            if not any(further[name] <= seeds for seeds in left.values()):
+                left[name] = further[name]
+        return own, left
+
     def is_loose(self, row: Row) -> bool:
         """True if no experiment has a row: it is of runs of train.py alone."""
         asked = [family.experiment for family in self.families if row.name in family.rows]
@@ -199,6 +217,10 @@ class Section:
 
 def _find(rows: Iterable[Row], name: str) -> Row:
     return next((row for row in rows if row.name == name), Row(name, name, ()))
+
+
+def _finished_seeds(row: Row) -> set[int]:
+    return {run.seed for run in row.runs if run.id in row.finished}
 
 
 def seed_list(seeds: Iterable[int]) -> str:

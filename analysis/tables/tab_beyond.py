@@ -56,7 +56,8 @@ def build(data: Collected) -> Table:
         label=f"tab:beyond-{scale}",
     ).without_empty_columns()
     margin = MARGIN if COLUMNS[-1] in table.numbers else ""
-    caption = names.with_note(f"{CAPTION}{margin}{notes.text}", scale)
+    more = names.more_seeds(ready)
+    caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
     return replace(table, caption=caption)
 
 

@@ -169,7 +169,8 @@ def build(data: Collected) -> Table:
     caption = _caption(data, measured, table.numbers)
     if scale == "paper":
         caption += PUBLISHED_NOTE
-    caption = names.with_note(f"{caption}{notes.text}{_variants(measured)}", scale)
+    more = names.more_seeds(section for part in measured for section in part.parts)
+    caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
     return replace(table, caption=caption)
 
 

@@ -7,6 +7,7 @@ from analysis.rendering.table import NONE, Number
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
+from analysis.tables import tab_beyond
 from analysis.tables.tab_main import build
 from scpo.errors import ConfigError
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
@@ -149,6 +150,22 @@ def test_a_method_on_seeds_that_the_main_table_has_none_of_is_marked(tmp_path):
     made = build(collect(tmp_path).at_scale("mini"))
     assert "on seeds 50, 51, the rows of main_table on seeds 0 to 2." in made.caption
     assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO†", "SCPO"}
+
+
+def test_further_seeds_of_a_row_in_another_experiment_are_named_with_the_option_that_shows_them(tmp_path):
+    first = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
+    write_experiment(tmp_path, {"scpo": first}, name="main_table")
+    fresh = [write_run(tmp_path, seed=seed) for seed in (50, 51)]
+    write_experiment(tmp_path, {"scpo": [*first, *fresh]}, name="more_seeds")
+    write_experiment(tmp_path, {"scpo": fresh[:1]}, name="part")
+    write_run(tmp_path, seed=52, state="INTERRUPTED")
+    data = collect(tmp_path)
+    sentence = "shown on seeds 0 to 2 (more_seeds: SCPO on seeds 50, 51): --experiment more_seeds shows its own."
+    for table in (build, tab_beyond.build):
+        assert sentence in table(data.at_scale("mini")).caption
+    chosen = build(Selection(experiments=("more_seeds",)).of(data).at_scale("mini"))
+    assert {cells[3] for block in chosen.blocks for cells in block.rows} == {"5/5"}
+    assert "further seeds" not in chosen.caption
 
 
 def write_loose(folder):
