@@ -14,7 +14,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
-from scpo.records import RunFolder, State
+from scpo.records import RunFolder, State, run_config, verify
 from scpo.records.files import locked
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -87,8 +87,13 @@ def _remove(
 
 
 def _state(observer: Observer, folder: RunFolder) -> State:
+    """State of a run as `status` shows it; a finished run without intact results is DAMAGED."""
     try:
-        return observer.observe(folder).state
+        state = observer.observe(folder).state
+        if state is State.DONE:
+            run_config.check_name(folder)
+            verify.check_results(folder)
+        return state
     except RecordError:
         return State.DAMAGED
 

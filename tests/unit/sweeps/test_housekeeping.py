@@ -82,3 +82,12 @@ def test_a_run_with_unreadable_records_stops_no_command_and_goes_only_when_told(
     assert "may be finished: --finished deletes it too" in capsys.readouterr().out
     assert command_line.main(["rm", damaged.run_id, "--yes", "--finished"]) == 0
     assert names(runs) == {State.DONE}
+
+
+def test_a_finished_run_with_damaged_logs_is_not_called_finished(runs, capsys):
+    damaged = runs[State.DONE]
+    damaged.metrics.write_text("{}\n")
+    assert command_line.main(["rm", damaged.run_id, "--yes"]) == 1
+    assert "it has damaged records and may be finished: --finished deletes it too" in capsys.readouterr().out
+    assert command_line.main(["rm", damaged.run_id, "--yes", "--finished"]) == 0
+    assert "DAMAGED" in capsys.readouterr().out
