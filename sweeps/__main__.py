@@ -41,7 +41,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
-from scpo.records import RunFolder, run_config, run_folders, verify
+from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import replace_file
 from scpo.records.manifest import experiment_members, records_aside, select
 from scpo.suggestions import SuggestingParser
@@ -122,12 +122,17 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def cancel(console: Console, arguments: argparse.Namespace) -> int:
-    """Stop runs."""
+    """Stop runs that wait or run, or that a sweep would go on with; others keep their states."""
+    scheduler = Slurm()
+    look = Observer(scheduler)
     for folder in _chosen(arguments):
-        stopped = observer.cancel(folder, Slurm(), reason=arguments.reason)
-        console.print(
-            f"{folder.run_id}: {'cancelled' if stopped else 'was over before'}", highlight=False
-        )
+        state = look.observe(folder).state
+        # CANCELLED would hide that the run failed. A sweep gives up on it after max_failures.
+        ended = state is State.FAILED
+        if not ended and observer.cancel(folder, scheduler, reason=arguments.reason):
+            console.print(f"{folder.run_id}: cancelled", highlight=False)
+        else:
+            console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
     return EXIT_DONE
 
 

@@ -49,13 +49,19 @@ def settle(folder: RunFolder) -> bool:
     """Record the requested end of a run without a process; False if a process still runs it."""
     with locked(folder.lock) as free:
         request = folder.read_stop()
+        before = folder.read_status()
         if (
             free
             and request is not None
             and request.state.settled
-            and folder.read_status().state not in FINAL
+            and before.state not in (*FINAL, request.state)
         ):
-            folder.update_status(state=request.state, reason=request.reason, pid=None)
+            reason = request.reason
+            # The run had stopped by itself: why it did stays known.
+            if before.state in (State.INTERRUPTED, State.FAILED):
+                reason += f"; was {before.state}"
+                reason += f" ({before.reason})" if before.reason else ""
+            folder.update_status(state=request.state, reason=reason, pid=None)
         return free
 
 

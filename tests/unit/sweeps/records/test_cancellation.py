@@ -5,6 +5,7 @@ import pytest
 from scpo.errors import RecordError
 from scpo.records import State, StopRequest, run_folders
 from scpo.records.files import locked
+from sweeps import __main__ as command_line
 from sweeps.records import cancellation
 from sweeps.records.attempt import run as run_here
 from sweeps.records.reconcile import Action, decide
@@ -93,3 +94,24 @@ def test_a_run_that_says_running_of_a_machine_that_is_gone_goes_on_after_retry(f
     cancellation.retry(folder)
     assert folder.read_status().state is State.INTERRUPTED
     assert decide(run_folders.observe(folder), max_failures=2).action is Action.START
+
+
+def test_a_run_that_failed_stays_so_when_it_is_cancelled(tmp_path, capsys):
+    failed, done = fake.make_run(tmp_path), fake.make_run(tmp_path, "seed=1")
+    failed.update_status(state=State.FAILED, reason="KeyError: 'lr'", failures=1)
+    done.update_status(state=State.DONE)
+    assert command_line.main(["cancel", "*", "--runs-dir", str(tmp_path)]) == 0
+    said = sorted(capsys.readouterr().out.splitlines())
+    assert said == sorted([f"{failed.run_id}: left as it is, FAILED", f"{done.run_id}: left as it is, DONE"])
+    assert failed.read_status().reason == "KeyError: 'lr'"
+    assert failed.read_status().state is State.FAILED
+    assert not failed.stop.exists()
+
+
+def test_an_interrupted_run_that_is_cancelled_does_not_go_on_and_keeps_why_it_had_stopped(folder):
+    folder.update_status(state=State.INTERRUPTED, reason="stopped in the middle of a step")
+    assert cancellation.cancel(folder)
+    status = folder.read_status()
+    assert status.state is State.CANCELLED
+    assert status.reason == "cancelled; was INTERRUPTED (stopped in the middle of a step)"
+    assert decide(run_folders.observe(folder), max_failures=2).action is Action.LEAVE
