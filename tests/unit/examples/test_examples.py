@@ -92,6 +92,11 @@ def test_the_analysts_comparison_works_on_the_study_that_stands():
         assert set(names["compared"].index) == {"val/valid_seen/success_rate", "val/valid_unseen/success_rate"}
         assert list(names["compared"].pairs) == [pairs, pairs]
     assert names["fresh"].seed.nunique() == 40
-    select = recipe.splitlines()[1]
     cells = json.loads((ROOT / "docs" / "compare_runs.ipynb").read_text())["cells"]
-    assert any(select in "".join(cell["source"]) for cell in cells)
+    notebook = ["".join(cell["source"]) for cell in cells]
+    select = "\n".join(recipe.splitlines()[1:3])
+    assert any(select in source for source in notebook)
+    # Two settings of GraphGPO have ten seeds each: which one is taken is not left to chance.
+    taken, every = (set(names[name][names[name].row == "graphgpo"].seed) for name in ("usual", "success"))
+    assert (taken, every - taken) == (set(range(20, 30)), set(range(50, 60)))
+    assert all("seeds 50 to 59" in text for text in (page, "\n".join(notebook)))
