@@ -36,7 +36,7 @@ from scpo.records.files import (
 from scpo.records.identity import is_id_of
 from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
-from scpo.records.run_folders import TRAINING_PANELS, RunFolder
+from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
 from scpo.records.status import State, Status
 from scpo.strict import Scale
 
@@ -45,6 +45,9 @@ NOT_RUNS = (EXPERIMENTS, "searches")
 
 # Checksums of the code's files by path.
 CODE = "code.json"
+
+# Record of a scheduler's job, written by sweeps.
+JOB = "job.json"
 AND = "+"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
@@ -140,7 +143,8 @@ class Run:
         head: The validated part of the configuration.
         config: The whole configuration, as the trainer wrote it.
         setting: Hash of all that the rows of one table must share.
-        state: A ``scpo.records.status.State``, or W&B's name of the state.
+        state: A ``scpo.records.status.State``, or W&B's name of the state. A run of this machine
+            that was killed is LOST.
         step: Last logged step.
         commit: Commit of the code that ran.
         panels: Validation panels with the hashes of their tasks.
@@ -289,7 +293,7 @@ def read_run(folder: Path) -> Run:
         head=head,
         config=config,
         setting=setting_of(config, panels),
-        state=State.DAMAGED if damage or status is None else status.state,
+        state=State.DAMAGED if damage or status is None else _state(records, status),
         step=status.step if status else None,
         commit=status.commit if status else None,
         panels=panels,
@@ -301,6 +305,17 @@ def read_run(folder: Path) -> Run:
         lost=tuple(path for path in samples if not path.exists()),
         sums=sums,
     )
+
+
+def _state(records: RunFolder, status: Status) -> State:
+    """Recorded state, except for a run of this machine whose process is gone: LOST."""
+    # Only the scheduler knows if a job is queued again, and only the host if a process lives.
+    unknown = status.host is None or (records.path / JOB).exists()
+    if status.state is not State.RUNNING or unknown:
+        return status.state
+    # Read again: in other states than LOST, the run has ended since and left another status.
+    seen = observe(records).state
+    return seen if seen is State.LOST else status.state
 
 
 def _read_config(records: RunFolder) -> Any:

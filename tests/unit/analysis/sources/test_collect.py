@@ -2,6 +2,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder
-from scpo.records.files import file_sum, read_json
+from scpo.records.files import file_sum, locked, read_json
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
@@ -64,6 +65,21 @@ def test_a_torn_last_line_is_skipped(tmp_path):
     write_json(tmp_path / run / "status.json", {"state": "RUNNING", "step": 39, "steps": 40})
     path.write_text(path.read_text()[:-30])
     assert collect(tmp_path).series(run, "val/valid_seen/success_rate").steps == (0, 10, 20, 30)
+
+
+def test_a_run_of_this_machine_whose_process_was_killed_is_lost_as_in_status(tmp_path):
+    killed, elsewhere, queued, alive = (
+        RunFolder(tmp_path / write_run(tmp_path, seed=seed, state="RUNNING")["id"]) for seed in range(4)
+    )
+    for folder in (killed, queued, alive):
+        folder.update_status(pid=1, host=socket.gethostname())
+    elsewhere.update_status(pid=1, host="another", boot="another")
+    (queued.path / "job.json").write_text("{}")
+    with locked(alive.lock):
+        states = collect(tmp_path).runs.set_index("id").state
+    assert dict(states) == {
+        killed.run_id: "LOST", elsewhere.run_id: "RUNNING", queued.run_id: "RUNNING", alive.run_id: "RUNNING"
+    }  # fmt: skip
 
 
 def lose_the_end(folder):
