@@ -180,10 +180,36 @@ def check_estimator(
         return_N = read_only(step_returns(of, settings.gamma))
         return np.asarray(entry.call(of, return_N, read_only(bonus), settings))
 
+    answer_N = _checked_answer(entry, batch, bonus_N, estimate)
+    _check_invariances(entry, batch, bonus_N, answer_N, estimate, across_groups=across_groups)
+    _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
+    step_N = None
+    if entry.step_term is not None:
+        return_N = read_only(step_returns(batch, settings.gamma))
+        step_N = checked_step_term(entry, batch, return_N, read_only(bonus_N), settings)
+    if not steps_differ:
+        _check_step_term(entry, batch, step_N, answer_N)
+    if step_N is not None and not averages_terms:
+        _check_rest(entry, batch, step_N, answer_N)
+
+
+def _check_invariances(
+    entry: Estimator,
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    answer_N: FloatArray,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+    *,
+    across_groups: bool,
+) -> None:
+    """Changes that must not matter: the order of rows, copies, other groups, other numbers.
+
+    Raises:
+        ContractError: One of them changes an advantage; names the row.
+    """
+
     def place(row: int) -> str:
         return f"estimator {entry.name!r}: {place_of(batch, row)}"
-
-    answer_N = _checked_answer(entry, batch, bonus_N, estimate)
 
     # Row order: reversing is the permutation that moves most rows.
     rows = np.arange(len(batch))[::-1]
@@ -201,15 +227,6 @@ def check_estimator(
         renumbered = replace(batch, **{column: numbers_N})
         got_N = estimate(renumbered, bonus_N)
         _same(place, rows, got_N, answer_N, _of_numbers(column))
-    _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
-    step_N = None
-    if entry.step_term is not None:
-        return_N = read_only(step_returns(batch, settings.gamma))
-        step_N = checked_step_term(entry, batch, return_N, read_only(bonus_N), settings)
-    if not steps_differ:
-        _check_step_term(entry, batch, step_N, answer_N)
-    if step_N is not None and not averages_terms:
-        _check_rest(entry, batch, step_N, answer_N)
 
 
 def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
