@@ -67,7 +67,8 @@ def resources(config: RunConfig) -> Resources:
     if not isinstance(launcher, SlurmLauncher):
         return derived
     gpus = derived.gpus if launcher.gpus is None else launcher.gpus
-    return Resources(derived.nodes, gpus, launcher.cpus or derived.cpus, derived.memory_gb)
+    cpus = launcher.cpus or max(derived.cpus, CPUS_PER_GPU * gpus)
+    return Resources(derived.nodes, gpus, cpus, derived.memory_gb)
 
 
 def _derived(config: RunConfig) -> Resources:

@@ -69,6 +69,15 @@ def test_the_launcher_may_say_otherwise():
     assert (resources(given).gpus, resources(given).cpus) == (8, 4)
 
 
+@pytest.mark.parametrize(("words", "cpus"), [([], 8), (["scale=paper"], 32), (["scale=paper", "method=react"], 8)])
+def test_cores_follow_the_number_of_gpus_that_the_launcher_asks_for(words, cpus):
+    gpus = cpus // 8
+    given = resources(compose_run([*words, "launcher=slurm_a800x4", f"launcher.gpus={gpus}"]))
+    assert (given.gpus, given.cpus) == (gpus, cpus)
+    twice = resources(compose_run([*words, "launcher=slurm_a800x4", f"launcher.gpus={2 * gpus}"]))
+    assert twice.cpus == 2 * cpus
+
+
 BAD = {
     "too few GPUs": (["launcher.gpus=2"], r"launcher\.gpus=2, the run takes 4 of each node .*trainer=verl_1gpu"),
     "too few cores": (["launcher.cpus=8"], r"launcher\.cpus=8, verl on 4 GPUs needs 15 CPU cores.*or 15 and more"),
