@@ -20,6 +20,7 @@ class Site(Strict):
     """Settings of a cluster; None leaves one to the cluster's default.
 
     Attributes:
+        preset: Name of the preset that the other settings change.
         cpu_partition: For jobs without a GPU; None: ``partition``.
         gres: Name of the cluster's GPUs, where it does not know ``--gpus-per-node`` or a type has
             to be named. Each job's number of GPUs is appended.
@@ -29,6 +30,7 @@ class Site(Strict):
         more: Further options of sbatch.
     """
 
+    preset: str | None = None
     partition: str | None = None
     cpu_partition: str | None = None
     account: str | None = None
@@ -84,7 +86,7 @@ def read_site(name: str | Path) -> Site:
     """Read the settings on top of their preset; ConfigError with the file and the problem."""
     path = site_path(str(name))
     data = _read(path)
-    chosen = data.pop("preset", None)
+    chosen = data.get("preset")
     if chosen is not None:
         known = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
         if chosen not in known:

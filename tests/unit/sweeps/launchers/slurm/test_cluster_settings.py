@@ -18,6 +18,8 @@ def test_the_shipped_settings_leave_all_to_the_cluster():
 
 BAD = {
     "misspelt": ("max_time_h: 24", "partitoin: gpu", "unknown key partitoin"),
+    "misspelt preset": ("max_time_h: 24", "presets: gres", "unknown key presets (got 'gres'); did you mean preset?"),
+    "all keys": ("max_time_h: 24", "node: a", "memory_gb, more, partition, preset, qos, setup"),
     "wrong type": ("max_time_h: 24", "max_time_h: long", "max_time_h: got 'long'"),
     "no YAML": ("max_time_h: 24", "partition: gpu: a", "line 12, column 15: no YAML: mapping values"),
     "no such preset": ("max_time_h: 24", "preset: grse", "preset: got 'grse'; allowed: gpu_and_cpu, gres, short_jobs"),
