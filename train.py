@@ -109,7 +109,8 @@ def main() -> int:
         "--cfg", choices=["job"], help="print the whole configuration, every reference filled in"
     )
     arguments, unknown = parser.parse_known_intermixed_args()
-    if not arguments.what and not unknown:
+    # The whole configuration of the default run can be shown; only starting it has to be asked for.
+    if not arguments.what and not unknown and not arguments.cfg:
         parser.error("what to run? a run folder, or key=value ...; method=scpo is the default run")
     replace_what_cannot_be_printed()
     if (

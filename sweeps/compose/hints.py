@@ -83,7 +83,7 @@ HABITS = (
         r"--cfg",
         "it shows the configuration of one run",
         script="train.py",
-        drop=r"job|\+.*",
+        drop=r"job|all|hydra|\+.*|dry_run(=.*)?|search\..*",
         add=("--cfg", "job"),
     ),
     # Keys. The first match wins, so the general one for hydra comes last.
@@ -130,6 +130,8 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
         kept = [word for word in words if word != flag and not re.fullmatch(habit.drop, word)]
         if habit.script == "sweep.py":
             kept = [_as_axis(word) for word in kept]
+        else:
+            kept = [_as_value(word) for word in kept]
         if habit.script == "sweep.py" and not any(word.startswith("+") for word in kept):
             # sweep.py needs an experiment; this one has a single row.
             kept = ["+experiment=one", *kept]
@@ -179,6 +181,15 @@ def _as_axis(word: str) -> str:
     if key != "seed":
         return word
     return f"seeds=[{value.strip('[]')}]"
+
+
+def _as_value(word: str) -> str:
+    """An override of sweep.py as train.py has it: the first value of an axis."""
+    key, given, value = word.partition("=")
+    if not given or value.startswith(("{", "'", '"')):
+        return word
+    first = value.strip("[]").partition(",")[0].strip()
+    return f"{'seed' if key == 'seeds' else key}={first}"
 
 
 def explain_launcher(words: Sequence[str]) -> str | None:

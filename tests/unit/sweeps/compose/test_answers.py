@@ -69,6 +69,29 @@ def test_the_whole_configuration_of_a_run_is_shown(answer):
     assert "${" not in shown.said
 
 
+WORDS = [
+    "",
+    "seeds=[3,4]",
+    "trainer.steps=3,4",
+    "dry_run=true",
+    "env=[webshop]",
+    "launcher=slurm_a800x4",
+    "scale=study",
+]
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("start", ["", "+experiment=ablation ", "+search=scpo search.trials=3 "])
+def test_the_command_that_shows_a_configuration_works(answer, start, word):
+    told = answer(f"sweep.py {start}{word} --cfg job")
+    assert told.code == 2
+    named = told.said.strip().partition("it shows the configuration of one run: python ")[2]
+    shown = answer(named.replace("'", ""))
+    assert shown.code == 0, named
+    assert "method:" in shown.said
+    assert "seed: 3" in shown.said or "seeds" not in word
+
+
 def test_from_another_folder_it_is_said_where_the_runs_are(answer, monkeypatch, tmp_path):
     checkout = tmp_path / "checkout"
     (checkout / "runs" / "x").mkdir(parents=True)
