@@ -17,6 +17,7 @@ from analysis.rendering.style import (
     NARROW,
     PAGE_HEIGHT,
     PAGE_WIDTH,
+    REMARK_LINE,
     SMALL,
     Drawing,
     canvas_width,
@@ -39,7 +40,6 @@ TRAINING = "train/success_rate"
 ROW_HEIGHT = 1.5  # a line of panels
 NARROW_HEIGHT = 1.2  # a panel in a single column
 MARGIN = 0.5  # the remark
-REMARK_LINE = 0.115  # a line of a remark that is higher than the margin
 LEGEND_HEIGHT = 0.16  # a line of the legend
 
 # Largest number of strips (benchmark and model), and of legend entries, on a page.

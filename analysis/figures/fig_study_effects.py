@@ -15,12 +15,15 @@ from analysis.rendering.style import (
     FAILED,
     PAGE_WIDTH,
     REMARK,
+    REMARK_LINE,
     SUCCESS,
     Drawing,
     canvas_width,
     house_style,
     new_figure,
     points,
+    remark,
+    remark_lines,
     text_scale,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
@@ -130,9 +133,14 @@ def build(data: Collected) -> Drawing:
     comparisons = named_comparisons(data)
     references, lines = _choose(data, comparisons)
     notes = names.Footnotes()
+    # Marked first, because the height depends on the footnotes.
+    marks = [_mark(line, notes) for line in lines]
+    text = f"{names.STUDY_TITLE}\n{notes.text.strip()}".rstrip()
     with house_style():
         width = canvas_width(PAGE_WIDTH, LEAST_WIDTH * text_scale())
-        figure = new_figure(width, HEIGHT + LINE * len(lines))
+        # The height without rows has room for one line of the remark.
+        above = REMARK_LINE * (remark_lines(text, width) - 1)
+        figure = new_figure(width, HEIGHT + above + LINE * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
         _draw_differences(first, lines, references, "gigpo")
@@ -141,8 +149,8 @@ def build(data: Collected) -> Drawing:
         _draw_precision(precision, lines)
         # Folded, because one long name would leave the panels too narrow for their labels.
         labels = []
-        for line in lines:
-            name = f"{line.row.title}{_mark(line, notes)}, {line.row.row.count}"
+        for line, mark in zip(lines, marks, strict=True):
+            name = f"{line.row.title}{mark}, {line.row.row.count}"
             # No line break between a symbol and its value.
             name = name.replace(" = ", "\u00a0=\u00a0")
             labels.append(_folded(name))
@@ -156,7 +164,7 @@ def build(data: Collected) -> Drawing:
             handletextpad=0.1,
             columnspacing=1.2,
         )
-        figure.suptitle(names.STUDY_TITLE, fontsize=points(7), color=REMARK)
+        remark(figure, text)
 
     caption = CAPTION.format(tests=comparisons[0].effect.tests if comparisons else 0)
     for name, reference in references.items():

@@ -67,6 +67,9 @@ CONTRAST = 4.5
 # Size of remarks and legends: 0.83 of the font size, 6.7 points unless the user changes it.
 SMALL = "small"
 
+# Height of a line of a remark, in inches.
+REMARK_LINE = 0.115
+
 STYLE: dict[str, Any] = {
     # Part of matplotlib, so every machine draws the same glyphs.
     "font.family": "DejaVu Sans",

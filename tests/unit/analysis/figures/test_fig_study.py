@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.text import Text
 
+from analysis import names
 from analysis.figures import fig_learning, fig_study_curves, fig_study_effects, fig_study_rates
 from analysis.figures.fig_study_effects import STYLES, UNNAMED
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as, house_style, legible
@@ -241,3 +242,6 @@ def test_a_mark_names_the_numbers_that_some_seeds_lack(tmp_path):
     lacking = "† over 2 of 3 finished seeds: shorten the plan, credited, shorten the plan, uncredited."
     assert lacking in made.numbers.caption
     assert made.figure.axes[0].get_yticklabels()[0].get_text() == "SCPO†, 3/3"
+    # The picture alone explains its mark, below the line that every picture has.
+    plain, explained = names.STUDY_TITLE, " ".join(made.figure.get_suptitle().split())
+    assert explained == f"{plain} {lacking}"
