@@ -1,4 +1,4 @@
-"""Notify a person that a sweep has ended or a run has failed.
+"""Notify a person that a sweep or a search has ended or a run has failed.
 
 The environment variable SCPO_NOTIFY is a webhook or a command. A webhook (``https://...``) gets
 ``{"text": ..., "content": ...}``: Slack and Mattermost read the first key, Discord the second. A

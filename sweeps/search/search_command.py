@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from scpo.errors import ConfigError, RecordWriteError, ScpoError
+from scpo.errors import ConfigError, RecordError, RecordWriteError, ScpoError
 from scpo.installed import install_command
 from scpo.progress import about
+from scpo.records import RunFolder, State
 from scpo.records.identity import run_id
+from scpo.schema.run import RunConfig
 from sweeps.compose.overrides import Request
 from sweeps.estimates import PastTimes, cost_lines
 from sweeps.launchers.base import open_launcher
+from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, first, make_plan
-from sweeps.search.space import describe, shown
+from sweeps.search.space import describe, key_of_params, shown
 from sweeps.search.study import Study, counts, read_trials
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
 from sweeps.terminal import say, wide
@@ -46,13 +49,19 @@ def command(console: Console, request: Request, train_script: Path) -> int:
     search_folder.write_plan(plan)
     study = Study(plan)
     try:
-        _opening(console, plan, study.trials())
+        before = study.trials()
+        _opening(console, plan, before)
         completed = _drive(console, plan, study, train_script)
         elsewhere = study.under_way() if completed else []
     finally:
         study.close()
 
-    _ending(console, plan, study.trials(), search_folder.write_results(plan, study.trials()))
+    trials = study.trials()
+    _ending(console, plan, trials, search_folder.write_results(plan, trials))
+    # A search that was over before is no news.
+    if trials != before or not completed:
+        what = "ended" if completed else "was stopped"
+        notify(f"scpo: search {plan.study_id} {what}: {counts(trials)}")
     if not completed:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
@@ -65,7 +74,9 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
     """Run the driver until no trial is left; False if a signal stopped it."""
-    launcher = open_launcher([plan.base] * plan.trials * len(plan.seeds), train_script, console)
+    # At least one, from which the launcher is made.
+    to_come = max(1, _runs_to_come(plan, study.trials()))
+    launcher = open_launcher([plan.base] * to_come, train_script, console)
     try:
         return Driver(plan, study, launcher, lambda line: say(console, line)).run()
     except OSError as error:
@@ -77,6 +88,27 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
             "Make room or fix the permissions, then go on"
         )
         raise RecordWriteError(error.errno or 0, text) from error
+
+
+def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
+    """Number of runs that the budget leaves: none of ended trials, no finished ones of others."""
+    # By settings, because a failed trial is tried again as another one.
+    ended = {}
+    for trial in trials:
+        if trial.state.name in ("COMPLETE", "PRUNED"):
+            ended[key_of_params(trial.params)] = len(plan.seeds)
+        elif trial.state.name == "RUNNING":
+            ended[key_of_params(trial.params)] = sum(map(_done, plan.runs(trial.params).values()))
+    return max(0, plan.trials * len(plan.seeds) - sum(ended.values()))
+
+
+def _done(config: RunConfig) -> bool:
+    folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
+    try:
+        return folder.path.exists() and folder.read_status().state is State.DONE
+    except RecordError:
+        # The driver reads the run next and fails its trial with the reason.
+        return False
 
 
 def _preview(console: Console, plan: Plan, train_script: Path) -> None:
@@ -116,7 +148,7 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
     )
     say(console, f"judged on {tuning.tasks} tasks {where}; no reported panel is tuned on")
     runs = [plan.base] * plan.trials * len(plan.seeds)
-    for line in cost_lines(runs, runs):
+    for line in cost_lines(runs, runs[: _runs_to_come(plan, trials)]):
         say(console, line)
     if plan.scale != "paper":
         seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)

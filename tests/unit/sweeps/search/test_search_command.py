@@ -11,6 +11,8 @@ from scpo.errors import ConfigError, RecordWriteError
 from sweeps.compose.overrides import read_request
 from sweeps.search import driver
 from sweeps.search import search_command as search
+from tests.support.fake_runs import QUICK
+from tests.support.searches import InstantLauncher
 
 TRAIN = Path(__file__).parents[3] / "faults" / "fake_objective.py"
 
@@ -55,3 +57,45 @@ def test_another_storage_than_the_studys_is_refused(tmp_path, monkeypatch):
     call("+search=scpo", f"machine.runs_dir={tmp_path}")
     with pytest.raises(ConfigError, match=r"has its records in .*journal\.log. Go on with search\.storage=journal"):
         call("+search=scpo", f"machine.runs_dir={tmp_path}", "search.storage=sqlite")
+
+
+def test_the_end_of_a_search_is_told_and_one_that_was_over_before_is_not(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(search, "notify", told.append)
+    monkeypatch.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+    words = ("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", "search.trials=2")
+    assert call(*words)[0] == 0
+    (plan,) = search.search_folder.search_folders(tmp_path)
+    assert told == [f"scpo: search {plan.name} ended: 2 COMPLETE"]
+    call(*words)
+    assert len(told) == 1
+
+
+def test_a_resumed_search_counts_the_runs_that_are_left(tmp_path, monkeypatch):
+    planned = []
+
+    def stopped(configs, *_):
+        planned.append(len(configs))
+        launcher = InstantLauncher(free=1)
+        monkeypatch.setattr(driver.Driver, "_make_trial", limited)
+        return launcher
+
+    made = []
+    make_trial = driver.Driver._make_trial
+
+    def limited(self):
+        # Ctrl-C while the third trial is to begin.
+        if len(made) == 2:
+            self.launcher.signals = 1
+            return False
+        made.append(1)
+        return make_trial(self)
+
+    told = []
+    monkeypatch.setattr(search, "notify", told.append)
+    monkeypatch.setattr(search, "open_launcher", stopped)
+    words = ("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", "search.trials=4")
+    assert call(*words)[0] == 130
+    assert "was stopped: " in told[0]
+    call(*words)
+    assert planned == [8, 4]
