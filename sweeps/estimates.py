@@ -24,6 +24,7 @@ from scpo.memory import parameters
 from scpo.progress import counted
 from scpo.records import RunFolder, State, Status, run_config
 from scpo.records.identity import run_id
+from scpo.records.logs import read_whole
 from scpo.records.run_folders import list_runs
 from scpo.schema.model import ApiModel
 from scpo.schema.run import RunConfig
@@ -281,12 +282,12 @@ class PastTimes:
         kind = _kind(run_id(config))
         # The whole kind, else benchmark and model only.
         for prefix in (kind, kind[:2]):
-            rates: list[float] = []
+            took: list[float] = []
             for other in self._finished:
                 if other[: len(prefix)] == prefix:
-                    rates += self._rates(other, config)
-            if rates:
-                return statistics.median(rates[:NEWEST]) * config.trainer.steps
+                    took += self._scaled(other, config)
+            if took:
+                return statistics.median(took[:NEWEST])
         return None
 
     def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
@@ -295,14 +296,19 @@ class PastTimes:
         known = [value for value in seconds if value is not None]
         return sum(known) / max(1, slots), len(seconds) - len(known)
 
-    def _rates(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
-        """Seconds per training step of the newest runs of a kind with the size of ``config``."""
-        rates = []
+    def _scaled(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
+        """Seconds of the newest runs of a kind with the size of ``config``, at its steps.
+
+        Only the time after step 0 grows with the number of steps: a run starts once.
+        """
+        scaled = []
         for folder, wall_s in self._finished[kind][:NEWEST]:
             past = _read(folder)
             if past is not None and _size(past) == _size(config):
-                rates.append(wall_s / past.trainer.steps)
-        return rates
+                start_s = min(_start_s(folder), wall_s)
+                step_s = (wall_s - start_s) / past.trainer.steps
+                scaled.append(start_s + step_s * config.trainer.steps)
+        return scaled
 
     @functools.cached_property
     def _finished(self) -> dict[tuple[str, ...], list[tuple[RunFolder, float]]]:
@@ -353,6 +359,20 @@ def _size(config: RunConfig) -> tuple[object, ...]:
         trainer.validation,
         config.machine.threads,
     )
+
+
+def _start_s(folder: RunFolder) -> float:
+    """Seconds from a run's start to its record of step 0; 0 if it has none."""
+    try:
+        lines = read_whole(folder, folder.timing)
+        started_at = folder.read_status().started_at
+    except ScpoError:
+        # `verify` reports damaged records.
+        return 0.0
+    if started_at is None or not lines or lines[0]["step"] != 0 or "at" not in lines[0]:
+        return 0.0
+    ready = datetime.fromisoformat(lines[0]["at"])
+    return max(0.0, (ready - datetime.fromisoformat(started_at)).total_seconds())
 
 
 def _read(folder: RunFolder) -> RunConfig | None:

@@ -2,7 +2,7 @@ import pytest
 
 from scpo import memory
 from scpo.errors import ConfigError
-from scpo.records import State
+from scpo.records import JsonLines, State
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import PastTimes, api_lines, api_usd, duration, gpu_hours, hours
 from sweeps.resources import Resources, check_fits, resources, training_gib
@@ -122,6 +122,17 @@ def test_a_run_takes_what_its_kind_took_here_by_steps(tmp_path):
         finish(fake.make_run(tmp_path, f"seed={seed}"), minutes)
     assert seconds(tmp_path, "seed=7") == 240  # the median
     assert seconds(tmp_path, "seed=7", "trainer.steps=8") == 480
+
+
+def test_the_start_of_a_run_is_counted_once_whatever_its_number_of_steps(tmp_path):
+    folder = fake.make_run(tmp_path)
+    log = JsonLines(folder.timing)
+    for step in range(5):
+        log.append({"step": step, "at": f"2026-01-01T10:{2 + step:02}:00+00:00"})
+    log.close()
+    finish(folder, 6)
+    assert seconds(tmp_path, "seed=7") == 360
+    assert seconds(tmp_path, "seed=7", "trainer.steps=8") == 120 + 8 * 60
 
 
 def test_its_own_kind_comes_before_others_of_the_benchmark_and_model(tmp_path):
