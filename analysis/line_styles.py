@@ -10,6 +10,7 @@ not listed get the reserve styles, in the registry's order.
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
@@ -156,12 +157,17 @@ def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
     return {name: chosen[name] for name in by_name}
 
 
-def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+def plot_styles(
+    rows: Iterable[Row],
+    colors: Sequence[str] = (),
+    earlier: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, dict[str, Any]]:
     """Styles of all rows as keyword arguments of ``plot``.
 
     Args:
         rows: The rows.
         colors: A user's palette; rows get its colours in the order of the registry.
+        earlier: Colours of the palette that rows have in other panels of the figure, and keep.
     """
     styles = line_styles(rows)
     if colors:
@@ -172,8 +178,13 @@ def plot_styles(rows: Iterable[Row], colors: Sequence[str] = ()) -> dict[str, di
                 return registered.index(name)
             return len(registered)
 
-        for place, name in enumerate(sorted(styles, key=order)):
-            styles[name] = replace(styles[name], color=colors[place % len(colors)])
+        chosen = {name: earlier[name] for name in styles if name in earlier}
+        for name in sorted(styles, key=order):
+            if name not in chosen:
+                used = list(chosen.values())
+                # The first colour that is free, or else one that the fewest rows have.
+                chosen[name] = min(colors, key=used.count)
+        styles = {name: replace(style, color=chosen[name]) for name, style in styles.items()}
     return {name: style.line() for name, style in styles.items()}
 
 

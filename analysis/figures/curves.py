@@ -93,12 +93,14 @@ def is_trained(data: Collected, row: Row) -> bool:
 # Drawing
 
 
-def row_styles(rows: Iterable[Row]) -> Styles:
+def row_styles(rows: Iterable[Row], earlier: Styles | None = None) -> Styles:
     """Line style of each row by its name, in the colours of the user's style if given.
 
-    Call it inside ``house_style``, which sets these colours.
+    Call it inside ``house_style``, which sets these colours. ``earlier``: the styles of other
+    panels of the figure, whose rows keep their colours.
     """
-    return plot_styles(rows, palette())
+    kept = {name: style["color"] for name, style in (earlier or {}).items()}
+    return plot_styles(rows, palette(), kept)
 
 
 def over_training(axis: Axes, *, percent: bool = True) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.figures.curves import FEWEST, over_training, paired_difference, row_styles
+from analysis.figures.curves import FEWEST, Styles, over_training, paired_difference, row_styles
 from analysis.names import STUDY_TITLE, benchmark, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
@@ -75,8 +75,6 @@ CAPTION = (
     "deviation over seeds."
 )
 
-Styles: TypeAlias = Mapping[str, Mapping[str, Any]]
-
 
 @dataclass(frozen=True)
 class Group:
@@ -124,11 +122,13 @@ def build(data: Collected) -> Drawing:
     if not groups:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     heights = [group.height for group in groups]
+    drawn: Styles = {}
     with house_style():
         figure = new_figure(canvas_width(COLUMN_WIDTH), sum(heights) + MARGIN)
         parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
         for group, part in zip(groups, parts, strict=True):
-            styles = row_styles(row.row for row in group.rows)
+            styles = row_styles((row.row for row in group.rows), drawn)
+            drawn = {**styles, **drawn}
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
             part.suptitle(_folded(group.heading, HEADING), fontsize=points(7))
             _draw_curves(data, group, left, styles)

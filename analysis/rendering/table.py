@@ -260,7 +260,10 @@ class Table:
         return "\n".join(lines)
 
     def csv(self) -> str:
-        """One line per row; mean, deviation etc. of a number have columns of their own."""
+        """One line per row; mean, deviation etc. of a number have columns of their own.
+
+        No two columns have one name: programs rename or overwrite such columns in silence.
+        """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         cells = [cell for block in self.blocks for row in block.rows for cell in row]
@@ -268,7 +271,7 @@ class Table:
         head = ["block", *self.words]
         for name in self.numbers:
             head += [f"{name} {part}" for part in parts]
-        writer.writerow(head)
+        writer.writerow(_unique(head))
         for block in self.blocks:
             for row in block.rows:
                 writer.writerow([_no_formula(cell) for cell in (block.title, *_flat(row, parts))])
@@ -355,6 +358,18 @@ def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
         # With a hyphen, because programs do not read the minus sign as part of a number.
         cells += [values[part].replace("−", "-") for part in parts]
     return cells
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    """The names; a repeated one with its number: ``p``, ``p (2)``."""
+    unique: list[str] = []
+    for name in names:
+        number, shown = 1, name
+        while shown in unique:
+            number += 1
+            shown = f"{name} ({number})"
+        unique.append(shown)
+    return unique
 
 
 def _no_formula(cell: str) -> str:

@@ -109,6 +109,17 @@ def test_a_palette_of_the_user_replaces_colours_and_nothing_else():
     assert styles["gigpo"]["marker"] == STYLES["gigpo"].marker
 
 
+def test_a_row_keeps_its_colour_of_a_palette_from_panel_to_panel_and_shares_none_while_one_is_free():
+    palette = ("#111111", "#222222", "#333333")
+    earlier = {"grpo": "#333333", "gigpo": "#222222"}
+    styles = plot_styles(rows("scpo", "grpo", "x", method="scpo"), palette, earlier)
+    assert {name: style["color"] for name, style in styles.items()} == {
+        "scpo": "#111111",
+        "grpo": "#333333",
+        "x": "#222222",
+    }
+
+
 def test_a_dark_colour_is_paler_on_dark_paper():
     assert LineStyle("#000000", "o").screen() == {"colour": "#000000", "dark": "#8C8C8C", "dash": ""}
     assert SCPO.screen()["dark"] == SCPO.color

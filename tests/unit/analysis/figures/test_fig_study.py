@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from cycler import cycler
 from matplotlib.text import Text
 
 from analysis import names
@@ -245,3 +246,19 @@ def test_a_mark_names_the_numbers_that_some_seeds_lack(tmp_path):
     # The picture alone explains its mark, below the line that every picture has.
     plain, explained = names.STUDY_TITLE, " ".join(made.figure.get_suptitle().split())
     assert explained == f"{plain} {lacking}"
+
+
+def test_a_row_has_one_colour_in_all_panels_under_a_style_with_colours(tmp_path):
+    write_study(
+        tmp_path, {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological", "grpo")}, CURVES
+    )
+    palette = cycler(color=["#111111", "#222222", "#333333", "#444444", "#555555"])
+    with drawn_as(Look(style=(("axes.prop_cycle", palette),))):
+        made = fig_study_curves.build(collect(tmp_path).at_scale("study"))
+    colors = {}
+    for axis in made.figure.axes[1::2]:
+        for label in axis.get_yticklabels():
+            colors.setdefault(label.get_text().partition(", at")[0], set()).add(label.get_color())
+    assert len(made.figure.axes) == 4
+    assert len(colors) == 4
+    assert all(len(own) == 1 for own in colors.values())

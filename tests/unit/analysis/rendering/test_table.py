@@ -73,3 +73,9 @@ def test_a_column_that_is_empty_everywhere_is_left_out_and_in_markdown_one_that_
         "| b | 1.0 |",
     ]
     assert made.csv().splitlines()[0] == "block,row,x mean,x std,z mean,z std"
+
+
+def test_no_two_columns_of_a_csv_have_one_name():
+    made = Table(("x mean",), ("x", "p", "p"), (Block("b", (("a", *[Number("1")] * 3),)),), "c", "tab:x")
+    head = made.csv().splitlines()[0]
+    assert head == "block,x mean,x mean (2),x std,p mean,p std,p mean (2),p std (2)"
