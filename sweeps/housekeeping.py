@@ -2,19 +2,20 @@
 
 Finished runs, and runs whose records cannot be read, are deleted only with ``--finished``; live
 runs never. Manifests keep their rows: tables show the runs as missing, and the same sweep starts
-them again.
+them again. One of which no run is left is named with what deleting it does.
 """
 
 import argparse
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
-from scpo.records import RunFolder, State, run_config, verify
+from scpo.records import RunFolder, State, manifest, run_config, verify
 from scpo.records.files import locked
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -82,7 +83,14 @@ def _remove(
         return EXIT_DONE
     # Locked one by one: a run may have started since its state was read.
     failed = [folder for folder in to_delete if not _delete(console, folder)]
-    say(console, f"{counted(len(to_delete) - len(failed), 'run folder')} deleted")
+    deleted = [folder for folder in to_delete if folder not in failed]
+    say(console, f"{counted(len(deleted), 'run folder')} deleted")
+    for path in _without_runs(deleted):
+        say(
+            console,
+            f"{path} is left, a record of runs that are all deleted: tables and figures name them "
+            "as missing; delete this file to drop its rows",
+        )
     return EXIT_FAILED if failed else as_asked
 
 
@@ -129,6 +137,22 @@ def _agreed(count: int) -> bool:
             f"{counted(count, 'run folder')} to delete, no terminal to ask at; --yes deletes them"
         )
     return input(f"Delete {counted(count, 'run folder')}? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
+    """Manifests of which runs were deleted, and none has a folder any more."""
+    ids = {folder.run_id for folder in deleted}
+    empty = []
+    for runs_dir in dict.fromkeys(folder.path.parent for folder in deleted):
+        for path in manifest.manifest_paths(runs_dir):
+            try:
+                planned = {run.id for row in manifest.read(path).rows for run in row.runs}
+            except RecordError:
+                # The commands that read it say so; here it is no reason to fail after deleting.
+                continue
+            if ids & planned and not any((runs_dir / run).exists() for run in planned):
+                empty.append(path)
+    return empty
 
 
 def _delete(console: Console, folder: RunFolder) -> bool:

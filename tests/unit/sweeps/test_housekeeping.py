@@ -4,6 +4,7 @@ from scpo.records import RunFolder, State, run_config
 from scpo.records.files import locked
 from sweeps import __main__ as command_line
 from sweeps.compose.configuration import compose_run
+from tests.support.run_records import write_experiment
 
 
 @pytest.fixture
@@ -63,6 +64,20 @@ def test_a_finished_run_is_deleted_only_when_told(runs, capsys):
     assert len(names(runs)) == 4
     assert command_line.main(["rm", pattern, "--yes", "--finished"]) == 0
     assert State.DONE not in names(runs)
+
+
+def test_a_record_of_an_experiment_of_which_no_run_is_left_is_named(runs, capsys):
+    runs_dir = runs[State.DONE].path.parent
+    for name, states in (("gone", (State.FAILED, "second")), ("partly", (State.FAILED, State.DONE))):
+        planned = [{"id": runs[state].run_id, "env": "alfworld", "model": "tiny", "seed": 0} for state in states]
+        write_experiment(runs_dir, {"scpo": planned}, name=name)
+    assert command_line.main(["rm", runs[State.FAILED].run_id, "--yes"]) == 0
+    assert "is left" not in capsys.readouterr().out
+    assert command_line.main(["rm", runs["second"].run_id, "--yes"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "experiments/gone.json is left, a record of runs that are all deleted" in said
+    assert "delete this file to drop its rows" in said
+    assert "partly" not in said
 
 
 def test_a_run_that_a_process_holds_is_kept(runs):
