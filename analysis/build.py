@@ -258,7 +258,8 @@ def _build_one(
 
     try:
         made = _checked(build(data))
-        notes = sources.code_notes(data)
+        numbers = made if isinstance(made, Table) else made.numbers
+        notes = (*sources.code_notes(data), *(numbers.no_spread if numbers else ()))
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:

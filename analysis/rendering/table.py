@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeGuard
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
 from scpo.intervals import Summary, decimal
+from scpo.progress import counted
 
 # Largest number of columns of texts that are legible next to the repeated ones, in LaTeX.
 TEXT_COLUMNS = 3
@@ -184,6 +185,23 @@ class Table:
     def columns(self) -> tuple[str, ...]:
         """Names of all columns."""
         return (*self.words, *self.numbers)
+
+    @property
+    def no_spread(self) -> tuple[str, ...]:
+        """A note on intervals of width 0, which look like certainty; empty without one."""
+        cells = [cell for block in self.blocks for row in block.rows for cell in row]
+        equal = [
+            cell.text
+            for cell in cells
+            if isinstance(cell, Number) and cell.interval and len(set(cell.interval)) == 1
+        ]
+        if not equal:
+            return ()
+        more = f" and {counted(len(equal) - 1, 'other interval')}" if len(equal) > 1 else ""
+        return (
+            f"no spread in {equal[0]}{more}: the pairs are equal in the digits shown, which "
+            "happens by chance with few seeds and coarse rates and is no certainty",
+        )
 
     def without_empty_columns(self) -> "Table":
         """The table without the columns of numbers in which no row has a number."""

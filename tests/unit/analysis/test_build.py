@@ -18,6 +18,7 @@ from scpo.records.files import write_json
 from tests.support.run_records import (
     LABELS,
     ROOT,
+    log_only,
     write_ablation,
     write_experiment,
     write_groups,
@@ -118,6 +119,20 @@ def test_captions_and_sources_name_rows_that_ran_under_several_versions_of_the_c
     outputs = json.loads((out / "sources.json").read_text())["outputs"]
     assert outputs["tab_ablation_mini"]["notes"] == outputs["fig_learning_mini"]["notes"] == [note]
     assert outputs["fig_credit_heatmap_mini"]["notes"] == []  # of one run
+
+
+@pytest.mark.parametrize(("gaps", "noted"), [((0.1, 0.1), True), ((0.1, 0.2), False)])
+def test_the_caption_says_where_an_interval_has_no_spread(tmp_path, gaps, noted):
+    made = {"scpo": [], "gigpo": []}
+    for seed, gap in enumerate(gaps):
+        for row, rate in (("scpo", 0.5 + gap), ("gigpo", 0.5)):
+            run = write_run(tmp_path / "runs", row, seed, overrides=(f"method={row}",), panels=("valid_seen",))
+            log_only(tmp_path / "runs", run, "val/valid_seen/success_rate", {40: rate})
+            made[row].append(run)
+    write_experiment(tmp_path / "runs", made, name="main_table")
+    main(["figures", "tab_main", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
+    text = (tmp_path / "out" / "tab_main_mini.md").read_text()
+    assert ("Note: no spread in +10.0 [+10.0, +10.0]: the pairs are equal" in text) == noted
 
 
 def test_no_date_and_no_path_in_a_figure(in_style, tmp_path):
