@@ -8,6 +8,7 @@ from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
+from scpo.progress import counted
 from scpo.records.code_record import differing_files, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
@@ -15,6 +16,14 @@ from scpo.schema.run import RunConfig
 
 SHOWN_EXPERIMENTS = 3
 SEVERAL = "ran under several versions of"
+
+# The study's first edition: the bonus, rescaled by AdamW, decided its numbers.
+STUDY = "study"
+WITHDRAWN = (
+    "trained with an entropy bonus (trainer.loss.entropy_coefficient) and with updates where no "
+    "row has an advantage, as the study's first edition did, which is withdrawn for it "
+    "(docs/study/first-edition.md): do not quote their numbers"
+)
 
 
 class HasCode(Protocol):
@@ -111,7 +120,20 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         finished = [row for row in part.rows if row.finished]
         for note in code_notes(finished, runs, f"the rows of {_experiments(part)}"):
             notes.setdefault(note)
+        every = {run for row in finished for run in row.finished}
+        moved = [run for run in every if _moved_by_entropy_alone(runs[run])]
+        if part.scale == STUDY and moved:
+            notes.setdefault(f"{counted(len(moved), 'run')} of {_experiments(part)} {WITHDRAWN}")
     return tuple(notes)
+
+
+def _moved_by_entropy_alone(run: Run) -> bool:
+    """True if an entropy bonus updates the policy in training steps without an advantage."""
+    trainer = run.config.get("trainer")
+    if not isinstance(trainer, dict) or trainer.get("skip_updates_without_advantage"):
+        return False
+    loss = trainer.get("loss")
+    return isinstance(loss, dict) and bool(loss.get("entropy_coefficient"))
 
 
 def _experiments(part: Section) -> str:

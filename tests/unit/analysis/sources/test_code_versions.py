@@ -8,6 +8,7 @@ from analysis.sources.collect import collect
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.run_records import write_ablation
+from tests.support.study_runs import rising, write_study
 
 
 def with_code(runs_dir, run, **changed):
@@ -82,3 +83,16 @@ def test_a_run_that_other_code_resumed_is_a_mix_of_versions(tmp_path):
     kept = archived(tmp_path / "runs", tmp_path / "archive")
     commit = kept.by_id[run].commit[:7]
     assert mixed_code(row_of(kept, "scpo"), kept.by_id).endswith(f"(commits {commit} and those before a resume)")
+
+
+def test_runs_under_the_condition_for_which_the_first_edition_is_withdrawn_are_named(tmp_path):
+    curves = {"scpo": lambda seed: rising(0.9, 0.01 * seed), "gigpo": lambda seed: rising(0.8, 0.01 * seed)}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    data = collect(tmp_path)
+    assert not any("withdrawn" in note for note in section_notes(data.sections, data.by_id))
+
+    bonus = ("trainer.loss.entropy_coefficient=0.001", "trainer.skip_updates_without_advantage=false")
+    write_study(tmp_path, {"earlier": ("scpo", "gigpo")}, curves, seeds=(0, 1), primary={}, overrides=bonus)
+    data = collect(tmp_path)
+    (note,) = (note for note in section_notes(data.sections, data.by_id) if "withdrawn" in note)
+    assert note.startswith("4 runs of earlier on ALFWorld trained with an entropy bonus")
