@@ -16,6 +16,7 @@ from rich.table import Table
 
 from analysis.names import COLUMNS, NOTES, PANELS, panel_order, success_metric
 from analysis.paper.published import ablation
+from analysis.rendering.table import no_spread
 from analysis.sources.code_versions import code_notes
 from analysis.sources.rows import NOT_APPLICABLE, Row
 from analysis.sources.run_records import (
@@ -223,22 +224,29 @@ def _differences(
     for heading in ("pairs", *headings.values()):
         table.add_column(heading, justify="right")
     crossed = 0
+    equal: list[str] = []
     for row in others:
         own = pairs[row.name]
-        values = [_paired(own, success_metric(panel), metrics) for panel in headings]
+        paired = [_paired(own, success_metric(panel), metrics) for panel in headings]
+        values = [paired_text(difference) for difference in paired]
         table.add_row(row.label, str(len(own)), *values)
+        for difference, text in zip(paired, values, strict=True):
+            if difference.std == 0:
+                equal.append(text)
         crossed += sum(not one_processor_type(runs[run], runs[other]) for run, other in own)
 
     title = (
         f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint\n"
     )
-    if not crossed:
-        return [title, _fitted(table)]
-    note = (
-        f"note: {counted(crossed, 'pair')} ran on two types of processor, "
-        "where sums of floats differ"
-    )
-    return [title, _fitted(table), note]
+    notes = []
+    if equal:
+        notes.append(f"note: {no_spread(equal)}")
+    if crossed:
+        notes.append(
+            f"note: {counted(crossed, 'pair')} ran on two types of processor, "
+            "where sums of floats differ"
+        )
+    return [title, _fitted(table), *notes]
 
 
 def _reference(finished: Sequence[Row]) -> Row | None:
@@ -263,13 +271,13 @@ def _shared_seeds(row: Row, reference: Row) -> list[tuple[str, str]]:
     return pairs
 
 
-def _paired(pairs: Iterable[tuple[str, str]], metric: str, metrics: Metrics) -> str:
+def _paired(pairs: Iterable[tuple[str, str]], metric: str, metrics: Metrics) -> Summary:
     values = []
     for run, other in pairs:
         first = metrics[run].get(metric, Series()).last
         second = metrics[other].get(metric, Series()).last
         values.append(None if first is None or second is None else first - second)
-    return paired_text(summarise(values))
+    return summarise(values)
 
 
 # Reading

@@ -103,8 +103,9 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
             "machine yet"
         )
     rest = f"; {unknown} more without a figure" if unknown else ""
+    slots = min(slots, len(todo))
     return (
-        f"{count}: {about(seconds)} in {slots} slots, as runs of their kind took on this "
+        f"{count}: {about(seconds)} in {counted(slots, 'slot')}, as runs of their kind took on this "
         f"machine{rest}"
     )
 

@@ -9,6 +9,7 @@ No other module estimates these; ``sweeps.resources`` has GPUs, cores, memory an
 """
 
 import functools
+import heapq
 import math
 import socket
 import statistics
@@ -291,10 +292,17 @@ class PastTimes:
         return None
 
     def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
-        """Seconds of all runs in ``slots`` slots, and the number of runs of unknown duration."""
+        """Seconds of all runs in ``slots`` slots, and the number of runs of unknown duration.
+
+        As they are started: each in the slot that is free first, so that one run takes its whole
+        time in however many slots.
+        """
         seconds = [self.seconds(config) for config in configs]
         known = [value for value in seconds if value is not None]
-        return sum(known) / max(1, slots), len(seconds) - len(known)
+        busy_until = [0.0] * max(1, min(slots, len(known)))
+        for value in known:
+            heapq.heapreplace(busy_until, busy_until[0] + value)
+        return max(busy_until), len(seconds) - len(known)
 
     def _scaled(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
         """Seconds of the newest runs of a kind with the size of ``config``, at its steps.

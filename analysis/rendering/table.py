@@ -197,11 +197,7 @@ class Table:
         ]
         if not equal:
             return ()
-        more = f" and {counted(len(equal) - 1, 'other interval')}" if len(equal) > 1 else ""
-        return (
-            f"no spread in {equal[0]}{more}: the pairs are equal in the digits shown, which "
-            "happens by chance with few seeds and coarse rates and is no certainty",
-        )
+        return (no_spread(equal),)
 
     def without_empty_columns(self) -> "Table":
         """The table without the columns of numbers in which no row has a number."""
@@ -376,6 +372,16 @@ def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
         # With a hyphen, because programs do not read the minus sign as part of a number.
         cells += [values[part].replace("−", "-") for part in parts]
     return cells
+
+
+def no_spread(intervals: Sequence[str]) -> str:
+    """Note on printed intervals of width 0, of which there is at least one."""
+    others = counted(len(intervals) - 1, "other interval")
+    more = f" and {others}" if len(intervals) > 1 else ""
+    return (
+        f"no spread in {intervals[0]}{more}: the pairs are equal in the digits shown, which "
+        "happens by chance with few seeds and coarse rates and is no certainty"
+    )
 
 
 def _unique(names: Iterable[str]) -> list[str]:

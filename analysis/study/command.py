@@ -142,7 +142,8 @@ def _headline(data: Collected) -> Iterator[str]:
     pairs = f", {', '.join(counts)} pairs of seeds" if counts else ""
     yield (
         f"{runs} runs of a small policy that chooses among listed commands{pairs}: it says nothing "
-        "about the size of effects in language models."
+        "about the size of effects in language models. SCPO's scorer is equality of texts here "
+        "(`scorer=exact`); with graded similarities nothing more was shown."
     )
 
 

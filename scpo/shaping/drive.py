@@ -320,6 +320,8 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
         ScorerError: The scorer failed, or gave another number of scores than pairs, or one that
             is not a number in [0, 1].
     """
+    # A scorer of the user's may lack a name, which only messages and caches read.
+    name = getattr(scorer, "name", type(scorer).__name__)
     # A copy, because a scorer may change the list that it is given.
     try:
         answers: NDArray[Any] = np.asarray(scorer.score(list(pairs)))
@@ -328,17 +330,17 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     except Exception as error:
         first, second = (text if len(text) <= 60 else f"{text[:57]}..." for text in pairs[0])
         raise ScorerError(
-            f"scorer {scorer.name!r} failed on {len(pairs)} pairs, the first of them "
+            f"scorer {name!r} failed on {len(pairs)} pairs, the first of them "
             f"({first!r}, {second!r}), with {type(error).__name__}: {error}"
         ) from error
     if answers.shape != (len(pairs),):
         raise ScorerError(
-            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
+            f"scorer {name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
             f"with an array of shape {answers.shape}: expected ({len(pairs)},)"
         )
     if answers.dtype.kind not in "biuf":
         raise ScorerError(
-            f"scorer {scorer.name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
+            f"scorer {name!r} answered {len(pairs)} pairs, the first of them {pairs[0]!r}, "
             f"with {answers.dtype}, the first {answers[:1].tolist()[0]!r}: expected numbers in "
             "[0, 1]"
         )
@@ -348,7 +350,7 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
     bad = np.flatnonzero(~((scores >= 0) & (scores <= 1)))
     if len(bad):
         raise ScorerError(
-            f"scorer {scorer.name!r} gave {answers[bad[0]]} to the pair {pairs[bad[0]]!r}: "
+            f"scorer {name!r} gave {answers[bad[0]]} to the pair {pairs[bad[0]]!r}: "
             "expected a number in [0, 1]"
         )
     return scores

@@ -14,7 +14,8 @@ FINAL = (State.DONE, State.PRUNED)
 
 # State -> state after a retry; others stay as they are.
 _AGAIN = {
-    State.CANCELLED: State.PENDING,
+    # Not PENDING, which with an ended job would be LOST: `clean` deletes lost runs.
+    State.CANCELLED: State.INTERRUPTED,
     State.PRUNED: State.INTERRUPTED,
     # A run of a machine that is gone or was renamed. `retry` holds the run's lock, so no process
     # runs it.
@@ -80,8 +81,10 @@ def retry(folder: RunFolder) -> None:
             )
         folder.clear_stop()
         state = _AGAIN.get(status.state, status.state)
+        # A reason explains a state; that of a failed or interrupted run stays until it starts.
+        reason = status.reason if state is status.state else None
         # Failures are counted from 0 again, because a person has looked at the run.
-        folder.update_status(state=state, failures=0, reason=None, pid=None)
+        folder.update_status(state=state, failures=0, reason=reason, pid=None)
 
 
 def _signal(folder: RunFolder) -> None:

@@ -36,6 +36,15 @@ def test_one_seed_has_no_spread():
     assert all(math.isnan(bound) for bound in summary.interval())
 
 
+@pytest.mark.parametrize("values", [[17 / 134 - 7 / 134, 16 / 134 - 6 / 134], [0.3, 0.1 + 0.2, 0.3], [0.0, 0.0]])
+def test_values_that_are_equal_but_for_rounding_have_no_spread(values):
+    assert len(set(values)) > 1 or not any(values)
+    summary = summarise(values)
+    assert summary.std == 0
+    assert summary.interval() == (summary.mean, summary.mean)
+    assert summarise([*values, values[0] + 1 / 1000]).std > 0
+
+
 def test_no_seed_has_no_mean():
     assert math.isnan(summarise([]).mean)
 

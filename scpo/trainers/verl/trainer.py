@@ -23,6 +23,7 @@ from verl.utils import tensordict_utils as tu
 from scpo.credit.states import make_memory
 from scpo.diagnostics.record import Diagnostics
 from scpo.diagnostics.validation_episodes import validation_metrics
+from scpo.errors import RolloutError
 from scpo.records.files import write_bytes
 from scpo.records.memory import NodeMemory
 from scpo.records.tracker import Tracker
@@ -270,6 +271,13 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         panels = {}
         for name in sorted(run.env.validation_panels):
             panels[name] = of_panel(rows, name).trajectories
+            if not panels[name]:
+                played = sorted({step.panel for step in rows.steps if step.panel})
+                raise RolloutError(
+                    f"validation has no episode of the panel {name!r}; the rows name "
+                    f"{', '.join(played) or 'none'}: StepRow.panel must be one of the run folder's "
+                    "env.validation_panels"
+                )
         # The probe is played with the validation but does not enter its metrics.
         self._validation = validation_metrics(panels)
         self._diagnostics.record_validation(self.global_steps, panels)

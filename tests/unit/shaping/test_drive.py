@@ -186,6 +186,15 @@ def test_answers_that_are_no_similarities_are_refused(answers, complaint):
         checked(scorer, [("a", "b"), ("c", "d")])
 
 
+def test_a_scorer_without_a_name_is_named_by_its_class():
+    class Mine:
+        def score(self, pairs):
+            return [1.7 for _ in pairs]
+
+    with pytest.raises(ScorerError, match=r"scorer 'Mine' gave 1\.7 to the pair"):
+        checked(Mine(), [("a", "b")])
+
+
 def test_a_scorer_that_fails_is_named_with_a_pair():
     scorer = Mock(score=Mock(side_effect=KeyError("vase")))
     scorer.name = "mine"

@@ -159,6 +159,9 @@ def test_all_together_share_the_slots(tmp_path):
     configs = [compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", f"seed={seed}"]) for seed in range(4)]
     other = compose_run([*fake.QUICK, f"machine.runs_dir={tmp_path}", "env=webshop"])
     assert PastTimes(tmp_path, host="here").total([*configs, other], slots=2) == (240, 1)
+    # One run takes its time in however many slots, and three in two slots take two rounds.
+    assert PastTimes(tmp_path, host="here").total(configs[:1], slots=16) == (120, 0)
+    assert PastTimes(tmp_path, host="here").total(configs[:3], slots=2) == (240, 0)
 
 
 def test_training_counts_float32_for_every_type_of_weights_on_disk():

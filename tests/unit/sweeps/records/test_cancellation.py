@@ -5,6 +5,7 @@ import pytest
 from scpo.errors import RecordError
 from scpo.records import State, StopRequest, run_folders
 from scpo.records.files import locked
+from scpo.records.status import JobState, Observed
 from sweeps import __main__ as command_line
 from sweeps.records import cancellation
 from sweeps.records.attempt import run as run_here
@@ -23,7 +24,9 @@ def test_a_waiting_run_is_cancelled_at_once_and_stays_so_until_retried(folder):
     assert folder.read_status().state is State.CANCELLED
     assert not cancellation.cancel(folder)
     cancellation.retry(folder)
-    assert folder.read_status().state is State.PENDING
+    state = folder.read_status().state
+    # With an ended job, PENDING would be LOST, which `clean` deletes.
+    assert Observed(state, job=JobState.ENDED).state is Observed(state).state is State.INTERRUPTED
     run_here(folder, fake_train.train)
     assert folder.read_status().state is State.DONE
 
