@@ -105,8 +105,8 @@ def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
     rest = f"; {unknown} more without a figure" if unknown else ""
     slots = min(slots, len(todo))
     return (
-        f"{count}: {about(seconds)} in {counted(slots, 'slot')}, as runs of their kind took on this "
-        f"machine{rest}"
+        f"{count}: {about(seconds)} in {counted(slots, 'slot')}, as runs of their kind took on "
+        f"this machine{rest}"
     )
 
 
