@@ -15,7 +15,15 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
-from analysis.sources.code_versions import SEVERAL, CodeOf, mixed_code, several_versions
+from analysis.sources.code_versions import (
+    SEVERAL,
+    STUDY,
+    WITHDRAWN,
+    CodeOf,
+    mixed_code,
+    moved_by_entropy_alone,
+    several_versions,
+)
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
@@ -93,6 +101,11 @@ def load_runs(
             f"runs or files were left out, for {counted(len(left_out), 'reason')} "
             f"(attrs['left_out']); the first: {left_out[0]}"
         )
+        warnings.warn(message, UserWarning, stacklevel=2)
+    study = runs.index[runs["scale"] == STUDY]
+    moved = [run for run in study if moved_by_entropy_alone(data.by_id[run])]
+    if moved:
+        message = f"{counted(len(moved), 'run')} {WITHDRAWN}"
         warnings.warn(message, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
     # Categories in the collected data; a `groupby` would show those without lines, too.

@@ -97,13 +97,14 @@ LANE = 0.22
 CAPTION = (
     "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
     "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
-    "difference to GiGPO. Filled: a comparison that was named before the runs and is resolved at "
-    "5 % after Holm's correction over all {tests} named comparisons of the study; hollow: named "
-    "and not resolved; small point: not named, so not tested. An arrow with a value is a "
-    "difference beyond the axis, a small arrow an interval that goes on beyond it. Right: "
-    "credited steps per failed trajectory of active groups (logarithmic), mean over training "
-    "steps and seeds, and the share of steps that shorten the shortest plan to win, of credited "
-    "steps, of the others of the same trajectories, and of all steps of failures."
+    "difference to GiGPO; each row trains at the learning rate chosen for it (in tab_study), so "
+    "that part of a difference may be the rate's. Filled: a comparison that was named before the "
+    "runs and is resolved at 5 % after Holm's correction over all {tests} named comparisons of "
+    "the study; hollow: named and not resolved; small point: not named, so not tested. An arrow "
+    "with a value is a difference beyond the axis, a small arrow an interval that goes on beyond "
+    "it. Right: credited steps per failed trajectory of active groups (logarithmic), mean over "
+    "training steps and seeds, and the share of steps that shorten the shortest plan to win, of "
+    "credited steps, of the others of the same trajectories, and of all steps of failures."
 )
 
 

@@ -121,13 +121,25 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         for note in code_notes(finished, runs, f"the rows of {_experiments(part)}"):
             notes.setdefault(note)
         every = {run for row in finished for run in row.finished}
-        moved = [run for run in every if _moved_by_entropy_alone(runs[run])]
+        moved = [run for run in every if moved_by_entropy_alone(runs[run])]
         if part.scale == STUDY and moved:
             notes.setdefault(f"{counted(len(moved), 'run')} of {_experiments(part)} {WITHDRAWN}")
+        reworded = [run for run in every if _is_reworded(runs[run])]
+        if reworded:
+            notes.setdefault(
+                f"{counted(len(reworded), 'run')} of {_experiments(part)}: credit reads "
+                "observations in other words than the game's (env.wordings; docs/meaning.md)"
+            )
     return tuple(notes)
 
 
-def _moved_by_entropy_alone(run: Run) -> bool:
+def _is_reworded(run: Run) -> bool:
+    """True if some of the observations are reworded for credit."""
+    wordings = (run.config.get("env") or {}).get("wordings") or {}
+    return bool(wordings.get("dose", 0))
+
+
+def moved_by_entropy_alone(run: Run) -> bool:
     """True if an entropy bonus updates the policy in training steps without an advantage."""
     trainer = run.config.get("trainer")
     if not isinstance(trainer, dict) or trainer.get("skip_updates_without_advantage"):

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, RowRun
 from analysis.sources.run_records import ExperimentRecord, Run
-from analysis.sources.sections import benchmarks, record_rows
+from analysis.sources.sections import ROLLOUTS, benchmarks, more_rollouts, record_rows
 from analysis.sources.settings import configuration_of, own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
@@ -107,7 +107,10 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged.append(row)
             else:
                 merged[index] = _joined(merged[index], row)
-    titled = [_with_title(row, _title(data, row, merged)) for row in merged]
+    titled = []
+    for row in merged:
+        title = f"{_title(data, row, merged)}{_more_rollouts(data, row)}"
+        titled.append(_with_title(row, title))
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
     return titled if meaning else _with_unique_titles(titled)
 
@@ -210,6 +213,16 @@ def rate_text(rate: float) -> str:
     """A learning rate in the form ``5e-4``."""
     mantissa, _, exponent = f"{rate:e}".partition("e")
     return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def _more_rollouts(data: Collected, row: StudyRow) -> str:
+    """Part of a title: that the row has more rollouts per step than its groups; empty if not."""
+
+    def rollouts(run: str) -> float | None:
+        return data.series(run, ROLLOUTS).mean
+
+    more = more_rollouts(row.row, data.by_id, rollouts)
+    return f", {more[0]:.0f} rollouts a step" if more else ""
 
 
 def _with_title(row: StudyRow, title: str) -> StudyRow:

@@ -26,7 +26,14 @@ from analysis.study.additions import (
     refuse_damaged,
     refuse_other_study,
 )
-from analysis.study.page import FIGURES, between, draw, page, summary
+from analysis.study.page import (
+    FIGURES,
+    between,
+    compares_equal_texts,
+    draw,
+    page,
+    summary,
+)
 from analysis.study.questions import headline, headlined
 from scpo.progress import counted
 from scpo.records.files import write_bytes
@@ -126,7 +133,7 @@ def with_claims(text: str, data: Collected) -> str:
 
 
 def _headline(data: Collected) -> Iterator[str]:
-    """Yield two sentences: the page's headline, and its number of runs and pairs."""
+    """Yield sentences: the page's headline, its number of runs and pairs, SCPO's scorer."""
     comparisons = named_comparisons(data)
     yield f"**[The laptop study](docs/study.md): {headline(comparisons)}**"
     planned: set[str] = set()
@@ -142,9 +149,10 @@ def _headline(data: Collected) -> Iterator[str]:
     pairs = f", {', '.join(counts)} pairs of seeds" if counts else ""
     yield (
         f"{runs} runs of a small policy that chooses among listed commands{pairs}: it says nothing "
-        "about the size of effects in language models. SCPO's scorer is equality of texts here "
-        "(`scorer=exact`); with graded similarities nothing more was shown."
+        "about the size of effects in language models."
     )
+    if compares_equal_texts(data):
+        yield "SCPO's scorer is equality of texts here (`scorer=exact`)."
 
 
 def _claim_line(claim: Claim, data: Collected) -> str:

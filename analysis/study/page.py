@@ -138,6 +138,12 @@ REBUILD = (
     "run id: run a part, add it, commit the three files and the page. Any table and figure: "
     "`python -m analysis figures --runs-dir docs/study`."
 )
+EXACT_SCORER = (
+    "**“SCPO” here means SCPO with `scorer=exact`**: two steps are similar if their whole "
+    "texts are equal, so that θ and λ decide nothing, and these rows test the reference, the "
+    "order and the monotone credit, not similarity of meaning. Rows with a graded scorer name "
+    "it; where texts vary: [When does meaning pay?](meaning.md)."
+)
 
 
 def page(data: Collected, figures: Iterable[str]) -> str:
@@ -212,23 +218,15 @@ def _setting(data: Collected) -> str:
         text += (
             " Each method trains at the learning rate chosen for it on seeds that are not reported."
         )
-    if sentence := _scorer_sentence(data):
-        text += f" {sentence}"
+    if compares_equal_texts(data):
+        text += f" {EXACT_SCORER}"
     return text
 
 
-def _scorer_sentence(data: Collected) -> str:
-    """Which similarity the rows called SCPO have; empty unless it is equality of texts."""
+def compares_equal_texts(data: Collected) -> bool:
+    """True if the scorer of the main table's SCPO is equality of texts."""
     runs = [started(data, row.row) for row in _main_rows(data) if row.row.name == "scpo"]
-    scorers = {str(run.config["scorer"]["name"]) for run in runs if run is not None}
-    if scorers != {"exact"}:
-        return ""
-    return (
-        "**“SCPO” here means SCPO with `scorer=exact`**: two steps are similar if their whole "
-        "texts are equal, so that θ and λ decide nothing, and these rows test the reference, the "
-        "order and the monotone credit, not similarity of meaning. Rows with a graded scorer name "
-        "it; where texts vary: [When does meaning pay?](meaning.md)."
-    )
+    return {str(run.config["scorer"]["name"]) for run in runs if run is not None} == {"exact"}
 
 
 def _main_rows(data: Collected) -> list[StudyRow]:

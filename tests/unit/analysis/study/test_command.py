@@ -163,7 +163,8 @@ def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(r
     assert text.startswith(
         f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO (rates 4e-3, 2e-3) is +2."
     )
-    assert text.endswith(f"size of effects in language models.\n{HEADLINE_MARKERS[1]}\nbelow\n")
+    scorer = "SCPO's scorer is equality of texts here (`scorer=exact`)."
+    assert text.endswith(f"size of effects in language models. {scorer}\n{HEADLINE_MARKERS[1]}\nbelow\n")
     assert "9 runs of a small policy that chooses among listed commands, 3/3 pairs of seeds" in text
 
 
