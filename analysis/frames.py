@@ -88,7 +88,8 @@ def load_runs(
         RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
 
     Warns:
-        UserWarning: A run was left out because it is damaged or not finished.
+        UserWarning: A run was left out because it is damaged or not finished, or was trained as the
+            study's withdrawn first edition was.
     """
     data = _collected(_listed(source), refresh=refresh)
     runs = _runs_frame(data)
@@ -102,11 +103,9 @@ def load_runs(
             f"(attrs['left_out']); the first: {left_out[0]}"
         )
         warnings.warn(message, UserWarning, stacklevel=2)
-    study = runs.index[runs["scale"] == STUDY]
-    moved = [run for run in study if moved_by_entropy_alone(data.by_id[run])]
-    if moved:
-        message = f"{counted(len(moved), 'run')} {WITHDRAWN}"
-        warnings.warn(message, UserWarning, stacklevel=2)
+    withdrawn = _withdrawn(data, runs)
+    if withdrawn:
+        warnings.warn(withdrawn, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
     # Categories in the collected data; a `groupby` would show those without lines, too.
     logged = logged.astype({"run": str, "metric": str})
@@ -142,6 +141,13 @@ def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
         # stacklevel 3 names the line that called `load_runs`.
         warnings.warn(message, UserWarning, stacklevel=3)
     return chosen
+
+
+def _withdrawn(data: Collected, runs: pd.DataFrame) -> str:
+    """Warning about runs that were trained as the study's first edition; empty without any."""
+    study = runs.index[runs["scale"] == STUDY]
+    moved = [run for run in study if moved_by_entropy_alone(data.by_id[run])]
+    return f"{counted(len(moved), 'run')} {WITHDRAWN}" if moved else ""
 
 
 def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:

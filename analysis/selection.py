@@ -65,13 +65,10 @@ class Selection:
                 continue
             chosen = self._selected(part)
             if self.common_seeds:
-                rows = [row for row in chosen.rows if row.finished]
-                chosen = with_common_seeds(chosen)
-                if rows and not chosen.rows:
-                    place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
-                    unlike = ", ".join(row.name for row in rows)
-                    reason = f"no seed is finished in all of {unlike} ({place}){_row_to_drop(rows)}"
-                    problems.append(Problem("--seeds common", reason))
+                asked = chosen
+                chosen = with_common_seeds(asked)
+                if not chosen.rows:
+                    problems += _without_common_seed(asked)
             if chosen.rows:
                 selected.append(chosen)
 
@@ -133,6 +130,17 @@ def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
         runs = tuple(run for run in row.runs if run.seed in common)
         kept.append(replace(row, runs=runs))
     return kept
+
+
+def _without_common_seed(part: Section) -> list[Problem]:
+    """The problem of a section whose finished rows share no seed; empty without finished rows."""
+    rows = [row for row in part.rows if row.finished]
+    if not rows:
+        return []
+    names = ", ".join(row.name for row in rows)
+    place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
+    reason = f"no seed is finished in all of {names} ({place}){_row_to_drop(rows)}"
+    return [Problem("--seeds common", reason)]
 
 
 def _row_to_drop(rows: Sequence[Row]) -> str:

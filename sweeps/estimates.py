@@ -370,7 +370,7 @@ def _size(config: RunConfig) -> tuple[object, ...]:
 
 
 def _start_s(folder: RunFolder) -> float:
-    """Seconds from a run's start to its record of step 0; 0 if it has none."""
+    """Seconds from a run's start to its record of step 0, or 0 for a run without that record."""
     try:
         lines = read_whole(folder, folder.timing)
         started_at = folder.read_status().started_at

@@ -104,7 +104,8 @@ def _progress_of(folder: RunFolder) -> tuple[float | None, float | None, float |
     train: float | None = None
     validation: float | None = None
     for record in read_whole(folder, folder.metrics):
-        train = record.get(f"train/{SUCCESS}", train)
+        rate = record.get(f"train/{SUCCESS}")
+        train = train if rate is None else rate
         validation = next(iter(panels(record).values()), validation)
     seconds = []
     # The first line is step 0, which only validates.

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected
-from analysis.sources.rows import Section
+from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
     MOVE_AWAY,
     ExperimentRecord,
@@ -24,7 +24,7 @@ from analysis.sources.run_records import (
     read_lines,
     read_runs,
 )
-from analysis.sources.sections import ROLLOUTS, sections
+from analysis.sources.sections import sections
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import configuration_of
 from analysis.sources.unrecorded import without_record

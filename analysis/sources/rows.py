@@ -3,10 +3,12 @@
 ``analysis.sources.sections`` builds them from experiments and runs.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from analysis.sources.run_records import SINGLE, is_implied
+from analysis.sources.run_records import SINGLE, Run, is_implied
+from scpo.intervals import summarise
 from scpo.records.manifest import PrimaryComparisons
 from scpo.records.status import State
 
@@ -15,6 +17,15 @@ DEFAULT = "scpo"
 
 # A row of several experiments shows the seeds of this one.
 MAIN = "main_table"
+
+# Metric: rollouts per training step.
+ROLLOUTS = "train/episodes"
+
+# Run id -> mean number of rollouts per training step, None if the run logged none.
+Rollouts: TypeAlias = Callable[[str], float | None]
+
+# A row has more rollouts than its configuration asks for if they exceed it by this factor.
+MORE_ROLLOUTS = 1.05
 
 
 @dataclass(frozen=True)
@@ -213,6 +224,24 @@ class Section:
         """Experiments that a sweep runs by their names; W&B projects and single runs have none."""
         named = [name for name in self.experiments if name not in self.unnamed]
         return tuple(name for name in named if not is_implied(name))
+
+
+def more_rollouts(
+    row: Row, runs: Mapping[str, Run], rollouts: Rollouts
+) -> tuple[float, int] | None:
+    """Mean rollouts per training step of a row, and the number that its configuration asks for.
+
+    Dynamic sampling rolls out further groups until enough of them have a success and a failure.
+
+    Returns:
+        None if the row has no more rollouts than groups x siblings, or no finished run.
+    """
+    measured = summarise(rollouts(run) for run in row.finished)
+    trainer = runs[row.finished[0]].config.get("trainer", {}) if row.finished else {}
+    if not measured.n or not {"groups", "group_size"} <= trainer.keys():
+        return None
+    planned = trainer["groups"] * trainer["group_size"]
+    return (measured.mean, planned) if measured.mean > MORE_ROLLOUTS * planned else None
 
 
 def _find(rows: Iterable[Row], name: str) -> Row:

@@ -45,9 +45,6 @@ NOT_RUNS = (EXPERIMENTS, "searches")
 
 # Checksums of the code's files by path.
 CODE = "code.json"
-
-# Record of a scheduler's job, written by sweeps.
-JOB = "job.json"
 AND = "+"
 LOGS = ("metrics.jsonl", "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
@@ -310,7 +307,7 @@ def read_run(folder: Path) -> Run:
 def _state(records: RunFolder, status: Status) -> State:
     """Recorded state, except for a run of this machine whose process is gone: LOST."""
     # Only the scheduler knows if a job is queued again, and only the host if a process lives.
-    unknown = status.host is None or (records.path / JOB).exists()
+    unknown = status.host is None or records.job.exists()
     if status.state is not State.RUNNING or unknown:
         return status.state
     # Read again: in other states than LOST, the run has ended since and left another status.

@@ -8,11 +8,20 @@ get sections of their own.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from analysis.sources.rows import DEFAULT, MAIN, Family, Row, RowRun, Section
+from analysis.sources.rows import (
+    DEFAULT,
+    MAIN,
+    Family,
+    Rollouts,
+    Row,
+    RowRun,
+    Section,
+    more_rollouts,
+)
 from analysis.sources.run_records import (
     ExperimentRecord,
     Problem,
@@ -26,20 +35,10 @@ from analysis.sources.settings import (
     same_games,
     setting_differences,
 )
-from scpo.intervals import summarise
 from scpo.records.manifest import PlannedRun
 from scpo.records.status import State
 
 Runs: TypeAlias = Mapping[str, Run]
-
-# Run id -> mean number of rollouts per training step, None if the run logged none.
-Rollouts: TypeAlias = Callable[[str], float | None]
-
-# Metric: rollouts per training step.
-ROLLOUTS = "train/episodes"
-
-# A row has more rollouts than its configuration asks for if they exceed it by this factor.
-MORE_ROLLOUTS = 1.05
 
 # (scale, environment, model, setting)
 _Key: TypeAlias = tuple[str, str, str, str | None]
@@ -194,22 +193,6 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
     games = (run.panels, other.panels)
     text = setting_differences(run.config, other.config, games, show_others=show_others)
     return text or method_settings(run.config, other.config) or "other validation panels"
-
-
-def more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> tuple[float, int] | None:
-    """Mean rollouts per training step of a row, and the number that its configuration asks for.
-
-    Dynamic sampling rolls out further groups until enough of them have a success and a failure.
-
-    Returns:
-        None if the row has no more rollouts than groups x siblings, or no finished run.
-    """
-    measured = summarise(rollouts(run) for run in row.finished)
-    trainer = runs[row.finished[0]].config.get("trainer", {}) if row.finished else {}
-    if not measured.n or not {"groups", "group_size"} <= trainer.keys():
-        return None
-    planned = trainer["groups"] * trainer["group_size"]
-    return (measured.mean, planned) if measured.mean > MORE_ROLLOUTS * planned else None
 
 
 def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.sources.collected import Collected
-from analysis.sources.rows import Row, RowRun
+from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run
-from analysis.sources.sections import ROLLOUTS, benchmarks, more_rollouts, record_rows
+from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.settings import configuration_of, own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
@@ -109,7 +109,9 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged[index] = _joined(merged[index], row)
     titled = []
     for row in merged:
-        title = f"{_title(data, row, merged)}{_more_rollouts(data, row)}"
+        title = _title(data, row, merged)
+        if more := rollouts_beyond_plan(data, row):
+            title += f", {more[0]:.0f} rollouts a step"
         titled.append(_with_title(row, title))
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
     return titled if meaning else _with_unique_titles(titled)
@@ -215,14 +217,13 @@ def rate_text(rate: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
-def _more_rollouts(data: Collected, row: StudyRow) -> str:
-    """Part of a title: that the row has more rollouts per step than its groups; empty if not."""
+def rollouts_beyond_plan(data: Collected, row: StudyRow) -> tuple[float, int] | None:
+    """Rollouts per training step of a row and the planned number, if it has more than planned."""
 
     def rollouts(run: str) -> float | None:
         return data.series(run, ROLLOUTS).mean
 
-    more = more_rollouts(row.row, data.by_id, rollouts)
-    return f", {more[0]:.0f} rollouts a step" if more else ""
+    return more_rollouts(row.row, data.by_id, rollouts)
 
 
 def _with_title(row: StudyRow, title: str) -> StudyRow:

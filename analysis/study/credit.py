@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from analysis.names import benchmark
 from analysis.sources.collected import Collected
-from analysis.sources.sections import ROLLOUTS, more_rollouts
+from analysis.sources.rows import ROLLOUTS
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
-from analysis.stats.study_rows import StudyRow, comparable, study_rows
+from analysis.stats.study_rows import StudyRow, comparable, rollouts_beyond_plan, study_rows
 from scpo.intervals import decimal
 
 # Least number of rows for a rank correlation.
@@ -59,19 +59,15 @@ def episodes_line(data: Collected) -> str:
     Dynamic sampling rolls out further groups until enough of them have a success and a failure.
     """
     parts = []
-
-    def rollouts(run: str) -> float | None:
-        return data.series(run, ROLLOUTS).mean
-
     for row in study_rows(data):
-        more = more_rollouts(row.row, data.by_id, rollouts)
-        if more:
-            parts.append(f"{row.title} ({more[0]:.0f} instead of {more[1]})")
+        if more := rollouts_beyond_plan(data, row):
+            # The title has the row's own number.
+            parts.append(f"{row.title} instead of {more[1]}")
     if not parts:
         return ""
     return (
         "**Equal training steps, not equal episodes**: dynamic sampling rolls out more episodes "
-        f"per training step. {', '.join(parts)}: part of the differences of these rows may be due "
+        f"per training step. {'; '.join(parts)}: part of the differences of these rows may be due "
         "to the larger budget."
     )
 

@@ -83,6 +83,8 @@ class RunFolder:
         # The part of it that the run id hashes.
         self.identity = self.path / "identity.yaml"
         self.provenance = self.path / "provenance.json"
+        # Written by sweeps for a run that a scheduler starts.
+        self.job = self.path / "job.json"
         self.status = self.path / "status.json"
         # Present while the run is asked to stop.
         self.stop = self.path / "stop.json"

@@ -70,7 +70,7 @@ class Job(BaseModel):
 
 def read_job(folder: RunFolder) -> Job | None:
     """Read the run's job; None if it was never submitted. RecordError if the record is damaged."""
-    path = job_path(folder)
+    path = folder.job
     if not path.exists():
         return None
     return read_record(
@@ -80,14 +80,14 @@ def read_job(folder: RunFolder) -> Job | None:
 
 def write_job(folder: RunFolder, job: Job) -> Job:
     """Store the job."""
-    write_json(job_path(folder), job.model_dump(mode="json"))
+    write_json(folder.job, job.model_dump(mode="json"))
     return job
 
 
 def restore_job(folder: RunFolder, job: Job | None) -> None:
     """Restore the record from before a submission that was refused; None: there was no record."""
     if job is None:
-        job_path(folder).unlink(missing_ok=True)
+        folder.job.unlink(missing_ok=True)
     else:
         write_job(folder, job)
 
@@ -114,8 +114,3 @@ def log_without_run(folder: RunFolder) -> Path | None:
         if path.exists() and path.stat().st_size:
             return path
     return None
-
-
-def job_path(folder: RunFolder) -> Path:
-    """Path of the record."""
-    return folder.path / "job.json"

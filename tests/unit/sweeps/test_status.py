@@ -71,6 +71,7 @@ def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_
             "val/valid_unseen/success_rate": 0.9,
         },
         {"step": 3, "train/success_rate": 0.2},
+        {"step": 4, "train/success_rate": None, "val/valid_seen/success_rate": None},
     ]
     folder.metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     write_json(folder.provenance, {"attempts": {"1": {"dirty": True}, "2": {"dirty": False}}})

@@ -37,5 +37,5 @@ def test_rows_that_roll_out_more_episodes_than_their_configuration_are_named(tmp
     credit = {"gigpo": {"train/episodes": 700.0}, "grpo": {"train/episodes": 128.0}}
     write_study(tmp_path, {"main_table": ("gigpo", "grpo")}, curves, credit=credit)
     remark = episodes_line(collect(tmp_path).at_scale("study"))
-    assert "GiGPO, 700 rollouts a step (" in remark
+    assert "GiGPO, 700 rollouts a step instead of " in remark
     assert "GRPO" not in remark

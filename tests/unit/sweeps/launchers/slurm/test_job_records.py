@@ -3,7 +3,7 @@ import pytest
 from scpo.errors import RecordError
 from scpo.records.files import write_json
 from scpo.records.status import JobState
-from sweeps.launchers.slurm.job_records import Job, job_path, read_job, write_job
+from sweeps.launchers.slurm.job_records import Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import ListedJob
 from tests.support import fake_runs as fake
 
@@ -19,7 +19,7 @@ def test_a_job_is_what_was_written(tmp_path):
     assert read_job(folder) is None
     write_job(folder, JOB)
     assert read_job(folder) == JOB
-    write_json(job_path(folder), {"name": 3})
+    write_json(folder.job, {"name": 3})
     with pytest.raises(RecordError, match=r"job\.json is no valid job"):
         read_job(folder)
 
