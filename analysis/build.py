@@ -34,7 +34,7 @@ from analysis.rendering.table import Table
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row, seed_list
-from analysis.sources.run_records import Problem
+from analysis.sources.run_records import COMMON_SEEDS, Problem
 from scpo.errors import RecordError, first_line
 from scpo.installed import installed_version
 from scpo.records.files import write_bytes
@@ -259,7 +259,11 @@ def _build_one(
     try:
         made = _checked(build(data))
         numbers = made if isinstance(made, Table) else made.numbers
-        notes = (*sources.code_notes(data), *(numbers.no_spread if numbers else ()))
+        apart = []
+        for problem in data.problems:
+            if problem.path == COMMON_SEEDS:
+                apart.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
+        notes = (*sources.code_notes(data), *apart, *(numbers.no_spread if numbers else ()))
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:

@@ -250,6 +250,9 @@ def more_seeds(parts: Iterable[Section]) -> str:
     seeds: dict[str, set[int]] = {}
     shown: set[int] = set()
     for part in parts:
+        if part.left_out:
+            # Its own seeds would be among the further ones; the note on these names them.
+            continue
         for row in method_rows(part):
             own, further = part.more_seeds(row)
             for experiment, more in further.items():
@@ -305,7 +308,11 @@ def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
             names[METHODS[row.name].label if row.name in METHODS else row.label] = None
     if not names:
         return ""
-    text = ", ".join(list(names)[:MOST_NAMED])
-    if len(names) > MOST_NAMED:
-        text += f" and {len(names) - MOST_NAMED} more"
-    return f" Not drawn here: {text}."
+    return f" Not drawn here: {first_names(names)}."
+
+
+def first_names(names: Iterable[str]) -> str:
+    """The first ``MOST_NAMED`` names, and how many more there are."""
+    every = list(names)
+    more = len(every) - MOST_NAMED
+    return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

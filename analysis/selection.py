@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from analysis.names import first_names
 from analysis.sources.collected import Collected, MissingRunsError
-from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present
-from analysis.sources.run_records import Problem, Run
+from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, seed_list
+from analysis.sources.run_records import COMMON_SEEDS, Problem, Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
@@ -20,7 +21,7 @@ class Selection:
         rows: Names of rows, in the order in which they are drawn.
         experiments: Names of experiments; their rows are drawn on the seeds that they plan.
         envs: Names of environments.
-        common_seeds: Use only seeds that all rows of a section have finished.
+        common_seeds: Use only seeds that all trained rows of a section have finished.
     """
 
     rows: tuple[str, ...] = ()
@@ -66,16 +67,16 @@ class Selection:
             chosen = self._selected(part)
             if self.common_seeds:
                 asked = chosen
-                chosen = with_common_seeds(asked)
+                chosen = with_common_seeds(data, asked)
                 if not chosen.rows:
-                    problems += _without_common_seed(asked)
+                    problems += _without_common_seed(data, asked)
             if chosen.rows:
                 selected.append(chosen)
 
         if not selected:
-            without_seeds = [p.reason for p in problems if p.path == "--seeds common"]
+            without_seeds = [p.reason for p in problems if p.path == COMMON_SEEDS]
             if without_seeds:
-                raise ConfigError(f"--seeds common: {'; '.join(without_seeds)}")
+                raise ConfigError(f"{COMMON_SEEDS}: {'; '.join(without_seeds)}")
             raise ConfigError(
                 "no row has all that --rows, --experiment and --env ask for; leave one of them out"
             )
@@ -113,41 +114,71 @@ class Selection:
         return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
 
 
-def with_common_seeds(part: Section) -> Section:
+def with_common_seeds(data: Collected, part: Section) -> Section:
     """Keep the seeds that all rows with finished runs have in common; drop the other rows."""
-    return replace(part, rows=tuple(rows_with_common_seeds(part.rows)))
+    rows = tuple(rows_with_common_seeds(data, part.rows))
+    return replace(part, rows=rows, left_out=_left_out(data, part.rows, rows))
 
 
-def rows_with_common_seeds(rows: Iterable[Row]) -> list[Row]:
-    """The rows with finished runs, on the seeds that all of these have; empty without any seed."""
+def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
+    """The rows with finished runs, on the seeds that all of these have; empty without any seed.
+
+    Rows that only prompt keep all of their seeds beside trained ones: no seed of theirs is paired.
+    """
     finished = [row for row in rows if row.finished]
-    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in finished]
+    trained = [row for row in finished if data.is_trained(row)]
+    deciding = trained or finished
+    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in deciding]
     common = set.intersection(*seeds) if seeds else set()
     if not common:
         return []
     kept: list[Row] = []
     for row in finished:
-        runs = tuple(run for run in row.runs if run.seed in common)
-        kept.append(replace(row, runs=runs))
+        if row in deciding:
+            runs = tuple(run for run in row.runs if run.seed in common)
+            kept.append(replace(row, runs=runs))
+        else:
+            kept.append(row)
     return kept
 
 
-def _without_common_seed(part: Section) -> list[Problem]:
+def _left_out(data: Collected, rows: Iterable[Row], kept: Sequence[Row]) -> str:
+    """Note on the seeds and rows that ``rows_with_common_seeds`` left out; empty without any."""
+    shown = {row.name: row for row in kept}
+    cut: dict[str, list[str]] = {}
+    without: list[str] = []
+    for row in rows:
+        if row.name not in shown:
+            without.append(row.label)
+        elif seeds := {run.seed for run in row.runs if run not in shown[row.name].runs}:
+            cut.setdefault(seed_list(seeds), []).append(row.label)
+    parts = [f"{seeds} of {first_names(labels)}" for seeds, labels in cut.items()]
+    if without:
+        parts.append(f"{first_names(without)}, without a finished run")
+    if not parts:
+        return ""
+    deciding = next((row for row in kept if data.is_trained(row)), kept[0]) if kept else None
+    common = seed_list(run.seed for run in deciding.runs) if deciding else "no seed"
+    return f"{common} alone ({COMMON_SEEDS}); left out: {'; '.join(parts)}"
+
+
+def _without_common_seed(data: Collected, part: Section) -> list[Problem]:
     """The problem of a section whose finished rows share no seed; empty without finished rows."""
     rows = [row for row in part.rows if row.finished]
     if not rows:
         return []
-    names = ", ".join(row.name for row in rows)
+    names = first_names([row.name for row in rows])
     place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
-    reason = f"no seed is finished in all of {names} ({place}){_row_to_drop(rows)}"
-    return [Problem("--seeds common", reason)]
+    reason = f"no seed is finished in all of {names} ({place}){_row_to_drop(data, rows)}"
+    return [Problem(COMMON_SEEDS, reason)]
 
 
-def _row_to_drop(rows: Sequence[Row]) -> str:
+def _row_to_drop(data: Collected, rows: Sequence[Row]) -> str:
     """Name the row without which the others have most seeds in common; empty if none helps."""
+    trained = [row for row in rows if data.is_trained(row)] or rows
     seeds: dict[str, int] = {}
-    for row in rows:
-        others = rows_with_common_seeds(other for other in rows if other is not row)
+    for row in trained:
+        others = rows_with_common_seeds(data, (other for other in trained if other is not row))
         seeds[row.name] = len(others[0].runs) if others else 0
     best = max(seeds, key=seeds.__getitem__)
     return f"; without {best}, {seeds[best]} seeds are (--rows)" if seeds[best] else ""

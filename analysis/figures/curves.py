@@ -81,15 +81,6 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
     return means
 
 
-def is_trained(data: Collected, row: Row) -> bool:
-    """True if a finished run of the row trains; prompting methods have no curve over training."""
-    for run in row.finished:
-        method = data.by_id[run].config.get("method")
-        if not isinstance(method, dict) or method.get("kind") != "prompted":
-            return True
-    return False
-
-
 # Drawing
 
 

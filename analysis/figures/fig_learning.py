@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import names
-from analysis.figures.curves import Styles, curve, draw, is_trained, over_training, row_styles
+from analysis.figures.curves import Styles, curve, draw, over_training, row_styles
 from analysis.names import Footnotes, compared, left_out
 from analysis.rendering.style import (
     NARROW,
@@ -204,7 +204,7 @@ def _most_panels() -> float:
 
 def _has_curves(data: Collected, row: Row) -> bool:
     """True if the row has a finished, trained run with a curve."""
-    return is_trained(data, row) and any(_has_curve(data, run) for run in row.finished)
+    return data.is_trained(row) and any(_has_curve(data, run) for run in row.finished)
 
 
 def _has_curve(data: Collected, run: str) -> bool:

@@ -16,7 +16,6 @@ from analysis.figures.curves import (
     FEWEST,
     Styles,
     draw_band,
-    is_trained,
     percentage_limits,
     row_styles,
 )
@@ -162,7 +161,7 @@ def _models(data: Collected) -> list[Model]:
 
 
 def _lines(data: Collected, part: Section) -> Iterator[Line]:
-    trained = [row for row in part.rows if row.finished and is_trained(data, row)]
+    trained = [row for row in part.rows if row.finished and data.is_trained(row)]
     for row in compared(trained, data.chosen):
         line = _line(data, part, row)
         if line:
@@ -394,5 +393,5 @@ def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]
             break
     rows = []
     for part, _ in models:
-        rows += [row for row in part.rows if row.finished and is_trained(data, row)]
+        rows += [row for row in part.rows if row.finished and data.is_trained(row)]
     return text + left_out(rows, (line.row for _, lines in models for line in lines))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis import names
-from analysis.figures.curves import FEWEST, is_trained, paired_difference
+from analysis.figures.curves import FEWEST, paired_difference
 from analysis.rendering.style import (
     CREDITED,
     FAILED,
@@ -209,7 +209,7 @@ def _choose(
     """
     trained = []
     for row in study_rows(data):
-        if row.row.finished and is_trained(data, row.row):
+        if row.row.finished and data.is_trained(row.row):
             trained.append(row)
     best: list[Line] = []
     of_best: dict[str, StudyRow] = {}

@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series
+from analysis.sources.settings import is_prompted
 from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
 from scpo.records.files import RUN_AGAIN, change, write_bytes
@@ -79,6 +80,10 @@ class Collected:
     ) -> Summary:
         """Summarise a property of ``Series``, named by ``which``, over the row's finished runs."""
         return summarise(getattr(self.series(run, metric), which) for run in row.finished)
+
+    def is_trained(self, row: Row) -> bool:
+        """True if a finished run of the row trains; False for prompting, or without such a run."""
+        return any(not is_prompted(self.by_id[run].config) for run in row.finished)
 
     def metric_names(self, run: str) -> tuple[str, ...]:
         """Metrics that a run logged, sorted."""

@@ -62,6 +62,10 @@ UNKNOWN = "unknown"
 SINGLE = "single runs"
 
 
+# The option that leaves out seeds, and path of the problems of sections without a common one.
+COMMON_SEEDS = "--seeds common"
+
+
 def is_implied(experiment: str) -> bool:
     """True for an experiment without a record, which groups runs of W&B or of train.py."""
     return experiment.startswith(WANDB) or experiment == SINGLE

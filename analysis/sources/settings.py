@@ -29,6 +29,12 @@ def configuration_of(config: Mapping[str, Any]) -> str:
     return json.dumps(shared, sort_keys=True, default=str)
 
 
+def is_prompted(config: Mapping[str, Any]) -> bool:
+    """True if a run only prompts a model and trains nothing."""
+    method = config.get("method")
+    return isinstance(method, dict) and method.get("kind") == "prompted"
+
+
 def short_hash(text: str) -> str:
     """First eight digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -63,6 +63,7 @@ def build(data: Collected) -> Table:
     """
     rows = study_rows(data)
     blocks: list[tuple[str, list[StudyRow]]] = []
+    without_seed: list[str] = []
     for record in reported(data):
         own = []
         for row in rows_of(data, record):
@@ -70,10 +71,13 @@ def build(data: Collected) -> Table:
                 own.append(row)
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
+            title = f"{record.title}: {place(record.scale, env, model)}"
             if data.common_seeds:
-                here = _on_common_seeds(here)
+                here = _on_common_seeds(data, here)
             if here:
-                blocks.append((f"{record.title}: {place(record.scale, env, model)}", here))
+                blocks.append((title, here))
+            else:
+                without_seed.append(title)
 
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
@@ -86,6 +90,9 @@ def build(data: Collected) -> Table:
     for title, here in blocks:
         lines = tuple(_line(data, row, here, rows, measures=measures, notes=notes) for row in here)
         table_blocks.append(Block(title, lines))
+    apart = ""
+    if without_seed:
+        apart = f" Left out, because no seed is finished in all rows: {'; '.join(without_seed)}."
     return Table(
         words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
         numbers=(
@@ -94,13 +101,13 @@ def build(data: Collected) -> Table:
             *(measure.label for measure in measures),
         ),
         blocks=tuple(table_blocks),
-        caption=with_note(f"{CAPTION}{notes.text}", SCALE),
+        caption=with_note(f"{CAPTION}{notes.text}{apart}", SCALE),
         label=f"tab:study-{SCALE}",
     )
 
 
-def _on_common_seeds(rows: Sequence[StudyRow]) -> list[StudyRow]:
-    common = rows_with_common_seeds(row.row for row in rows)
+def _on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
+    common = rows_with_common_seeds(data, (row.row for row in rows))
     # ``common`` holds all of the rows in the same order, or is empty.
     return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
 

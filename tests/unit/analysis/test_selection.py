@@ -2,6 +2,7 @@
 
 import pytest
 
+from analysis.build import build_from
 from analysis.figures import fig_learning
 from analysis.names import compared
 from analysis.selection import Selection, missing_samples
@@ -10,7 +11,7 @@ from analysis.sources.collect import collect
 from analysis.sources.rows import Row
 from scpo.errors import ConfigError
 from tests.support.run_records import write_ablation, write_experiment, write_run
-from tests.support.study_runs import rising, write_study
+from tests.support.study_runs import rising, write_study, write_study_run
 
 CURVES = {name: (lambda seed: rising(0.8, 0.01 * seed)) for name in ("scpo", "gigpo", "grpo", "chronological")}
 
@@ -107,6 +108,35 @@ def test_common_seeds_are_those_that_every_row_has_finished(tmp_path):
         "chronological": [1],
         "no_monotonicity": [1],
     }
+
+
+def test_a_prompted_row_keeps_its_seed_and_decides_none(tmp_path):
+    seeds = {"scpo": (1, 2), "gigpo": (1, 2, 3), "plain": (0,)}
+    runs = {row: [write_study_run(tmp_path, row, seed, rising(0.5)) for seed in own] for row, own in seeds.items()}
+    write_experiment(tmp_path, runs, name="main_table", scale="study")
+    (part,) = Selection(common_seeds=True).of(collect(tmp_path)).sections
+    assert {row.name: [run.seed for run in row.runs] for row in part.rows} == {
+        "scpo": [1, 2],
+        "gigpo": [1, 2],
+        "plain": [0],
+    }
+
+
+def test_a_caption_says_which_seeds_and_rows_were_left_out(tmp_path):
+    runs = {
+        "scpo": [write_run(tmp_path, "scpo", seed) for seed in (0, 1, 2)],
+        "chronological": [write_run(tmp_path, "chronological", seed) for seed in (0, 1)],
+        "shortest_reference": [write_run(tmp_path, "shortest_reference", 0, state="FAILED")],
+    }
+    write_experiment(tmp_path, runs)
+    apart = [write_run(tmp_path, "scpo", 0, steps=20), write_run(tmp_path, "chronological", 1, steps=20)]
+    write_experiment(tmp_path, {"scpo": apart[:1], "chronological": apart[1:]}, name="ablation")
+    data = Selection(common_seeds=True).of(collect(tmp_path))
+    (output,) = build_from(data, tmp_path / "out", only=["fig_learning"]).outputs
+    caption = output.made.numbers.caption
+    shown = "seeds 0, 1 alone (--seeds common); left out: seed 2 of SCPO (default); shortest reference, without"
+    assert f"Note: ablation_monotonicity on ALFWorld: {shown} a finished run." in caption
+    assert "Note: left out (--seeds common): no seed is finished in all of scpo, chronological (mini scale" in caption
 
 
 def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):
