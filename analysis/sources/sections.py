@@ -31,6 +31,7 @@ from analysis.sources.run_records import (
 )
 from analysis.sources.settings import (
     differing_keys,
+    is_prompted,
     method_settings,
     same_games,
     setting_differences,
@@ -45,6 +46,9 @@ _Key: TypeAlias = tuple[str, str, str, str | None]
 
 # (scale, environment, model) -> usual setting of a record -> its (row, setting) pairs
 _Established: TypeAlias = dict[tuple[str, str, str], dict[str, set[tuple[str, str]]]]
+
+# Differences between runs that only prompt and others, where nothing that both read differs.
+PROMPTING, TRAINING = "no training", "training"
 
 
 def record_rows(record: ExperimentRecord, runs: Runs, env: str, model: str) -> tuple[Row, ...]:
@@ -192,7 +196,12 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
         return "not logged by verl-agent"
     games = (run.panels, other.panels)
     text = setting_differences(run.config, other.config, games, show_others=show_others)
-    return text or method_settings(run.config, other.config) or "other validation panels"
+    text = text or method_settings(run.config, other.config)
+    prompted = is_prompted(run.config)
+    same_panels = run.panels.keys() == other.panels.keys()
+    if not text and same_panels and (prompted or is_prompted(other.config)):
+        return PROMPTING if prompted else TRAINING
+    return text or "other validation panels"
 
 
 def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:
@@ -356,12 +365,14 @@ class _Draft:
         # All runs of a row have the same setting, so the first one with a known setting will do.
         own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
         alike = own is None or usual is None or own.setting == usual.setting
+        differences = _differences(own, usual)
         return Row(
             name=name,
             label=self.labels[name],
             runs=tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
             method=own.head.method.name if own else "",
-            differs="" if alike else _differences(own, usual),
+            # The method of a row says already that it only prompts.
+            differs="" if alike or differences in (PROMPTING, TRAINING) else differences,
         )
 
     def _commands(self, rows: Iterable[Row]) -> Iterator[str]:

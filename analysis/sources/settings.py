@@ -17,6 +17,9 @@ NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
 # Keys outside of the method's section that belong to a method: DAPO's upper clip range.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
 
+# Sections that only training reads: no difference from a run that prompts.
+TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
+
 # Number of differences that are printed in full.
 MOST_DIFFERENCES = 3
 
@@ -213,8 +216,9 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
             renamed.add(key.removesuffix("name"))
+    untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
     for key in sorted({*first, *second}, key=_names_first):
-        if first.get(key) == second.get(key):
+        if first.get(key) == second.get(key) or key.startswith(untrained):
             continue
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second
         if depends_on_kind and key.startswith(tuple(renamed)):

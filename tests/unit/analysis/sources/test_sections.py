@@ -105,6 +105,14 @@ def test_the_same_runs_of_two_experiments_are_one_section_where_either_setting_c
     ]
 
 
+def test_a_row_that_only_prompts_has_no_learning_rate(tmp_path):
+    prompted = write_run(tmp_path, "plain", overrides=("method=plain", "trainer.optimizer.learning_rate=0.7"))
+    rows = {"scpo": [write_run(tmp_path)], "grpo": [write_run(tmp_path, "grpo", overrides=("method=grpo",))]}
+    write_experiment(tmp_path, rows | {"plain": [prompted]}, name="main_table")
+    (part,) = collect(tmp_path).sections
+    assert [row.differs for row in part.rows] == ["", "", ""]
+
+
 def test_a_heading_claims_only_what_all_rows_have_and_the_rows_say_the_rest(tmp_path):
     first = {
         "grpo": at_rate(tmp_path, "grpo", 2e-3),
