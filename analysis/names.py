@@ -105,7 +105,13 @@ def place(scale: str, env: str, model_name: str) -> str:
 
 def setting(part: Section) -> str:
     """Benchmark and model of a section, with its differences from the usual setting."""
-    return f"{benchmark(part.env)}, {model(part.model)}{part.apart}"
+    reworded = f", {rewording(part)}" if part.reworded else ""
+    return f"{benchmark(part.env)}, {model(part.model)}{reworded}{part.apart}"
+
+
+def rewording(part: Section) -> str:
+    """``reworded observations, dose 0.25``; empty for a section on the game's own texts."""
+    return f"reworded observations, dose {part.reworded:g}" if part.reworded else ""
 
 
 def run(run_id: str) -> str:

@@ -103,7 +103,7 @@ class Strip:
 
         A footnote names its setting, if the same benchmark and model are drawn under another one.
         """
-        place = f"{names.benchmark(self.part.env)}, {names.model(self.part.model)}"
+        place = names.setting(replace(self.part, differs=""))
         # With several strips the legend has no seed counts, so the label has their range.
         count = self.usual_count if len(drawn) == 1 else self.counts
         mark = notes.mark(self.part.differs) if self.has_other_setting(drawn) else ""
@@ -271,7 +271,7 @@ def _difference(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
     if len(models) > 1:
         places.append(names.model(strip.part.model))
     if strip.has_other_setting(drawn):
-        places.append(strip.part.differs or "the usual setting")
+        places.append(strip.part.differs or names.rewording(strip.part) or "the usual setting")
     return f"{', '.join(places)}: {row.differs}"
 
 

@@ -1,7 +1,7 @@
 """Beyond the paper: interquartile means, performance profiles and steps to a success rate."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import TypeAlias
 
@@ -135,7 +135,8 @@ def build(data: Collected) -> Drawing:
     with house_style():
         figure = _draw(drawn, notes)
         panel = names.PANELS[names.JUDGED[drawn[0][0].scale]]
-        place = "; ".join(names.place(part.scale, part.env, part.model) for part, _ in drawn)
+        settings = (names.setting(replace(part, differs="")) for part, _ in drawn)
+        place = f"{drawn[0][0].scale} scale, {'; '.join(settings)}"
         remark(
             figure,
             f"{place}: {panel}, last checkpoint (steps: all held-out games); "

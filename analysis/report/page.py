@@ -17,7 +17,7 @@ from typing import Any
 
 from analysis.build import Output, Report
 from analysis.line_styles import LineStyle, line_style, line_styles
-from analysis.names import NOTES, PANELS, panel_order, success_metric
+from analysis.names import NOTES, PANELS, panel_order, rewording, success_metric
 from analysis.rendering.style import PNG_DPI
 from analysis.rendering.table import NONE, Number, Table
 from analysis.report.samples import (
@@ -297,7 +297,8 @@ def _averaged_as(place: tuple[Section, Row] | None, run: str, method: str) -> st
     if place is None:
         return f"{method}, in no table"
     section, row = place
-    apart = "".join(f"; {differs}" for differs in (section.differs, row.differs) if differs)
+    differences = (rewording(section), section.differs, row.differs)
+    apart = "".join(f"; {differs}" for differs in differences if differs)
     state = "" if run in row.finished else ", not finished"
     return f"{row.label}{apart}{state}"
 

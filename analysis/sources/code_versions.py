@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
+from analysis.sources.settings import reworded_dose
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.progress import counted
@@ -126,19 +127,13 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         moved = [run for run in every if moved_by_entropy_alone(runs[run])]
         if part.scale == STUDY and moved:
             notes.setdefault(f"{counted(len(moved), 'run')} of {_experiments(part)} {WITHDRAWN}")
-        reworded = [run for run in every if _is_reworded(runs[run])]
+        reworded = [run for run in every if reworded_dose(runs[run].config)]
         if reworded:
             notes.setdefault(
                 f"{counted(len(reworded), 'run')} of {_experiments(part)}: credit reads "
                 "observations in other words than the game's (env.wordings; docs/meaning.md)"
             )
     return tuple(notes)
-
-
-def _is_reworded(run: Run) -> bool:
-    """True if some of the observations are reworded for credit."""
-    wordings = (run.config.get("env") or {}).get("wordings") or {}
-    return bool(wordings.get("dose", 0))
 
 
 def moved_by_entropy_alone(run: Run) -> bool:

@@ -130,6 +130,7 @@ class Section:
         differs: Differences from the first section of its benchmark and model, which is the main
             table's or else the one with most finished rows; empty for that section itself.
         differs_alone: The same without that section's values, for a table that does not show it.
+        reworded: Share of the observations that credit reads in other words, under its setting.
         left_out: What the choice of common seeds left out, with the seeds that are shown; empty
             without that choice, or if nothing was left out.
     """
@@ -146,6 +147,7 @@ class Section:
     differs_alone: str = ""
     unnamed: frozenset[str] = frozenset()
     left_out: str = ""
+    reworded: float = 0.0
 
     def row(self, name: str) -> Row:
         """Row of this name; an empty one if there is none."""

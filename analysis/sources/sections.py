@@ -33,6 +33,7 @@ from analysis.sources.settings import (
     differing_keys,
     is_prompted,
     method_settings,
+    reworded_dose,
     same_games,
     setting_differences,
 )
@@ -118,14 +119,20 @@ def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
 
 
 def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:
-    """Yield each section with its differences from the first of its benchmark and model."""
+    """Yield each section with its differences from the first of its benchmark and model.
+
+    The share of reworded observations is that of the section's own setting, which no difference
+    names if all sections have the same.
+    """
     first: dict[tuple[str, str, str], Section] = {}
     for part in parts:
         main = first.setdefault((part.scale, part.env, part.model), part)
+        own = _example_run(part, runs)
+        with_dose = replace(part, reworded=reworded_dose(own.config) if own else 0.0)
         if main is part:
-            yield part
+            yield with_dose
         else:
-            yield _different(part, _example_run(part, runs), _example_run(main, runs), runs)
+            yield _different(with_dose, own, _example_run(main, runs), runs)
 
 
 def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:

@@ -38,6 +38,12 @@ def is_prompted(config: Mapping[str, Any]) -> bool:
     return isinstance(method, dict) and method.get("kind") == "prompted"
 
 
+def reworded_dose(config: Mapping[str, Any]) -> float:
+    """Share of the observations that credit reads in other words than the game's; 0 usually."""
+    wordings = (config.get("env") or {}).get("wordings") or {}
+    return float(wordings.get("dose", 0))
+
+
 def short_hash(text: str) -> str:
     """First eight digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]

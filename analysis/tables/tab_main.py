@@ -434,8 +434,9 @@ def _settings(part: Measured) -> str:
 def _differing(part: Measured) -> str:
     texts = []
     for section in part.parts:
-        if section.differs:
-            texts.append(f", {names.benchmark(section.env)} with {section.differs}")
+        apart = "; ".join(filter(None, (names.rewording(section), section.differs)))
+        if apart:
+            texts.append(f", {names.benchmark(section.env)} with {apart}")
     return "".join(texts)
 
 

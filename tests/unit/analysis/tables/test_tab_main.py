@@ -3,6 +3,7 @@ import io
 
 import pytest
 
+from analysis.figures import fig_learning
 from analysis.rendering.table import NONE, Number
 from analysis.selection import Selection
 from analysis.sources.collect import collect
@@ -11,6 +12,7 @@ from analysis.tables import tab_beyond
 from analysis.tables.tab_main import build
 from scpo.errors import ConfigError
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
 
 SUCCESS = "val/valid_seen/success_rate"
 GIGPO, SCPO = ("method=gigpo", "trainer=local"), ("method=scpo", "trainer=local")
@@ -209,3 +211,18 @@ def test_an_unknown_row_is_answered_with_one_that_has_results(tmp_path):
     write_run(tmp_path, "scpo", 4, steps=9, state="INTERRUPTED")
     with pytest.raises(ConfigError, match=r"did you mean scpo_steps_[34]0"):
         Selection(rows=("scpo",)).of(collect(tmp_path))
+
+
+def test_titles_say_that_observations_are_reworded(tmp_path):
+    for dose, experiment in ((1, "meaning"), (0.25, "meaning_dose25")):
+        words = ("env.wordings.told_to=credit", f"env.wordings.dose={dose}")
+        curves = {row: (lambda seed: rising(0.5, 0.01 * seed)) for row in ("grpo", "crbc")}
+        write_study(tmp_path, {experiment: ("grpo", "crbc")}, curves, overrides=words)
+    data = collect(tmp_path).at_scale("study")
+    for made in (build(data), fig_learning.build(data).numbers):
+        doses = [word for block in made.blocks for word in ("dose 1", "dose 0.25") if word in block.title]
+        assert len(doses) == len(made.blocks)
+        assert all("reworded observations, " in block.title for block in made.blocks)
+    figure = fig_learning.build(data).figure
+    labels = [" ".join(axis.get_ylabel().split()) for axis in figure.axes]
+    assert any("choice policy, reworded observations, dose 1" in label for label in labels)
