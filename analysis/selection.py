@@ -59,14 +59,14 @@ class Selection:
         )
         whose = f"the runs of {chosen_of}" if chosen_of else "these runs"
         _check("--rows", self.rows, known_rows, finished_rows, whose)
+        asked_parts = [self._selected(p) for p in parts if not self.envs or p.env in self.envs]
+        if self.rows:
+            asked_parts = _without_repeats(asked_parts)
         selected = []
         problems = list(data.problems)
-        for part in parts:
-            if self.envs and part.env not in self.envs:
-                continue
-            chosen = self._selected(part)
+        for asked in asked_parts:
+            chosen = asked
             if self.common_seeds:
-                asked = chosen
                 chosen = with_common_seeds(data, asked)
                 if not chosen.rows:
                     problems += _without_common_seed(data, asked)
@@ -112,6 +112,37 @@ class Selection:
             names = tuple(name for name in family.rows if name in kept)
             cut.append(replace(family, rows=names))
         return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
+
+
+def _without_repeats(parts: Iterable[Section]) -> list[Section]:
+    """Merge a section into an earlier one that has all of its rows, with all of their runs.
+
+    Sections share rows, such as the default, so that a few chosen rows may be all that is left of
+    several.
+    """
+    kept: list[Section] = []
+    for part in parts:
+        index = next((i for i, known in enumerate(kept) if _repeats(part, known)), None)
+        if index is None:
+            kept.append(part)
+            continue
+        known = kept[index]
+        kept[index] = replace(
+            known,
+            experiments=tuple(dict.fromkeys((*known.experiments, *part.experiments))),
+            commands=tuple(dict.fromkeys((*known.commands, *part.commands))),
+            families=(*known.families, *part.families),
+            unnamed=known.unnamed | part.unnamed,
+        )
+    return kept
+
+
+def _repeats(part: Section, known: Section) -> bool:
+    if (part.scale, part.env, part.model) != (known.scale, known.env, known.model):
+        return False
+    return bool(part.rows) and all(
+        set(row.runs) <= set(known.row(row.name).runs) for row in part.rows
+    )
 
 
 def with_common_seeds(data: Collected, part: Section) -> Section:

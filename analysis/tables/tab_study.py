@@ -74,10 +74,10 @@ def build(data: Collected) -> Table:
             title = f"{record.title}: {place(record.scale, env, model)}"
             if data.common_seeds:
                 here = _on_common_seeds(data, here)
-            if here:
-                blocks.append((title, here))
-            else:
+            if not here:
                 without_seed.append(title)
+            elif not (data.chosen and _is_repeated(here, blocks)):
+                blocks.append((title, here))
 
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
@@ -104,6 +104,17 @@ def build(data: Collected) -> Table:
         caption=with_note(f"{CAPTION}{notes.text}{apart}", SCALE),
         label=f"tab:study-{SCALE}",
     )
+
+
+def _is_repeated(
+    rows: Sequence[StudyRow], blocks: Iterable[tuple[str, Sequence[StudyRow]]]
+) -> bool:
+    """True if an earlier block has all these rows on the same seeds.
+
+    Few chosen rows, such as the default, are in many experiments.
+    """
+    own = {row.row.runs for row in rows}
+    return any(own <= {row.row.runs for row in known} for _, known in blocks)
 
 
 def _on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:

@@ -50,6 +50,22 @@ def test_variants_that_were_named_are_compared_with_methods():
     assert [row.name for row in compared(known, ("variant", "gigpo"))] == ["variant", "gigpo"]
 
 
+def test_chosen_rows_that_several_sections_share_stand_in_one(tmp_path):
+    default = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    usual = {name: [write_run(tmp_path, name)] for name in ("chronological", "no_monotonicity")}
+    others = {name: [write_run(tmp_path, name, seed=1, steps=20)] for name in ("chronological", "shortest_reference")}
+    write_experiment(tmp_path, {"scpo": default, **usual}, name="main_table")
+    write_experiment(tmp_path, {"scpo": default, **others}, name="ablation")
+    data = collect(tmp_path)
+    assert [[row.name for row in part.rows if row.finished] for part in data.sections] == [
+        ["scpo", "chronological", "no_monotonicity"],
+        ["scpo", "chronological", "shortest_reference"],
+    ]
+    (part,) = Selection(rows=("scpo",)).of(data).sections
+    assert part.experiments == ("main_table", "ablation")
+    assert len(Selection(rows=("scpo", "chronological")).of(data).sections) == 2
+
+
 def test_an_experiment_has_its_own_rows_and_seeds(tmp_path):
     few = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     more = [*few, *(write_run(tmp_path, seed=seed) for seed in (2, 3))]

@@ -3,6 +3,7 @@
 import csv
 import io
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,21 @@ def test_common_seeds_are_those_that_all_rows_of_a_block_have_finished(tmp_path)
     shutil.rmtree(tmp_path / ids["gigpo"][2])
     data = Selection(common_seeds=True).of(collect(tmp_path)).at_scale("study")
     assert [line["Seeds"] for line in lines(tab_study.build(data))] == ["2/2", "2/2"]
+
+
+def test_chosen_rows_of_several_experiments_are_one_block(tmp_path):
+    data = Selection(rows=("scpo",)).of(study(tmp_path))
+    (line,) = lines(tab_study.build(data))
+    assert line["block"].startswith("Main_table")
+
+
+def test_a_block_without_a_common_seed_is_named(tmp_path):
+    ids = write_study(tmp_path, {"main_table": ("scpo", "gigpo"), "ablation": ("scpo", "chronological")}, CURVES)
+    for run in (*ids["scpo"][1:], *ids["gigpo"][1:], ids["chronological"][0]):
+        shutil.rmtree(tmp_path / run)
+    data = replace(collect(tmp_path).at_scale("study"), common_seeds=True)
+    reason = "Left out, because no seed is finished in all rows: Ablation: study scale, ALFWorld"
+    assert reason in tab_study.build(data).caption
 
 
 def test_a_level_that_no_seed_reaches_has_no_mean(tmp_path):
