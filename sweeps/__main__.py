@@ -130,7 +130,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
         # CANCELLED would hide that the run failed. A sweep gives up on it after max_failures.
         ended = state is State.FAILED
         if not ended and observer.cancel(folder, scheduler, reason=arguments.reason):
-            console.print(f"{folder.run_id}: cancelled", highlight=False)
+            stops = folder.read_status().state is State.RUNNING
+            what = "ends with a checkpoint after its present step" if stops else "cancelled"
+            console.print(f"{folder.run_id}: {what}", highlight=False)
         else:
             console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
     return EXIT_DONE

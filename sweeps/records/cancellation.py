@@ -27,21 +27,21 @@ def cancel(
     folder: RunFolder,
     state: State = State.CANCELLED,
     reason: str = "cancelled",
-    end_job: Callable[[], None] | None = None,
+    end_job: Callable[[], bool] | None = None,
 ) -> bool:
     """Let a run end as ``state`` (CANCELLED or PRUNED); False if it was over before.
 
     The stop request is written first, so that it takes effect even if this process dies: a waiting
     run will not start, a running one ends at its next step with a checkpoint. ``end_job`` cancels
-    the scheduler's job.
+    the scheduler's job, or returns True if the job will stop its run itself.
     """
     if folder.read_status().state in (*FINAL, state):
         return False
     folder.request_stop(StopRequest(state=state, reason=reason))
     # After the request: a job that ends without one would be requeued or count as failed.
-    if end_job is not None:
-        end_job()
-    if not settle(folder):
+    stops_itself = end_job is not None and end_job()
+    # Not both: a second signal would stop the run in the middle of its step.
+    if not settle(folder) and not stops_itself:
         _signal(folder)
     return True
 

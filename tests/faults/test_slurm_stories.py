@@ -326,6 +326,43 @@ def test_a_cancelled_run_leaves_the_queue_and_stays_away(matrix, slurm):
     assert shown(slurm) == {"PRUNED": 1, "DONE": 3}
 
 
+def test_a_cancelled_run_that_trains_ends_its_job_with_a_checkpoint_of_its_present_step(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def cancelled(_job, step, _supervisor):
+        if step == 3:
+            observer.cancel(folder, slurm)
+
+    assert slurm.run(job_id, cancelled) is State.CANCELLED
+    # scancel kills a step that takes longer than KillWait.
+    assert slurm.cancelled == []
+    assert (folder.complete_checkpoints()[-1], steps(folder)[-1]) == (3, 3)
+    assert job_id not in slurm.queue
+    cancellation.retry(folder)
+    assert folder.read_status().state is State.INTERRUPTED
+    sweep(matrix, slurm)
+    slurm.run_all()
+    assert steps(folder) == [0, 1, 2, 3, 4]
+
+
+def test_a_cancelled_run_that_hangs_is_killed_after_the_time_that_a_checkpoint_may_take(matrix, slurm):
+    sweep(matrix, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+
+    def hangs(_job, step, supervisor):
+        if step == 3:
+            observer.cancel(folder, slurm)
+            supervisor.check()
+            slurm.now_s += 601  # launcher.warn_s and a second
+
+    assert slurm.run(job_id, hangs) is State.CANCELLED
+    assert steps(folder)[-1] == 2
+    assert job_id not in slurm.queue
+
+
 def test_who_decides_run_by_run_submits_as_jobs_end(matrix, slurm):
     launcher = dispatch.launcher_of(matrix).model_copy(update={"parallelism": 2})
     waiting, ended = dict(matrix.runs), {}

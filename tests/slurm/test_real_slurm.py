@@ -136,6 +136,8 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
     states = cluster.states()
     assert states.pop(killed.run_id) == "FAILED"
     assert states.pop(cancelled.run_id) == "CANCELLED"
+    # Its steps take longer than this Slurm's KillWait.
+    assert cancelled.complete_checkpoints()[-1] == steps(cancelled)[-1]
     assert set(states.values()) == {"DONE"}, states
     assert (read_job(preempted).preemptions, read_job(preempted).timeouts) == (1, 0)
     assert (read_job(timed_out).preemptions, read_job(timed_out).timeouts) == (0, 1)

@@ -63,6 +63,7 @@ class FakeSlurm:
     job_limits: JobLimits = field(default_factory=JobLimits)
     queue: dict[str, FakeJob] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)  # run ids, one for each time a job was made for it
+    cancelled: list[str] = field(default_factory=list)  # job ids, one for each scancel
     before_submit: Callable[[], None] = lambda: None
     after_submit: Callable[[], None] = lambda: None
     measure: Callable[[RunConfig, int], dict[str, float]] = training
@@ -92,6 +93,7 @@ class FakeSlurm:
 
     def cancel(self, job_id):
         self._answer()
+        self.cancelled.append(job_id)
         self.queue.pop(job_id, None)
 
     def requeue(self, job_id):

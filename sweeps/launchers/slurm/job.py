@@ -78,6 +78,7 @@ class Supervisor:
     cause: Cause | None = None
     _warned: bool = False
     _terminated: bool = False
+    _cancelled: float | None = None
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,8 +136,29 @@ class Supervisor:
             self._leave(cause_of_warning(self.job, elapsed, preempted))
         if self.cause is None and self._terminated:
             self._leave(Cause.TERMINATION)
+        self._pass_cancellation_on()
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
             self.process.kill()
+
+    def _pass_cancellation_on(self) -> None:
+        """Signal a cancelled run, whose canceller may be on another host.
+
+        It ends with a checkpoint after its present step, or at once before its first. One that
+        hangs is killed after the time that a checkpoint may take.
+        """
+        if self._cancelled is not None:
+            if self.now() - self._cancelled > self.job.warn_s:
+                self.process.kill()
+        elif self.cause is None and self._is_cancelled():
+            self._cancelled = self.now()
+            self.process.terminate()
+
+    def _is_cancelled(self) -> bool:
+        # The run stops for a damaged request, too.
+        with contextlib.suppress(RecordError):
+            request = self.folder.read_stop()
+            return request is not None and request.state.settled
+        return False
 
     def _leave(self, cause: Cause) -> None:
         """Record the cause, then request a checkpoint.

@@ -104,12 +104,21 @@ def _last_words(folder: RunFolder) -> list[str]:
 def cancel(
     folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
 ) -> bool:
-    """End a run and its job; False if the run was over before."""
+    """End a run and its job; False if the run was over before.
+
+    A job that trains is left to end itself (``job.Supervisor``): ``scancel`` would kill it after
+    Slurm's KillWait, which is shorter than a step of the paper's, without a checkpoint.
+    """
     job = read_job(folder)
 
-    def end_job() -> None:
-        job_id = job.found_in(scheduler.jobs() or {}) if job else None
-        if job_id is not None:
-            scheduler.cancel(job_id)
+    def end_job() -> bool:
+        listed = scheduler.jobs() or {}
+        job_id = job.found_in(listed) if job else None
+        if job_id is None:
+            return False
+        if listed[job_id].state is JobState.RUNNING and folder.read_status().state is State.RUNNING:
+            return True
+        scheduler.cancel(job_id)
+        return False
 
     return cancellation.cancel(folder, state, reason, end_job)

@@ -71,8 +71,19 @@ def test_retry_forgets_the_failures(folder):
 
 def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
     seen = []
-    cancellation.cancel(folder, end_job=lambda: seen.append(folder.read_stop().state))
+    cancellation.cancel(folder, end_job=lambda: bool(seen.append(folder.read_stop().state)))
     assert seen == [State.CANCELLED]
+
+
+def test_a_run_whose_job_stops_it_gets_no_second_signal(folder, monkeypatch):
+    signalled = []
+    monkeypatch.setattr(cancellation, "_signal", signalled.append)
+    folder.update_status(state=State.RUNNING)
+    with locked(folder.lock):
+        cancellation.cancel(folder, end_job=lambda: True)
+        assert signalled == []
+        cancellation.cancel(folder, end_job=lambda: False)
+        assert signalled == [folder]
 
 
 def test_settling_writes_down_what_a_killed_run_was_asked_to_end_as(folder):
