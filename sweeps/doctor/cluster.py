@@ -12,7 +12,12 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.progress import counted
 from scpo.schema.run import SlurmLauncher
 from sweeps.doctor.subject import Subject
-from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.cluster_settings import (
+    MORE_MEMORY,
+    Site,
+    read_site,
+    site_path,
+)
 from sweeps.launchers.slurm.node_probe import Need, ask_node
 from sweeps.launchers.slurm.reachable import is_outside, local_folders
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -52,6 +57,9 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         )
         return
 
+    most_gb = max((request.resources.memory_gb for request in requests), default=0)
+    if shortage := site.memory_shortage(most_gb):
+        yield warning("slurm memory", shortage, f"in {site_path(launcher.site)}: {MORE_MEMORY}")
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]

@@ -14,6 +14,7 @@ from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
 PRESETS = REPOSITORY / "slurm" / "presets"
+MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
 
 
 class Site(Strict):
@@ -64,6 +65,17 @@ class Site(Strict):
         if gb is None:
             return None
         return "0" if gb == 0 else f"{round(gb * 1024)}M"
+
+    def memory_shortage(self, needed_gb: int) -> str | None:
+        """Difference of ``memory_gb`` from a job's estimated need; None if it is enough."""
+        given = self.memory_gb
+        # None is the partition's default, which is not known here, and 0 the whole node.
+        if given in ("auto", None, 0) or float(given) >= needed_gb:
+            return None
+        return (
+            f"memory_gb: {given:g}, a job needs {needed_gb} GB by estimate: Slurm kills one that "
+            "takes more than it asked for"
+        )
 
 
 def site_path(name: str) -> Path:

@@ -18,7 +18,7 @@ from scpo.records.provenance import key_variables
 from scpo.schema.run import RunConfig, SlurmLauncher
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.run_process import Outcome
-from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.cluster_settings import MORE_MEMORY, Site, read_site
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
 from sweeps.launchers.slurm.node_probe import ask_node
 from sweeps.launchers.slurm.observer import Observer
@@ -89,7 +89,7 @@ class Cluster(CountsSignals):
     _running: dict[str, RunFolder] = field(default_factory=dict)
     # Partitions whose nodes were asked already: a search submits many times.
     _asked: set[str | None] = field(default_factory=set)
-    _told_of_limit: bool = False
+    _noted: set[str] = field(default_factory=set)
 
     @property
     def site(self) -> Site:
@@ -172,19 +172,20 @@ class Cluster(CountsSignals):
 
     def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
         """Arrays of runs with equal requests, within the limits of cluster and launcher."""
-        longest = self.site.max_time_h
+        site = self.site
+        longest = site.max_time_h
         asked = self.launcher.time_h
-        # Once: a search submits its runs one by one.
-        if asked is not None and asked > longest and not self._told_of_limit:
-            self._told_of_limit = True
-            say(
-                self.console,
-                f"note: launcher.time_h={self.launcher.time_h:g} is cut to {self.site.max_time_h:g}"
-                f" h, max_time_h of {self.launcher.site}: a run that needs longer is requeued "
-                "from its checkpoint",
+        if asked is not None and asked > longest:
+            self._note(
+                f"launcher.time_h={asked:g} is cut to {longest:g} h, max_time_h of "
+                f"{self.launcher.site}: a run that needs longer is requeued from its checkpoint"
             )
+        requests = by_request(configs, self.launcher, site)
+        most_gb = max((request.resources.memory_gb for request in requests), default=0)
+        if shortage := site.memory_shortage(most_gb):
+            self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
         parts = []
-        for request, run_ids in by_request(configs, self.launcher, self.site).items():
+        for request, run_ids in requests.items():
             for part in split(run_ids, limits.array_size):
                 parts.append((request, part))
         most = self.launcher.parallelism
@@ -197,6 +198,12 @@ class Cluster(CountsSignals):
         for (request, part), share in zip(parts, given, strict=True):
             arrays.append(_Array(request, part, share))
         return arrays
+
+    def _note(self, text: str) -> None:
+        """Say it once: a search submits its runs one by one."""
+        if text not in self._noted:
+            self._noted.add(text)
+            say(self.console, f"note: {text}")
 
     def _further_jobs(self, limits: JobLimits) -> int | None:
         """Number of further jobs that the account may have; None: no limit."""

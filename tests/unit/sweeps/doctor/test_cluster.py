@@ -62,6 +62,14 @@ def test_a_job_whose_time_limit_nobody_knows(cluster):
     assert_finds(found, "error", "give the longest time of a job", "launcher.time_h=")
 
 
+@pytest.mark.parametrize(("memory", "few"), [("1", True), ("4000", False), ("0", False), ("null", False)])
+def test_a_job_that_asks_for_less_memory_than_it_needs(cluster, memory, few):
+    found = list(cluster_checks.check_slurm(cluster(site=f"{SITE}memory_gb: {memory}\n")))
+    if few:
+        assert_finds(found, "warning", "memory_gb: 1, a job needs 4 GB by estimate", "leave memory_gb out")
+    assert any(finding.check == "slurm memory" for finding in found) is few
+
+
 def test_a_partition_that_the_cluster_lacks(cluster):
     assert_finds(cluster_checks.check_slurm(cluster(row="")), "error", "has no such partition")
 

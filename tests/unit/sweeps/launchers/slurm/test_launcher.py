@@ -109,3 +109,14 @@ def test_a_time_limit_that_the_partition_does_not_allow_is_cut_with_a_note(make,
         pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
     said = " ".join(pool.console.file.getvalue().split())
     assert said.count("note: launcher.time_h=48 is cut to 24 h, max_time_h of") == 1
+
+
+@pytest.mark.parametrize("memory", ["memory_gb: 2\n", ""])
+def test_a_site_that_gives_a_job_less_memory_than_it_needs_is_named_once(make, tmp_path, memory):
+    pool, _, runs = make(Nodes())
+    (tmp_path / "site.yaml").write_text(f"preset: gpu_and_cpu\n{memory}")
+    for _ in range(2):
+        pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    said = " ".join(pool.console.file.getvalue().split())
+    assert said.count("memory_gb: 2, a job needs 128 GB by estimate: Slurm kills one that") == bool(memory)
+    assert said.count("leave memory_gb out") == bool(memory)
