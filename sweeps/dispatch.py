@@ -16,6 +16,7 @@ from scpo.records.code_files import code_files
 from scpo.records.provenance import git_commit
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
+from scpo.schema.model import ChoiceModel, TinyModel
 from scpo.schema.run import LauncherConfig, RunConfig
 from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
@@ -222,11 +223,27 @@ def run(
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
-        console.print(
-            "Stopped; what is done is kept. The same command goes on from the checkpoints."
-        )
+        console.print(_what_is_kept(matrix, in_order))
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
+
+
+def _what_is_kept(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> str:
+    """Say which of the runs of a stopped sweep go on, and which begin anew."""
+    anew = []
+    for run_id, outcome in outcomes.items():
+        folder = RunFolder(runs_dir(matrix) / run_id)
+        if outcome.state is State.INTERRUPTED and not folder.complete_checkpoints():
+            anew.append(matrix.runs[run_id])
+    # It is kept once it is whole, and has no checkpoints.
+    start = any(isinstance(config.model, TinyModel | ChoiceModel) for config in anew)
+    warm = ", with the warm start if that was not finished" if start else ""
+    if anew and len(anew) == len(outcomes):
+        return f"Stopped before the first checkpoint: the same command begins anew{warm}."
+    kept = "Stopped; what is done is kept. The same command goes on from the checkpoints."
+    if not anew:
+        return kept
+    return f"{kept} {counted(len(anew), 'run')} without one: anew{warm}."
 
 
 def _of_damaged(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> list[str]:

@@ -46,6 +46,25 @@ def test_the_exit_status_is_that_of_the_worst_run(states, code):
     assert exit_status([Outcome(by_letter[letter]) for letter in states]) == code
 
 
+def test_a_stopped_sweep_says_that_runs_without_a_checkpoint_begin_anew_with_their_warm_start(tmp_path):
+    words = [*fake.QUICK, "seeds=[0]", f"machine.runs_dir={tmp_path}"]
+    matrix = expand("ablation_monotonicity", words)
+    stopped = dict.fromkeys(matrix.runs, Outcome(State.INTERRUPTED))
+    said = dispatch._what_is_kept(matrix, stopped)
+    assert said == (
+        "Stopped before the first checkpoint: the same command begins anew, with the warm start if that was not "
+        "finished."
+    )
+    first, *_ = (RunFolder(tmp_path / run_id) for run_id in matrix.runs)
+    first.checkpoint(2).mkdir(parents=True)
+    first.mark_complete(2, {}, {})
+    said = dispatch._what_is_kept(matrix, stopped)
+    assert said.endswith(
+        "goes on from the checkpoints. 1 run without one: anew, with the warm start if that was not finished."
+    )
+    assert dispatch._what_is_kept(matrix, {first.run_id: Outcome(State.INTERRUPTED)}).endswith("the checkpoints.")
+
+
 def test_sweep_alone_lists_the_experiments_and_writes_nothing(tmp_path):
     done = call("sweep.py", cwd=tmp_path)
     assert done.returncode == 0
