@@ -123,16 +123,19 @@ def check_estimator(
     across_groups: bool = False,
     steps_differ: bool = False,
     averages_terms: bool = False,
+    counts_copies: bool = False,
 ) -> None:
     """Laws of every row-level estimator, on a batch of yours.
 
     Results are finite float32, one for each row; inputs are not modified; permuting the rows
-    permutes the results; a copy gets the result of its original; the results of a group do not
-    depend on other groups; groups, trajectories and positions may be numbered otherwise; siblings
-    that took the same steps to the same return have the advantage 0; without ``step_term`` the
-    valid steps of a trajectory have the same advantage; the bonus is read if ``requires`` contains
-    ``step_bonus``, and only then, and so are optional columns. Copies are added to a batch without
-    any; a batch of one group cannot show whether groups affect each other, which is a warning.
+    permutes the results; a copy gets the result of its original, which does not depend on how many
+    there are; the results of a group do not depend on other groups; groups, trajectories and
+    positions may be numbered otherwise; siblings that took the same steps to the same return have
+    the advantage 0; without ``step_term`` the valid steps of a trajectory have the same advantage;
+    the bonus is read if ``requires`` contains ``step_bonus``, and only then, and so are optional
+    columns; a penalty of invalid actions lowers the advantage of an invalid one. Copies are added
+    to a batch without any; a batch of one group cannot show whether groups affect each other, which
+    is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -144,6 +147,8 @@ def check_estimator(
             that took the same steps need not have the advantage 0, only equal ones.
         averages_terms: It averages its terms by design (HGPO with ``base_group``): the advantage
             without the step term need not be equal at the valid steps of a trajectory.
+        counts_copies: Its statistics count copies by design, as verl-agent's and those of our own
+            estimators do (ledger 6), for which this need not be given.
 
     Raises:
         ConfigError: The name is unknown, it works on tokens, its function does not take four
@@ -182,7 +187,10 @@ def check_estimator(
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
     _check_invariances(entry, batch, bonus_N, answer_N, estimate, across_groups=across_groups)
+    if not (counts_copies or _is_ours(entry)):
+        _check_uncounted(entry, batch, bonus_N, answer_N, estimate)
     _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
+    _check_penalty(entry, batch, settings)
     step_N = None
     if entry.step_term is not None:
         return_N = read_only(step_returns(batch, settings.gamma))
@@ -227,6 +235,64 @@ def _check_invariances(
         renumbered = replace(batch, **{column: numbers_N})
         got_N = estimate(renumbered, bonus_N)
         _same(place, rows, got_N, answer_N, _of_numbers(column))
+
+
+def _is_ours(entry: Estimator) -> bool:
+    """True for the estimators of this package, whose statistics count copies (ledger 6)."""
+    return str(getattr(entry.function, "__module__", "")).startswith("scpo.advantages.")
+
+
+def _check_uncounted(
+    entry: Estimator,
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    answer_N: FloatArray,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+) -> None:
+    """Leave out all copies and compare.
+
+    Raises:
+        ContractError: An advantage depends on how often a step was copied; names the row.
+    """
+    rows = np.flatnonzero(batch.original_N)
+    alone_N = estimate(_take(batch, rows), bonus_N[rows])
+    _same(
+        lambda row: f"estimator {entry.name!r}: {place_of(batch, row)}",
+        rows,
+        alone_N,
+        answer_N[rows],
+        _COUNTED,
+    )
+
+
+def _check_penalty(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:
+    """A penalty lowers the advantage of an invalid action, passed as ``scpo.assign`` passes it.
+
+    Raises:
+        ContractError: It does not.
+    """
+    if not settings.invalid_penalty:
+        return
+    # A tiny one would be lost in rounding.
+    penalty = max(settings.invalid_penalty, 0.1)
+    # Siblings of different returns, of whom one did the same and had the right format.
+    siblings = _five_siblings([10.0, 10.0, 0.0, 0.0, 0.0], batch)
+    invalid = 4
+    siblings = replace(siblings, valid_N=np.arange(len(siblings)) != invalid)
+    values = []
+    for each in (0.0, penalty):
+        changed = settings.model_copy(update={"invalid_penalty": each})
+        return_N = read_only(step_returns(siblings, changed.gamma))
+        bonus_N = read_only(-np.float32(each) * ~siblings.valid_N)
+        values.append(float(entry.call(siblings, return_N, bonus_N, changed)[invalid]))
+    without, with_it = values
+    if not with_it < without:
+        raise ContractError(
+            f"estimator {entry.name!r} gives an invalid action the advantage {with_it:g} with "
+            f"invalid_penalty={penalty:g} and {without:g} with 0, expected less: subtract it "
+            "(row_scores of scpo.advantages.outcomes; bonus_N has it, too, if requires has "
+            "'step_bonus'), or set invalid_penalty to 0 if it has none by design"
+        )
 
 
 def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
@@ -334,8 +400,13 @@ _ORDER = _Law(
 )
 _COPIES = _Law(
     "a copy's original",
-    "a row that a trainer duplicated gets its original's advantage: take statistics over "
-    "batch.original_N and do not read is_copy_N otherwise",
+    "a row that a trainer duplicated gets its original's advantage: do not tell them apart but by "
+    "batch.original_N, for statistics",
+)
+_COUNTED = _Law(
+    "without the copies in the batch",
+    "how often a trainer duplicated a row means nothing: take statistics over batch.original_N, or "
+    "pass counts_copies=True if they count copies by design, as verl-agent's do",
 )
 _GROUPS = _Law(
     "leaving out the other groups",

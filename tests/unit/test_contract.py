@@ -17,8 +17,9 @@ def broken(function, **changes):
     return dataclasses.replace(RLOO, function=function, **changes)
 
 
-def check(estimator, batch=None, **settings):
-    return contract.check_estimator(estimator, settings_of("rloo"), batch or random_batch(0, copies=4), **settings)
+def check(estimator, batch=None, penalty=0.0, **settings):
+    config = settings_of("rloo", invalid_penalty=penalty)
+    return contract.check_estimator(estimator, config, batch or random_batch(0, copies=4), **settings)
 
 
 def test_batches_that_agree_with_themselves_pass():
@@ -253,6 +254,36 @@ def test_a_batch_without_a_required_column_is_refused_as_in_training():
 def test_copies_are_added_to_a_batch_without_any():
     with pytest.raises(ContractError, match="a copy's original"):
         check(broken(lambda batch, r, b, s: batch.is_copy_N.astype(np.float32)), random_batch(0))
+
+
+def centred(batch, counted_N):
+    """The episode return less its group's mean over the counted rows."""
+    id_N = np.unique(batch.group_N, return_inverse=True)[1]
+    total_G = np.bincount(id_N, batch.episode_return_N * counted_N)
+    mean_G = total_G / np.bincount(id_N, counted_N)
+    return (batch.episode_return_N - mean_G[id_N]).astype(np.float32)
+
+
+@pytest.mark.parametrize("copies", [0, 5])
+def test_statistics_that_count_copies_are_named_unless_they_are_meant(copies):
+    batch = random_batch(0, copies=copies)
+    counting = broken(lambda batch, r, b, s: centred(batch, np.ones(len(batch))))
+    with pytest.raises(ContractError, match=r"without the copies .*batch.original_N, or pass counts_copies=True"):
+        check(counting, batch)
+    check(counting, batch, counts_copies=True)
+    check(broken(lambda batch, r, b, s: centred(batch, batch.original_N.astype(float))), batch)
+
+
+def test_a_penalty_that_has_no_effect_is_named_unless_it_is_zero():
+    without = broken(lambda batch, r, b, s: centred(batch, batch.original_N.astype(float)))
+    with pytest.raises(ContractError, match=r"an invalid action the advantage 6 with invalid_penalty=0.1 and 6 with"):
+        check(without, penalty=0.1)
+    check(without, penalty=0.0)
+
+    def punished(batch, r, b, s):
+        return without.function(batch, r, b, s) - np.float32(s.invalid_penalty) * ~batch.valid_N
+
+    check(broken(punished), penalty=0.1)
 
 
 def test_a_batch_of_one_group_is_a_warning():
