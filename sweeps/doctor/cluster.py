@@ -46,20 +46,22 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
 
     yield from _accounting()
     yield from _reachable(subject)
+    path = site_path(launcher.site)
     try:
         site = read_site(launcher.site)
+    except ConfigError as failure:
+        other = "launcher.site=<your copy of slurm/site.yaml>"
+        yield error("slurm site", str(failure), f"edit {path}" if path.exists() else other)
+        return
+    try:
         requests = _requests(subject, launcher, site)
     except ConfigError as failure:
-        yield error(
-            "slurm job",
-            str(failure),
-            "launcher.site=<your copy of slurm/site.yaml>, launcher.time_h=<hours>",
-        )
+        yield error("slurm job", str(failure), "launcher.time_h=<hours>, or other resources")
         return
 
     most_gb = max((request.resources.memory_gb for request in requests), default=0)
     if shortage := site.memory_shortage(most_gb):
-        yield warning("slurm memory", shortage, f"in {site_path(launcher.site)}: {MORE_MEMORY}")
+        yield warning("slurm memory", shortage, f"in {path}: {MORE_MEMORY}")
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]

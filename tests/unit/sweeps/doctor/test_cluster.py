@@ -57,6 +57,12 @@ def test_a_site_file_that_is_not_there(cluster):
     assert_finds(cluster_checks.check_slurm(cluster(site=None)), "error", "No such file", "launcher.site=")
 
 
+def test_a_wrong_key_in_the_site_file_is_mended_there(cluster, tmp_path):
+    (finding,) = (one for one in cluster_checks.check_slurm(cluster(site="partitoin: a800")) if one.fix)
+    assert "unknown key partitoin" in finding.text
+    assert finding.fix == f"edit {tmp_path / 'site.yaml'}"
+
+
 def test_a_job_whose_time_limit_nobody_knows(cluster):
     found = cluster_checks.check_slurm(cluster(time_h=None))
     assert_finds(found, "error", "give the longest time of a job", "launcher.time_h=")
