@@ -138,7 +138,7 @@ def _print_benchmark(
         console.print(f"given: {' '.join(given)}", soft_wrap=True)
     console.print()
     console.print(
-        "Success before → after training, %; after: last checkpoint, mean ± std over seeds\n"
+        "Success before → after training, %; after: last checkpoint only, mean ± std over seeds\n"
     )
     cells: dict[str, list[str]] = {}
     for row in rows:
@@ -236,7 +236,8 @@ def _differences(
         crossed += sum(not one_processor_type(runs[run], runs[other]) for run, other in own)
 
     title = (
-        f"Minus {reference.label}, points, paired by seed, with 95 % intervals; last checkpoint\n"
+        f"Minus {reference.label} at the last checkpoint only, points, paired by seed, with 95 % "
+        "intervals\n"
     )
     notes = []
     if equal:

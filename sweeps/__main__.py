@@ -43,7 +43,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import replace_file
-from scpo.records.manifest import experiment_members, records_aside, select
+from scpo.records.manifest import experiment_members, other_names, select
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
@@ -252,13 +252,13 @@ def _name_records(arguments: argparse.Namespace) -> None:
     # On the error stream, because the output may be for programs.
     console = Console(stderr=True)
     patterns = getattr(arguments, "patterns", ())
-    aside = records_aside(arguments.runs_dir) if patterns else {}
+    others = other_names(arguments.runs_dir) if patterns else {}
     for pattern in patterns:
-        names = sorted(name for name, experiment in aside.items() if experiment == pattern)
+        names = sorted(name for name, meant in others.items() if pattern in meant)
         if names:
             say(
                 console,
-                f"{pattern}: also the runs of earlier calls with other overrides or rows, "
+                f"{pattern}: also the runs of calls with other overrides or rows, "
                 f"{', '.join(names)}",
             )
 

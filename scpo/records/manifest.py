@@ -3,6 +3,7 @@
 import contextlib
 import fnmatch
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -172,20 +173,21 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     """Run folders that match any of the patterns (shell wildcards), sorted by name.
 
     A pattern matches run ids, and names of experiments, all of whose runs it then selects: those of
-    earlier calls with other overrides or rows, too.
+    earlier calls with other overrides or rows, too. ``+experiment=NAME``, the word of the command
+    that ran them, is NAME.
 
     Raises:
         ConfigError: A pattern matches nothing.
     """
     folders = {folder.run_id: folder for folder in list_runs(runs_dir)}
     members, damaged = experiment_members(runs_dir)
-    aside = records_aside(runs_dir)
+    others = other_names(runs_dir)
     chosen: set[str] = set()
-    for pattern in patterns:
+    for word in patterns:
+        pattern = _experiment_of(word)
         matches = set(fnmatch.filter(folders, pattern))
         for name, runs in members.items():
-            # A record that is kept beside a later one has its experiment's name, too.
-            if fnmatch.filter([name, aside.get(name, name)], pattern):
+            if fnmatch.filter([name, *others.get(name, ())], pattern):
                 matches |= runs & folders.keys()
         # "*" may match nothing: there are no runs before the first sweep.
         if not matches and pattern != "*":
@@ -196,17 +198,31 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     return [folders[name] for name in sorted(chosen)]
 
 
-def records_aside(runs_dir: Path) -> dict[str, str]:
-    """Names of records that are kept beside a later one, each with its experiment's name."""
-    aside = {}
+def other_names(runs_dir: Path) -> dict[str, set[str]]:
+    """Names of experiments that a record answers to besides its own; without records of one name.
+
+    A record that is kept beside a later one has its experiment's name, too, and one of axes that
+    were typed that of the experiment that was typed: ``one`` for ``+experiment=one method=a,b``.
+    """
+    others: dict[str, set[str]] = {}
     for path in manifest_paths(runs_dir):
         # `experiment_members` reports a damaged one.
         with contextlib.suppress(RecordError):
             manifest = read(path)
+            names = set()
             name = manifest.experiment.rpartition("_")[0]
             if manifest.experiment == _name_aside(manifest.model_copy(update={"experiment": name})):
-                aside[manifest.experiment] = name
-    return aside
+                names.add(name)
+            for word in manifest.asked_as[:1]:
+                names.add(_experiment_of(word))
+            if names := names - {manifest.experiment}:
+                others.setdefault(manifest.experiment, set()).update(names)
+    return others
+
+
+def _experiment_of(word: str) -> str:
+    """``+experiment=NAME``, as the command has it, is NAME; other patterns are left as they are."""
+    return re.sub(r"^\+?experiment=", "", word)
 
 
 def experiment_members(runs_dir: Path) -> tuple[dict[str, set[str]], list[str]]:

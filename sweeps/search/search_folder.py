@@ -163,9 +163,18 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
     setting = ", ".join(f"{name} = {value}" for name, value in best.params.items())
+    tied = [str(one.number) for one in results if math.isclose(one.summary.mean, best.summary.mean)]
     lines = [
         f"**Best: trial {best.number}, {_mean(best)}.** {setting}",
         "",
+    ]
+    if len(tied) > 1:
+        lines += [
+            f"Tied: the trials {', '.join(tied)} have this mean, and nothing tells them apart; "
+            f"trial {best.number} is the first of them.",
+            "",
+        ]
+    lines += [
         f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these "
         "very seeds. A search's winner is never reported on the seeds it was chosen on "
         f"({', '.join(map(str, plan.seeds))}). Run it on fresh "

@@ -92,7 +92,7 @@ def test_rows_that_share_seeds_end_with_their_paired_differences(tmp_path):
     }
     write_experiment(tmp_path, rows)
     text = experiment_table(tmp_path, "ablation_monotonicity")
-    differences = text.partition("Minus SCPO (default), points, paired by seed")[2]
+    differences = text.partition("Minus SCPO (default) at the last checkpoint only, points, paired by seed")[2]
     line = next(line for line in differences.splitlines() if "chronological" in line)
     assert line.split() == ["chronological", "order", "2", "+20.0", "[−107.1,", "147.1]"]
     assert "two types of processor" not in text

@@ -124,15 +124,24 @@ def test_the_name_of_an_experiment_means_the_runs_of_all_its_calls(tmp_path, cap
         for config in matrix.runs.values():
             run_config.ensure(config)
         manifest.update(tmp_path, matrix.manifest)
-    ((aside, experiment),) = manifest.records_aside(tmp_path).items()
-    assert (experiment, aside.startswith("ablation_order_")) == ("ablation_order", True)
+    ((aside, others),) = manifest.other_names(tmp_path).items()
+    assert (others, aside.startswith("ablation_order_")) == ({"ablation_order"}, True)
     assert (count(tmp_path, "ablation_order"), count(tmp_path, aside), count(tmp_path, "*_order")) == (4, 2, 4)
 
     assert sweeps.__main__.main(["cancel", "ablation_order", "--runs-dir", str(tmp_path)]) == 0
     output = capsys.readouterr()
     assert output.out.count(": cancelled") == 4
     said = " ".join(output.err.split())
-    assert f"ablation_order: also the runs of earlier calls with other overrides or rows, {aside}" in said
+    assert f"ablation_order: also the runs of calls with other overrides or rows, {aside}" in said
+
+
+def test_the_experiment_that_was_typed_means_the_runs_of_its_axes(tmp_path):
+    matrix = expand("one", [f"machine.runs_dir={tmp_path}", "seeds=[0]", "method=gigpo,grpo"])
+    for config in matrix.runs.values():
+        run_config.ensure(config)
+    manifest.update(tmp_path, matrix.manifest)
+    assert matrix.experiment.name == "one_by_method"
+    assert [count(tmp_path, word) for word in ("one_by_method", "one", "+experiment=one")] == [2, 2, 2]
 
 
 def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):

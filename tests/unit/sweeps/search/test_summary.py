@@ -61,6 +61,14 @@ def test_results_are_ranked_by_the_mean_over_seeds(plan, trials):
     assert default_result(plan, results).number == 0
 
 
+def test_the_summary_names_the_trials_that_are_tied_with_the_best(plan, trials):
+    assert "Tied" not in text_of(plan, trials)
+    same = [trial(plan, 5 + at, theta, 0.0, {0: 0.72, 1: 0.70}) for at, theta in enumerate((0.45, 0.6, 0.9))]
+    said = text_of(plan, [*trials, *same])
+    assert "**Best: trial 1, mean 0.710" in said
+    assert "Tied: the trials 1, 5, 6, 7 have this mean, and nothing tells them apart; trial 1 is the first" in said
+
+
 def test_the_summary_has_means_with_student_t_intervals(plan, trials):
     text = text_of(plan, trials)
     assert "**Best: trial 1, mean 0.710 (0.583 to 0.837).** theta = 0.75, soft_base = 0.4" in text  # 0.71 ± 12.706·0.01
