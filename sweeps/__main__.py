@@ -64,6 +64,7 @@ from sweeps.status import (
     show_statuses,
     statuses,
     watch,
+    why_ended,
 )
 from sweeps.terminal import complaint, replace_what_cannot_be_printed, say, say_error
 
@@ -113,10 +114,15 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
     if arguments.follow:
         follow_logs(console, _chosen(arguments), arguments.lines)
         return EXIT_DONE
+    look = Observer(Slurm())
     for folder in _chosen(arguments):
         path = newest_log(folder)
         say(console, f"{folder.run_id}  {path}")
-        for line in tail(path, arguments.lines) or ["(nothing yet)"]:
+        lines = tail(path, arguments.lines)
+        for line in lines or ["(nothing yet)"]:
+            say(console, f"    {line}")
+        # The log of a run that was cut off does not tell why.
+        for line in why_ended(folder, look, lines):
             say(console, f"    {line}")
     return EXIT_DONE
 

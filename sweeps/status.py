@@ -283,6 +283,22 @@ def newest_log(folder: RunFolder) -> Path:
     return path or folder.latest.resolve() / "stdout.log"
 
 
+def why_ended(folder: RunFolder, observer: Observer, log: Sequence[str]) -> list[str]:
+    """State, reason and job of a run that ended before it was done, if ``log`` has no reason."""
+    try:
+        seen = observer.observe(folder)
+        reason = folder.read_status().reason or ""
+        if seen.state not in (State.FAILED, State.INTERRUPTED, State.LOST, State.CANCELLED):
+            return []
+        parts = [reason, observer.remark(folder, seen, log=False)]
+    except ScpoError:
+        # `verify` names what is damaged; the log may be of use.
+        return []
+    if reason and any(reason in line for line in log):
+        return []
+    return [f"{seen.state}: {'; '.join(filter(None, parts))}"] if any(parts) else []
+
+
 def follow_logs(console: Console, folders: Sequence[RunFolder], lines: int) -> None:
     """Show the ends of the logs and new lines, prefixed with the run id, until all runs end."""
     followed = [_Followed(folder) for folder in folders]

@@ -49,8 +49,8 @@ class Observer:
             observed = self._once(folder)
         return observed
 
-    def remark(self, folder: RunFolder, observed: Observed) -> str:
-        """Remark on the run's job for the status table."""
+    def remark(self, folder: RunFolder, observed: Observed, *, log: bool = True) -> str:
+        """Remark on the run's job for the status table; ``log``: with the end of a lost one's."""
         job = read_job(folder)
         if job is None or observed.job is None:
             return ""
@@ -68,7 +68,7 @@ class Observer:
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
             parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
-            parts += _last_words(folder)
+            parts += _last_words(folder) if log else []
         return ", ".join(parts)
 
     def adopt(self, folder: RunFolder) -> Job | None:

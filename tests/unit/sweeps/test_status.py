@@ -37,6 +37,26 @@ def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_
     assert out.getvalue().startswith(f"{folder.run_id}  ")
 
 
+def test_logs_end_with_the_reason_of_a_run_that_was_cut_off_unless_its_log_has_it(tmp_path, capsys):
+    folder = fake.make_run(tmp_path)
+    attempt = folder.new_attempt()
+    folder.attempt_log(attempt).write_text("step 3\n")
+    folder.point_latest(attempt)
+    reason = "cut off by its time limit of 1 h 3 times without a further step"
+
+    def last_line():
+        assert command_line.main(["logs", "*", "--runs-dir", str(tmp_path)]) == 0
+        return capsys.readouterr().out.splitlines()[-1].strip()
+
+    folder.update_status(state=State.RUNNING)
+    assert last_line() == "step 3"
+    folder.update_status(state=State.FAILED, reason=reason)
+    assert last_line() == f"FAILED: {reason}"
+    with folder.attempt_log(attempt).open("a") as log:
+        log.write(f"{folder.run_id}: FAILED ({reason})\n")
+    assert last_line().endswith(f"FAILED ({reason})")
+
+
 def test_the_exit_status_of_status_tells_nothing_of_the_runs_as_the_help_says(tmp_path, capsys):
     fake.make_run(tmp_path).update_status(state=State.FAILED, reason="an error")
     assert command_line.main(["status", "--runs-dir", str(tmp_path)]) == 0
