@@ -88,11 +88,13 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     # Checked before anything is shown: hours of jobs that Slurm would refuse would mislead.
     if launcher.detached:
         launcher.check(configs)
+    refused = _refused(runs_dir(matrix), starts)
+    plan |= dict.fromkeys(refused, Decision(Action.START, "would fail, see the note"))
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_notes(console, _of_other_code(matrix, seen.keys() - archived.keys()))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
     if starts:
-        show.show_notes(console, _refused(runs_dir(matrix), starts))
+        show.show_notes(console, _refused_note(list(refused.values())))
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
         # At the paper's scale the note above names the doctor, which checks all of it.
         if not launcher.detached and matrix.scale != "paper" and not missing_keys(starts.values()):
@@ -102,10 +104,10 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     return EXIT_DONE
 
 
-def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> Iterator[str]:
-    """Name the runs that would refuse to go on from a checkpoint of other code."""
+def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> dict[str, str]:
+    """Runs that would refuse to go on from a checkpoint of other code, each with its message."""
     commit = git_commit()
-    refused = []
+    refused = {}
     for run_id, config in starts.items():
         run = RunFolder(folder / run_id)
         if not run.path.exists():
@@ -116,10 +118,14 @@ def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> Iterator[str]:
             # `show_matrix` lists it as DAMAGED.
             continue
         if message:
-            refused.append(message)
-    if refused:
-        others = f" (and {counted(len(refused) - 1, 'other run')})" if len(refused) > 1 else ""
-        yield f"would fail{others}: {refused[0]}"
+            refused[run_id] = message
+    return refused
+
+
+def _refused_note(messages: Sequence[str]) -> Iterator[str]:
+    if messages:
+        others = f" (and {counted(len(messages) - 1, 'other run')})" if len(messages) > 1 else ""
+        yield f"would fail{others}: {messages[0]}"
 
 
 def _observed(folder: RunFolder, observer: Observer) -> Observed:

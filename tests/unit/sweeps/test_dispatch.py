@@ -138,6 +138,8 @@ def test_a_dry_run_names_the_runs_whose_resume_other_code_would_refuse(tmp_path)
 
     said = dry_run(["scpo/advantages/gigpo.py"])
     assert f"would fail: {folder.run_id} stopped at step 2 under other code. Changed since: scpo/advantages" in said
+    assert "start (would fail, see the note)" in said
+    assert "goes on" not in said
     assert "would fail" not in dry_run(["sweeps/dispatch.py"])
     assert "would fail" not in dry_run(["scpo/advantages/gigpo.py"], "machine.resume_across_versions=true")
 
