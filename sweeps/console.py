@@ -149,8 +149,16 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
         say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:
             # The end of the log usually has the traceback.
-            for line in (*tail(outcome.log), f"log: {outcome.log}"):
+            lines = [line for line in tail(outcome.log) if not _repeats(line, outcome.reason or "")]
+            for line in (*lines, f"log: {outcome.log}"):
                 say(console, f"    {line}")
+
+
+def _repeats(line: str, reason: str) -> bool:
+    """True for a line in which a run logged the reason of its end, which is shown already."""
+    # The log has the message of an error that a user can fix, and not its class.
+    message = reason.partition(": ")[2] or reason
+    return bool(message) and "sweeps.records.attempt" in line and message in line
 
 
 def show_files(console: Console, runs_dir: Path) -> None:

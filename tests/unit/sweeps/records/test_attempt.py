@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import shutil
 import signal
@@ -8,10 +9,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, GameError, RecordError, RecordWriteError
 from scpo.records import JsonLines, State, StopRequest, code_files, code_record, provenance, run_config
 from scpo.records.files import locked, read_json
 from scpo.records.tracker import Tracker
+from scpo.shaping.matcher import MATCHERS
 from scpo.stop_signals import STOP_SIGNALS
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.observer import Observer
@@ -47,6 +50,39 @@ def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder)
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
     assert folder.read_status().attempt == 2
     assert folder.latest.resolve() == folder.attempt(2).resolve()
+
+
+def test_an_exception_in_an_estimator_an_identity_or_a_matcher_names_it_and_the_line(folder, tmp_path, monkeypatch):
+    """Of another package: here files without one."""
+
+    def function_of(name, line):
+        path = tmp_path / f"{name}.py"
+        path.write_text(f"def {name}(*_):\n    {line}\n")
+        space = {}
+        exec(compile(path.read_text(), path, "exec"), space)  # noqa: S102
+        return space[name], path
+
+    method = run_config.read_config(folder).method
+    (identity, *_) = method.identities.values()
+    estimator = ESTIMATORS[method.estimator.name]
+    broken, path = function_of("mine", "return {}['lr']")
+    with monkeypatch.context() as patched:
+        patched.setitem(ESTIMATORS, estimator.name, dataclasses.replace(estimator, function=broken))
+        assert entry.run(folder, lambda *_: broken()) == entry.EXIT_FAILED
+    told = f"(in estimator {estimator.name!r}: {path}, line 2)"
+    assert folder.read_status().reason == f"KeyError: 'lr' {told}"
+
+    walk, path = function_of("walk", "import numpy; numpy.zeros(2).reshape(3)")
+    with monkeypatch.context() as patched:
+        patched.setitem(MATCHERS, method.shaper.matcher, walk)
+        assert entry.run(folder, lambda *_: walk()) == entry.EXIT_FAILED
+    assert folder.read_status().reason.endswith(f"(in matcher {method.shaper.matcher!r}: {path}, line 2)")
+
+    def reads_no_visit(*_):
+        return identity.function(None, None)
+
+    assert entry.run(folder, reads_no_visit) == entry.EXIT_FAILED
+    assert f"(in identity {identity.name!r}: {identity.function.__code__.co_filename}" in folder.read_status().reason
 
 
 def test_a_mistake_of_the_user_is_told_without_a_traceback(folder):
