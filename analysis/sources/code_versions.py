@@ -10,7 +10,7 @@ from analysis.sources.settings import reworded_dose
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.progress import counted
-from scpo.records.code_record import differing_files, shown_files
+from scpo.records.code_record import differing_files, read_code, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
@@ -60,20 +60,24 @@ def several_versions(runs: Iterable[HasCode]) -> str:
         return ""
     with_files: list[tuple[RunFolder, RunConfig]] = []
     compared: set[str] = set()
+    unread: list[RunFolder] = []
     for run in chosen:
         folder = RunFolder(run.folder)
         try:
             with_files.append((folder, read_config(folder)))
         except RecordError:
-            # An archived run, or one of another schema: it has no files to compare.
+            # An archived run has no files to compare; of one of another schema or of an estimator
+            # whose package is missing it is unknown which of its files it used.
+            unread.append(folder)
             continue
         compared.add(run.code)
     try:
         files = differing_files(with_files)
     except RecordError:
         files = []
-    if files:
-        return shown_files(files)
+    shown = shown_files(files) or _changed_at_all(unread, [folder for folder, _ in with_files])
+    if shown:
+        return shown
     # All versions were compared, and differ only in files that these runs do not use.
     if {run.code for run in chosen} <= compared:
         return ""
@@ -83,6 +87,25 @@ def several_versions(runs: Iterable[HasCode]) -> str:
     if len(commits) == 1:
         return f"the code (commit {commits[0]}, with other uncommitted changes)"
     return f"the code (commits {', '.join(commits)})"
+
+
+def _changed_at_all(unread: Sequence[RunFolder], others: Sequence[RunFolder]) -> str:
+    """Name all files that differ between these runs; empty if one of ``unread`` has no record."""
+    try:
+        records = [read_code(folder) for folder in (*unread, *others)]
+    except RecordError:
+        return ""
+    if not unread or None in records[: len(unread)]:
+        return ""
+    versions = [version.files for record in records if record for version in record.versions]
+    names = sorted(set().union(*versions))
+    changed = [name for name in names if len({files.get(name) for files in versions}) > 1]
+    if not changed:
+        return ""
+    return (
+        f"{shown_files(changed)} (used or not: the configuration of {unread[0].run_id} cannot be "
+        "read here; is the package of its estimator missing?)"
+    )
 
 
 def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:

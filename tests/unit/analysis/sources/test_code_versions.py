@@ -60,6 +60,19 @@ def test_an_archived_run_is_not_told_apart_from_a_folder_s_of_the_same_code(tmp_
     assert mixed_code(row_of(data, "scpo"), {first: twin, second: data.by_id[second]}) == ""
 
 
+def test_seeds_of_an_estimator_whose_package_is_missing_are_told_apart_by_its_files(tmp_path):
+    ids = write_ablation(tmp_path, seeds=(0, 1))
+    for run, content in zip(ids["scpo"], ("old", "new"), strict=True):
+        with_code(tmp_path, run, **{"my_package/mine.py": content})
+    data = collect(tmp_path)
+    for run in ids["scpo"]:
+        path = tmp_path / run / "config.yaml"
+        path.write_text(path.read_text().replace("name: gigpo", "name: mine"))
+    note = mixed_code(row_of(data, "scpo"), data.by_id)
+    assert "ran under several versions of my_package/mine.py (used or not: the configuration of" in note
+    assert "is the package of its estimator missing?" in note
+
+
 def test_rows_of_one_version_each_are_named_together_with_their_experiment(tmp_path):
     ids = write_ablation(tmp_path, seeds=(0, 1))
     for name, runs in ids.items():
