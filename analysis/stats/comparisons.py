@@ -45,12 +45,15 @@ class Pairs:
         crossed: Seeds whose two runs had different types of processor. Sums of floats differ
             between types, so these are used only without any other pairs.
         other_games: Seeds whose runs were validated on different games; never used.
+        unnamed: Further seeds that both rows have finished, on which no experiment named the
+            comparison; never used.
     """
 
     planned: int
     used: tuple[int, ...]
     crossed: tuple[int, ...] = ()
     other_games: tuple[int, ...] = ()
+    unnamed: tuple[int, ...] = ()
 
     @property
     def count(self) -> str:
@@ -59,13 +62,18 @@ class Pairs:
 
     @property
     def remark(self) -> str:
-        """Remark on pairs with different processors or games; empty without any."""
+        """Remark on pairs that are left out, or have two types of processor; empty without any."""
         parts = []
         if self.crossed:
             use = "used, for there are no others" if self.crossing else "left out"
             parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {use}")
         if self.other_games:
             parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
+        if self.unnamed:
+            parts.append(
+                f"both rows have seeds {_ranges(self.unnamed)}, too, left out, for no experiment "
+                "named the comparison on these"
+            )
         return "; ".join(parts)
 
     @property
@@ -354,6 +362,8 @@ def _add(distinct: list[_Named], comparison: _Named) -> None:
 def _compared(data: Collected, named: _Named) -> Comparison:
     first, second = named.first, named.second
     pairs, effect = compare(data, first, second, MEASURES[named.measure], named.seeds)
+    further = sorted(set(pair_up(data, first, second).used) - named.seeds)
+    pairs = replace(pairs, unnamed=tuple(further))
     return Comparison(
         experiments=named.experiments,
         first=first,

@@ -100,6 +100,8 @@ PUBLISHED_NOTE = (
     "compares them with both. Best per column in bold, among copied and among re-run rows."
 )
 
+MEASURED_NOTE = " Numbers with ʳ were measured in these runs; none is copied from the paper."
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -167,8 +169,7 @@ def build(data: Collected) -> Table:
         label=f"tab:main-{scale}",
     ).without_empty_columns()
     caption = _caption(data, measured, table.numbers)
-    if scale == "paper":
-        caption += PUBLISHED_NOTE
+    caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     more = names.more_seeds(section for part in measured for section in part.parts)
     caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
     return replace(table, caption=caption)

@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.names import benchmark, with_note
+from analysis.names import Footnotes, benchmark, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
@@ -39,8 +39,10 @@ def build(data: Collected) -> Table:
     caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
+    notes = Footnotes()
     for env in envs:
-        lines = tuple(_line(comparison) for comparison in found if comparison.first.env == env)
+        here = [comparison for comparison in found if comparison.first.env == env]
+        lines = tuple(_line(comparison, notes) for comparison in here)
         blocks.append(Block(benchmark(env), lines))
     return Table(
         words=("Comparison", "Pairs", "Verdict", "Faster", "Better"),
@@ -54,16 +56,16 @@ def build(data: Collected) -> Table:
             "p (Holm), better",
         ),
         blocks=tuple(blocks),
-        caption=with_note(caption + _remarks(found), SCALE),
+        caption=with_note(caption + notes.text, SCALE),
         label=f"tab:study-effects-named-{SCALE}",
     )
 
 
-def _line(comparison: Comparison) -> tuple[str | Number, ...]:
+def _line(comparison: Comparison, notes: Footnotes) -> tuple[str | Number, ...]:
     effect = comparison.effect
     return (
         f"{comparison.name}{comparison.rates}",
-        comparison.pairs.count,
+        f"{comparison.pairs.count}{notes.mark(comparison.pairs.remark)}",
         effect.verdict,
         _answer(comparison.faster),
         _answer(comparison.better),
@@ -98,12 +100,3 @@ def _p(value: float) -> Number:
     if not math.isfinite(value):
         return NONE
     return Number("<0.001" if value < 0.001 else f"{value:.3f}")
-
-
-def _remarks(found: list[Comparison]) -> str:
-    """Sentences on pairs with different processors or games, by comparison."""
-    notes = []
-    for comparison in found:
-        if comparison.pairs.remark:
-            notes.append(f" {comparison.name}: {comparison.pairs.remark}.")
-    return "".join(notes)

@@ -20,6 +20,7 @@ from analysis.stats.comparisons import (
 from analysis.stats.measures import AREA, BETTER, FASTER
 from analysis.stats.seed_statistics import holm, p_value
 from analysis.stats.study_rows import selected, study_rows
+from analysis.tables import tab_study_effects
 from scpo.intervals import summarise
 from tests.support.run_records import write_json
 from tests.support.study_runs import rising, write_study, write_study_run
@@ -138,6 +139,18 @@ def test_pairs_that_cross_types_of_processor_are_left_out(tmp_path):
     assert comparison.pairs.crossed == (1,)
     assert comparison.effect.difference.n == 2
     assert comparison.pairs.remark == "seeds 1 ran on two types of processor, left out"
+
+
+def test_seeds_on_which_no_experiment_named_the_comparison_are_left_out_and_named(tmp_path):
+    write_study(tmp_path, {"further": ("gigpo", "grpo")}, CURVES, seeds=(5, 6, 7))
+    comparisons = by_name(study(tmp_path))
+    assert comparisons["GiGPO − GRPO"].pairs.count == "3/3"
+    remark = "both rows have seeds 5–7, too, left out, for no experiment named the comparison on these"
+    assert comparisons["GiGPO − GRPO"].pairs.remark == remark
+    assert comparisons["SCPO − GiGPO"].pairs.remark == ""
+    made = tab_study_effects.build(collect(tmp_path).at_scale("study"))
+    assert [cells[1] for cells in made.blocks[0].rows] == ["3/3", "3/3†"]
+    assert f"† {remark}." in made.caption
 
 
 def test_pairs_that_all_cross_are_used_and_named(tmp_path):

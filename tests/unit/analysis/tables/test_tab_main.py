@@ -130,6 +130,14 @@ def test_last_and_best_checkpoint_have_columns_of_their_own(tmp_path):
     assert (row["Pick mean"], row["All mean"], row["All, best mean"]) == ("100.0", "50.0", "90.0")
 
 
+def test_the_mark_of_measured_numbers_is_explained_at_every_scale(paper_runs, tmp_path):
+    assert "numbers with ʳ were re-run here" in build(collect(paper_runs).at_scale("paper")).caption
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path / "mini")]}, name="main_table")
+    made = build(collect(tmp_path / "mini").at_scale("mini"))
+    assert "ʳ" in made.md().split(made.caption)[0]
+    assert "Numbers with ʳ were measured in these runs" in made.caption
+
+
 def test_columns_and_caption_leave_out_a_benchmark_that_no_row_has(tmp_path):
     logged(tmp_path, "scpo", 0, {0: 0.1, 40: 0.5}, overrides=SCPO, panels=("valid_seen",))
     made = build(collect(tmp_path).at_scale("mini"))
