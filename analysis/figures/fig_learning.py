@@ -132,8 +132,7 @@ def build(data: Collected) -> Drawing:
         labels = _labels(drawn, notes)
         settings = [strip.label(notes, drawn) for strip in drawn]
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
-        if others:
-            text += f" Only in the table: {counted(len(others), 'other setting')}."
+        text += _only_in_table(drawn, others)
         margin = REMARK_LINE * remark_lines(text, canvas_width(PAGE_WIDTH))
         figure = _draw(data, drawn, settings, labels, max(MARGIN, margin))
         remark(figure, text)
@@ -154,7 +153,7 @@ def _strips(data: Collected) -> Iterator[Strip]:
 def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
     """Drop strips whose runs are all in an earlier one.
 
-    With ``--rows``, an ablation and the main table often keep the same rows.
+    An ablation with several methods draws these alone, which are the main table's, too.
     """
     kept: list[Strip] = []
     seen: set[str] = set()
@@ -275,6 +274,20 @@ def _difference(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
     return f"{', '.join(places)}: {row.differs}"
 
 
+def _only_in_table(drawn: Sequence[Strip], others: Sequence[Strip]) -> str:
+    """Sentence for the figure: benchmarks that are not drawn by name, and how many settings."""
+    here = {(strip.part.env, strip.part.model) for strip in drawn}
+    places: dict[str, None] = {}
+    settings = 0
+    for strip in others:
+        if (strip.part.env, strip.part.model) in here:
+            settings += 1
+        else:
+            places[f"{names.benchmark(strip.part.env)}, {names.model(strip.part.model)}"] = None
+    parts = [*places, *([counted(settings, "other setting")] if settings else [])]
+    return f" Only in the table: {'; '.join(parts)}." if parts else ""
+
+
 # Drawing
 
 
@@ -330,8 +343,13 @@ def _draw_strip(
 
     label = fill(setting, LABEL_CHARACTERS)
     columns = axes.shape[1]
-    for line, panel in zip(axes, strip.panels[::columns], strict=True):
-        line[0].set_ylabel(f"{label}\n{panel.label}", fontsize=SMALL)
+    for start, line in zip(range(0, len(strip.panels), columns), axes, strict=True):
+        panels = strip.panels[start : start + columns]
+        line[0].set_ylabel(f"{label}\n{panels[0].label}", fontsize=SMALL)
+        # The label at the left is read for all panels of a line: others have their own.
+        for axis, panel, before in zip(line[1:], panels[1:], panels, strict=False):
+            if panel.label != before.label:
+                axis.set_ylabel(panel.label, fontsize=SMALL)
 
 
 # Numbers

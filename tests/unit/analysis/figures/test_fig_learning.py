@@ -21,6 +21,18 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+def write_with_score(tmp_path):
+    """A run with one panel, which has a score beside its success."""
+    run = write_run(tmp_path, panels=("valid_seen",))
+    path = tmp_path / run["id"] / "metrics.jsonl"
+    logged = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in logged:
+        if "val/valid_seen/success_rate" in line:
+            line["val/valid_seen/score"] = 0.5
+    log_lines(tmp_path / run["id"], logged)
+    write_experiment(tmp_path, {"scpo": [run]})
+
+
 def test_training_and_every_panel_get_axes_of_equal_range(tmp_path):
     write_ablation(tmp_path)
     figure = build(collect(tmp_path).at_scale("mini")).figure
@@ -149,9 +161,8 @@ def test_runs_that_two_experiments_share_are_drawn_once_and_no_footnote_lacks_it
     variant = [write_run(tmp_path, "chronological", overrides=(own, "method.shaper.order=chronological"))]
     write_experiment(tmp_path, {**shared, "chronological": variant})
     data = collect(tmp_path).at_scale("mini")
-    chosen = Selection(rows=("scpo", "gigpo")).of(data)
-    assert len(chosen.sections) == 2
-    drawing = build(chosen)
+    assert len(data.sections) == 2
+    drawing = build(data)
     assert len(drawing.numbers.blocks) == 1
     assert len(drawing.figure.axes) == 4
     marks = {mark for mark in "†‡§" if mark in drawing.figure.get_suptitle()}
@@ -187,14 +198,7 @@ def test_a_shared_key_names_the_benchmark_where_a_row_is_set_apart(tmp_path):
 
 
 def test_in_a_column_each_panel_names_its_own_quantity(tmp_path):
-    run = write_run(tmp_path, panels=("valid_seen",))
-    path = tmp_path / run["id"] / "metrics.jsonl"
-    logged = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in logged:
-        if "val/valid_seen/success_rate" in line:
-            line["val/valid_seen/score"] = 0.5
-    log_lines(tmp_path / run["id"], logged)
-    write_experiment(tmp_path, {"scpo": [run]})
+    write_with_score(tmp_path)
     with drawn_as(Look(width=COLUMN_WIDTH)):
         figure = build(collect(tmp_path).at_scale("mini")).figure
     found = {axis.get_title().split(":")[0]: axis.get_ylabel().splitlines()[-1] for axis in figure.axes}
@@ -203,3 +207,21 @@ def test_in_a_column_each_panel_names_its_own_quantity(tmp_path):
         "validation": "success (%)",
         "validation, score": "score (%)",
     }
+
+
+def test_beside_each_other_a_panel_of_another_quantity_has_a_label_of_its_own(tmp_path):
+    write_with_score(tmp_path)
+    figure = build(collect(tmp_path).at_scale("mini")).figure
+    assert [axis.get_ylabel().splitlines()[-1:] for axis in figure.axes] == [["success (%)"], [], ["score (%)"]]
+
+
+def test_a_benchmark_that_does_not_fit_is_named_in_the_figure(tmp_path):
+    curves = {row: (lambda seed: rising(0.8, 0.01 * seed)) for row in ("scpo", "gigpo")}
+    for env in ("alfworld", "webshop"):
+        write_study(tmp_path, {f"main_table_{env}": ("scpo", "gigpo")}, curves, env=env)
+    for size, said in ((8, False), (12, True)):
+        with drawn_as(Look(width=COLUMN_WIDTH, font_size=size)):
+            figure = build(collect(tmp_path).at_scale("study")).figure
+        headline = figure.get_suptitle().replace("\n", " ")
+        assert ("Only in the table: WebShop, choice policy." in headline) is said
+        assert any("WebShop" in axis.get_ylabel() for axis in figure.axes) is not said
