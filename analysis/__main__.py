@@ -27,7 +27,7 @@ from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
 from analysis.sources.run_records import SINGLE
-from analysis.sources.wandb_project import Settings
+from analysis.sources.wandb_project import Settings, project_name
 from analysis.study import command as study
 from analysis.study import meaning
 from scpo.errors import ConfigError, RecordError, ScpoError
@@ -229,10 +229,11 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wandb",
+        type=project_name,
         metavar="ENTITY/PROJECT",
         action="append",
         default=[],
-        help="W&B project; both may be repeated",
+        help="W&B project, or its address; both may be repeated",
     )
     parser.add_argument(
         "--refresh",

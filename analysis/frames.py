@@ -37,7 +37,7 @@ from analysis.sources.settings import (
     variants,
 )
 from analysis.sources.unrecorded import variant_notes
-from analysis.sources.wandb_project import Settings
+from analysis.sources.wandb_project import ADDRESS, Settings
 from analysis.stats.seed_statistics import difference, holm, p_value
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
@@ -47,7 +47,6 @@ COLUMNS = (
     "run", "method", "seed", "row", "step", "metric", "value", "env", "model", "scale", "setting",
     "differs", "configuration",
 )  # fmt: skip
-WANDB = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
 
 # Success on a whole panel, without its task families.
 OVERALL = re.compile(r"val/[^/]+/success_rate")
@@ -125,8 +124,7 @@ def load_runs(
 
 def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Rows of these metrics (``*`` for any text); warns if there are none."""
-    patterns = [re.escape(name).replace(r"\*", ".*") for name in names]
-    wanted = re.compile("|".join(patterns))
+    wanted = _pattern(names)
     # Without a line `map` would give objects, by which pandas selects columns.
     matches = logged["metric"].map(lambda name: wanted.fullmatch(name) is not None).astype(bool)
     chosen = logged[matches]
@@ -141,6 +139,11 @@ def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
         # stacklevel 3 names the line that called `load_runs`.
         warnings.warn(message, UserWarning, stacklevel=3)
     return chosen
+
+
+def _pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Pattern of metrics with one of these names, in which ``*`` is any text."""
+    return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names))
 
 
 def _withdrawn(data: Collected, runs: pd.DataFrame) -> str:
@@ -186,7 +189,7 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
     folders: list[Path] = []
     projects: list[str] = []
     for source in sources:
-        project = WANDB.fullmatch(source) if isinstance(source, str) else None
+        project = ADDRESS.fullmatch(source) if isinstance(source, str) else None
         if project:
             projects.append(project[1])
             continue
@@ -267,7 +270,8 @@ def compare(
     Args:
         first: Rows of ``load_runs`` with one run per seed, e.g. ``runs[runs.row == "scpo"]``.
         second: The same for the runs that are subtracted.
-        metric: One name or several; None: success on every validation panel that both have.
+        metric: One name or several, with ``*`` for any text; None: success on every validation
+            panel that both have.
         at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"``
             under the curve divided by its length, or a training step.
 
@@ -513,13 +517,16 @@ def _metrics(
     if metric is None:
         names = sorted(name for name in common if OVERALL.fullmatch(name))
     else:
-        names = [metric] if isinstance(metric, str) else list(metric)
+        names = []
+        for wanted in [metric] if isinstance(metric, str) else metric:
+            # A pattern that fits nothing stays as it is, and is named below.
+            names += sorted(filter(_pattern([wanted]).fullmatch, common)) or [wanted]
     unknown = [name for name in names if name not in common]
     if unknown or not names:
         wanted = ", ".join(unknown) or "val/*/success_rate"
         available = ", ".join(sorted(common)) or "none"
         raise ConfigError(f"the two do not both have the metric {wanted}; common are {available}")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def _by_seed(table: pd.DataFrame, metric: str, at: At) -> dict[int, float | None]:

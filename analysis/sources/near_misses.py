@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from scpo.records.archive_index import is_archive
+from scpo.records.archive_index import is_archive, lost_index
 from scpo.records.run_folders import list_runs
 from scpo.suggestions import did_you_mean
 
@@ -12,9 +12,12 @@ def folder_meant(paths: Iterable[Path]) -> str:
     """`; did you mean x?` for the first path with a folder of runs near it, or an empty string.
 
     A path is near the folders inside it, folders of a similar name and, if it is itself a run
-    folder or a file, the folders that contain it.
+    folder or a file, the folders that contain it. An archive that lost its index is what was meant:
+    no other folder has its runs.
     """
     for path in paths:
+        if lost_index(path):
+            continue
         if hint := did_you_mean(str(path), (), [str(folder) for folder in _near(path)]):
             return hint
     return ""

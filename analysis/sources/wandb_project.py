@@ -51,6 +51,9 @@ RUNS_A_PAGE = 50
 # Written last, so that a copy without it is incomplete.
 LISTED = "project.json"
 
+# A project as ``scpo.load_runs`` takes it, or its address in a browser.
+ADDRESS = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)/?")
+
 
 class IncompleteReadError(ScpoError, EOFError):
     """A history was cut short on its way."""
@@ -75,6 +78,12 @@ class Settings:
     attempts: int = 4
     first_wait_s: float = 1.0
     page: int = 500
+
+
+def project_name(text: str) -> str:
+    """``entity/project`` of ``wandb:entity/project`` or of an address; any other text as it is."""
+    address = ADDRESS.fullmatch(text)
+    return address[1] if address else text
 
 
 def safe_name(name: str) -> str:

@@ -352,3 +352,45 @@ def test_an_archive_that_lost_its_metrics_gives_no_rows_and_the_reason(tmp_path)
         table = scpo.load_runs(tmp_path, metrics="val/*/success_rate")
     assert table.empty
     assert {"run", "seed", "value"} <= set(table.columns)
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_a_comparison_takes_patterns_of_metrics(folder):
+    runs = scpo.load_runs(folder)
+    sides = runs[runs.row == "scpo"], runs[runs.row == "gigpo"]
+    table = scpo.compare(*sides, ["train/success_rate", "val/*/success_rate"])
+    assert list(table.index) == [
+        "train/success_rate",
+        "val/valid_seen/success_rate",
+        "val/valid_unseen/success_rate",
+    ]
+    assert len(scpo.compare(*sides, "val/*")) > 2
+    with pytest.raises(ConfigError, match=r"do not both have the metric loss/\*; common are .*train/success_rate"):
+        scpo.compare(*sides, "loss/*")
+
+
+def test_an_archive_that_lost_its_index_is_told_so_and_not_pointed_to_another(folder, tmp_path, capsys):
+    data = collect(folder)
+    for name in ("study", "study/first-edition"):
+        write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / name)
+    (tmp_path / "study" / archive_index.INDEX).unlink()
+    with pytest.raises(RecordError, match=r"no experiments\.json to check them by.*restore the file$"):
+        scpo.load_runs(tmp_path / "study")
+    assert main(["figures", "--runs-dir", str(tmp_path / "study")]) == 1
+    assert capsys.readouterr().out.replace("\n", "").endswith("restore the file")
+
+
+@pytest.mark.parametrize("source", ["wandb:team/project", "https://wandb.ai/team/project", "team/project"])
+def test_a_project_may_be_given_by_its_address(source, monkeypatch, capsys):
+    def collect_of(folders, projects, settings):
+        raise RecordError(f"asked for {folders} {projects}")
+
+    monkeypatch.setattr("analysis.__main__.collect", collect_of)
+    assert main(["figures", "--wandb", source]) == 1
+    assert "asked for [] ['team/project']" in capsys.readouterr().out
+
+
+def test_half_an_address_of_a_project_is_answered_with_the_form(tmp_path, capsys):
+    assert main(["figures", "--wandb", "wandb:team", "--cache", str(tmp_path)]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "'wandb:team' is no W&B project: expected entity/project, e.g. my-team/scpo" in said
