@@ -9,6 +9,7 @@ import ast
 import functools
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -113,6 +114,26 @@ def _parts(config: RunConfig) -> Iterator[str]:
         functions.append(MATCHERS[config.method.shaper.matcher])
     for function in functions:
         yield from files_of_module(function.__module__)
+
+
+def failed_part(error: Exception, config: RunConfig) -> str | None:
+    """Estimator, identity or matcher of a run in which an error arose, with file and line."""
+    if config.method.kind != "trained":
+        return None
+    estimator = ESTIMATORS[config.method.estimator.name]
+    parts: list[tuple[str, object]] = [(f"estimator {estimator.name!r}", estimator.function)]
+    for identity in config.method.identities.values():
+        parts.append((f"identity {identity.name!r}", identity.function))
+    if config.method.shaper is not None:
+        matcher = config.method.shaper.matcher
+        parts.append((f"matcher {matcher!r}", MATCHERS[matcher]))
+    # From the innermost line outwards, because the error may be raised in NumPy.
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for what, function in parts:
+            code = getattr(function, "__code__", None)
+            if code is not None and code.co_filename == frame.filename:
+                return f"{what}: {frame.filename}, line {frame.lineno}"
+    return None
 
 
 def installed_files() -> dict[str, Path]:

@@ -14,7 +14,6 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import NoReturn
 
-from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import (
     CatalogueError,
     ChatError,
@@ -27,11 +26,11 @@ from scpo.errors import (
     ScpoError,
 )
 from scpo.records import RunFolder, State, Status, code_record, provenance, run_config, run_folders
+from scpo.records.code_files import failed_part
 from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
 from scpo.records.run_folders import now
 from scpo.schema.run import RunConfig
-from scpo.shaping.matcher import MATCHERS
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
 from sweeps.notify import notify_of_failure
 from sweeps.records.process import (
@@ -200,7 +199,7 @@ def _attempt(
             stop.over = True
             # A traceback helps only with errors in the code.
             logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
-            return _end(folder, State.FAILED, f"{_one_line(error)}{_whose_code(error, config)}")
+            return _end(folder, State.FAILED, _one_line(error, config))
         if done < config.trainer.steps:
             return _end_early(folder, f"asked to stop after step {done}")
         return _end(folder, State.DONE, None)
@@ -314,33 +313,13 @@ def _last_step(folder: RunFolder) -> int:
     return int(lines[-1]["step"]) if lines else 0
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception, config: RunConfig | None = None) -> str:
     lines = str(error).strip().splitlines()
     name = type(error).__name__
-    return f"{name}: {lines[0]}" if lines else name
-
-
-def _whose_code(error: Exception, config: RunConfig) -> str:
-    """Estimator, identity or matcher of a run that an unexpected error comes from, with the line.
-
-    It may be of another package, and ``KeyError: 'x'`` does not tell. Empty for other errors.
-    """
-    if isinstance(error, ScpoError) or config.method.kind != "trained":
-        return ""
-    estimator = ESTIMATORS[config.method.estimator.name]
-    parts: list[tuple[str, object]] = [(f"estimator {estimator.name!r}", estimator.function)]
-    for identity in config.method.identities.values():
-        parts.append((f"identity {identity.name!r}", identity.function))
-    if config.method.shaper is not None:
-        matcher = config.method.shaper.matcher
-        parts.append((f"matcher {matcher!r}", MATCHERS[matcher]))
-    # From the innermost line outwards, because the error may be raised in NumPy.
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        for what, function in parts:
-            code = getattr(function, "__code__", None)
-            if code is not None and code.co_filename == frame.filename:
-                return f" (in {what}: {frame.filename}, line {frame.lineno})"
-    return ""
+    text = f"{name}: {lines[0]}" if lines else name
+    # `KeyError: 'x'` of an estimator of another package does not tell whose it is.
+    part = None if config is None or isinstance(error, ScpoError) else failed_part(error, config)
+    return f"{text} (in {part})" if part else text
 
 
 @contextmanager
