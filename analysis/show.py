@@ -35,7 +35,7 @@ from analysis.sources.series import Series, make_series
 from analysis.sources.settings import setting_differences
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
-from scpo.intervals import Summary, decimal, paired_text, summarise
+from scpo.intervals import Summary, decimal, decimals, paired_text, summarise
 from scpo.progress import counted
 from scpo.records.manifest import PlannedRow
 from scpo.records.status import State
@@ -365,7 +365,9 @@ def _credit(row: Row, metric: str, metrics: Metrics) -> str:
     values = summarise(metrics[run].get(metric, Series()).mean for run in row.finished)
     if CREDIT[metric].endswith("%"):
         return _number(values, 100, 1)
-    return _number(values, 1, 1 if metric == "credit/steps" else 3)
+    if metric == "credit/steps":
+        return _number(values, 1, 1)
+    return _number(values, 1, decimals(values.mean, 3))
 
 
 def _number(summary: Summary, factor: float, digits: int, *, std: bool = True) -> str:

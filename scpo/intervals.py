@@ -66,6 +66,16 @@ def decimal(value: float, digits: int, *, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def decimals(value: float, usual: int) -> int:
+    """Decimals with which a number has two significant digits, at least ``usual``.
+
+    Small credit, such as 0.00018, would be printed as 0.000.
+    """
+    if value == 0 or not math.isfinite(value):
+        return usual
+    return max(usual, 1 - math.floor(math.log10(abs(value))))
+
+
 def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> str:
     """Format a paired difference for a terminal: ``+2.1 [−0.4, 4.6]`` in points; – without a pair.
 

@@ -5,7 +5,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> str:
@@ -33,7 +33,7 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """A parser that names the nearest command or choice for a misspelt one.
+    """A parser that names the nearest command, choice or option for a misspelt one.
 
     argparse can do this since Python 3.14 (``suggest_on_error``), but older versions are supported.
 
@@ -44,7 +44,7 @@ class SuggestingParser(argparse.ArgumentParser):
     meant: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the message of argparse and, for an invalid choice, a suggestion."""
+        """Exit with the message of argparse and, for an unknown word, a suggestion."""
         # The quotes around the choices differ between versions of Python.
         found = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         if found:
@@ -52,3 +52,25 @@ class SuggestingParser(argparse.ArgumentParser):
             near = difflib.get_close_matches(found[1], self.meant, n=1)
             message += did_you_mean(found[1], known, [self.meant[name] for name in near])
         super().error(message)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does; an unknown option is answered with the nearest one."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            message = f"unrecognized arguments: {' '.join(unknown)}"
+            option = unknown[0].partition("=")[0]
+            if option.startswith("-"):
+                message += did_you_mean(option, self._options_of(options))
+            self.error(message)
+        return options
+
+    def _options_of(self, options: argparse.Namespace) -> list[str]:
+        """The options of this parser, and of the commands that were chosen."""
+        known: list[str] = []
+        for action in self._actions:
+            known += action.option_strings
+            if isinstance(action.choices, Mapping):
+                chosen = action.choices.get(getattr(options, action.dest, None))
+                if isinstance(chosen, SuggestingParser):
+                    known += chosen._options_of(options)
+        return known

@@ -23,7 +23,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
-from scpo.intervals import summarise
+from scpo.intervals import decimals, summarise
 
 # Inches: the figure without its legend, and a line of the legend.
 HEIGHT, LEGEND_HEIGHT = 1.75, 0.16
@@ -153,5 +153,6 @@ def _measured(data: Collected, rows: list[Row], *, paper: bool) -> Iterator[Cell
             means = []
             for run in row.finished:
                 means.append(data.series(run, metric.name).between(first, last).mean)
-            cells.append(number(summarise(means), 1, metric.digits))
+            values = summarise(means)
+            cells.append(number(values, 1, decimals(values.mean, metric.digits)))
         yield (ROWS[row.name], row.count, f"{first}–{last}", *cells)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scpo.intervals import decimal, paired_text, summarise
+from scpo.intervals import decimal, decimals, paired_text, summarise
 
 
 def test_mean_and_std_of_three_seeds_by_hand():
@@ -53,3 +53,10 @@ def test_a_number_that_rounds_to_zero_has_no_minus_and_a_negative_one_has_the_mi
     assert [decimal(value, 3) for value in (-0.0004, 0.0004, -0.0, -0.0006)] == ["0.000", "0.000", "0.000", "−0.001"]
     assert [decimal(value, 1, sign=True) for value in (-0.04, 0.0, -3.3, 3.3)] == ["+0.0", "+0.0", "−3.3", "+3.3"]
     assert paired_text(summarise([-0.0001])) == "+0.0"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits"), [(0.00018, 5), (-0.00018, 5), (0.03, 3), (12.0, 3), (0.0, 3), (math.nan, 3)]
+)
+def test_small_numbers_have_two_significant_digits(value, digits):
+    assert decimals(value, 3) == digits

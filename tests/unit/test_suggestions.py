@@ -35,3 +35,25 @@ def test_other_errors_and_words_that_resemble_nothing_get_none(capsys):
         with pytest.raises(SystemExit):
             parser.parse_args(words)
     assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["report", "--rundir", "x"], "unrecognized arguments: --rundir x; did you mean --runs-dir?"),
+        (["report", "--rundir=x"], "unrecognized arguments: --rundir=x; did you mean --runs-dir?"),
+        (["--verbos", "other"], "unrecognized arguments: --verbos; did you mean --verbose?"),
+        (["other", "--rundir", "x"], "unrecognized arguments: --rundir x\n"),
+        (["other", "runs"], "unrecognized arguments: runs\n"),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_the_nearest_of_its_command(words, said, capsys):
+    parser = SuggestingParser()
+    parser.add_argument("--verbose", action="store_true")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("report").add_argument("--runs-dir")
+    commands.add_parser("other")
+    with pytest.raises(SystemExit):
+        parser.parse_args(words)
+    assert said in capsys.readouterr().err
+    assert parser.parse_args(["report", "--runs-dir", "x"]).runs_dir == "x"

@@ -56,6 +56,16 @@ def test_no_number_is_cut_whatever_the_length_of_the_labels(tmp_path, monkeypatc
         assert words.count(number) == times, number
 
 
+def test_small_credit_has_significant_digits(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    for run in runs:
+        log = tmp_path / run["id"] / "metrics.jsonl"
+        lines = [json.loads(line) | {"credit/aux_mean": 0.00018} for line in log.read_text().splitlines()]
+        log_lines(log.parent, lines)
+    write_experiment(tmp_path, {"scpo": runs}, name="one")
+    assert "0.00018 ± 0.00000" in experiment_table(tmp_path, "one")
+
+
 def test_published_numbers_are_labelled_as_another_scale(tmp_path):
     write_ablation(tmp_path)
     text = experiment_table(tmp_path, "ablation_monotonicity")
