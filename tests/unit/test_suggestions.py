@@ -42,7 +42,7 @@ def test_other_errors_and_words_that_resemble_nothing_get_none(capsys):
     [
         (["report", "--rundir", "x"], "unrecognized arguments: --rundir x; did you mean --runs-dir?"),
         (["report", "--rundir=x"], "unrecognized arguments: --rundir=x; did you mean --runs-dir?"),
-        (["--verbos", "other"], "unrecognized arguments: --verbos; did you mean --verbose?"),
+        (["--verbsoe", "other"], "unrecognized arguments: --verbsoe; did you mean --verbose?"),
         (["other", "--rundir", "x"], "unrecognized arguments: --rundir x\n"),
         (["other", "runs"], "unrecognized arguments: runs\n"),
     ],
