@@ -24,9 +24,18 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, percent
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import seed_list
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import MEANING, StudyRow, reported, rows_of, selected, started
+from analysis.stats.study_rows import (
+    MEANING,
+    StudyRow,
+    rate_text,
+    reported,
+    rows_of,
+    selected,
+    started,
+)
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
@@ -263,9 +272,24 @@ def _table(data: Collected, found: Sequence[Line], caption: str) -> Table:
         words=("Identity", "Seeds"),
         numbers=(*(f"Area at {100 * dose:g} % reworded (%)" for dose in doses), "Minus GRPO"),
         blocks=tuple(blocks),
-        caption=with_note(caption, SCALE),
+        caption=with_note(f"{caption} {_seeds_and_rates(found)}", SCALE),
         label=f"tab:meaning-{SCALE}",
     )
+
+
+def _seeds_and_rates(found: Sequence[Line]) -> str:
+    """Sentence such as ``Seeds 30 to 39; learning rates: 2e-3 of GRPO; 4e-3 of CRBC, SCPO.``."""
+    seeds: set[int] = set()
+    rates: dict[float, dict[str, None]] = {}
+    for line in found:
+        for row in line.rows.values():
+            seeds.update(run.seed for run in row.row.runs if run.id in row.row.finished)
+            if row.learning_rate is not None:
+                method = METHOD_LABELS.get(line.method, line.method)
+                rates.setdefault(row.learning_rate, {})[method] = None
+    text = seed_list(seeds).capitalize()
+    of_rates = [f"{rate_text(rate)} of {', '.join(rates[rate])}" for rate in sorted(rates)]
+    return f"{text}; learning rates: {'; '.join(of_rates)}." if of_rates else f"{text}."
 
 
 def _cell(data: Collected, line: Line, dose: float) -> Number:

@@ -83,6 +83,7 @@ def test_the_table_holds_areas_by_dose_and_the_difference_to_the_baseline(data):
     assert (exact[0], exact[1], exact[2].text, exact[3].text) == ("equal texts", "3", "45.3 ± 0.5", "30.8 ± 0.5")
     assert exact[4].text.startswith("+0.5")
     assert history[4].text.startswith("+14.0")
+    assert "Seeds 30 to 32; learning rates: 2e-3 of GRPO; 4e-3 of CRBC." in table.caption
 
 
 def test_other_rewordings_have_no_axis_of_doses(runs):
