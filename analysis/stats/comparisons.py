@@ -26,6 +26,12 @@ from analysis.stats.study_rows import (
 )
 from scpo.intervals import Summary, summarise
 
+# How the p-values of the three questions are corrected, for pages and captions.
+CORRECTED_APART = (
+    "Area, steps to 50 % and success at the last step are three families of tests: each is "
+    "corrected by itself, and no p is corrected for the other two."
+)
+
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 
 # Least number of pairs for a verdict.

@@ -15,7 +15,7 @@ from rich.markup import escape
 from analysis.figures import fig_meaning
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected, MissingRunsError
-from analysis.stats.comparisons import Comparison, named_comparisons
+from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
 from analysis.study.additions import (
     SCALE,
     add_archive_options,
@@ -40,7 +40,7 @@ READING = (
     "*Area under validation*: mean held-out success over training, in points, the measure that was "
     "named before the runs. *Faster*: training steps to 50 % held-out success. *Better*: held-out "
     "success after the last step. Differences are paired by seed, with 95 % Student intervals; p "
-    "is of the paired t-test after Holm's correction over the {tests} comparisons below."
+    "is of the paired t-test after Holm's correction over the {tests} comparisons below. {families}"
 )
 
 
@@ -98,7 +98,7 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
     if FIGURE in figures:
         yield f"![Area under validation over the share of reworded observations]({_picture()})"
     if finished:
-        yield READING.format(tests=finished[0].effect.tests)
+        yield READING.format(tests=finished[0].effect.tests, families=CORRECTED_APART)
         # Grouped by experiment, because several compare the same methods on other rewordings.
         titles = {record.experiment: record.title for record in data.experiments}
         for experiment in dict.fromkeys(comparison.experiments[0] for comparison in finished):

@@ -13,7 +13,7 @@ from analysis.names import TRAINED_ON
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
-from analysis.stats.comparisons import Comparison, named_comparisons
+from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, by_seed
 from analysis.stats.study_rows import (
     MAIN,
@@ -67,7 +67,8 @@ MEASURED = (
     "the measure that was named before the runs. *Faster*: training steps to 50 % held-out "
     "success. *Better*: held-out success after the last step. A difference is paired by seed and "
     "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
-    "{tests} named comparisons of the study, each counted once. *Resolved* means p < 0.05. "
+    "{tests} named comparisons of the study, each counted once. {families} *Resolved* means "
+    "p < 0.05. "
     "*Rates*: the learning rates of both rows, where they differ. *State*: what is compared where "
     "credit looks for steps from the same state. On ALFWorld CRBC, GraphGPO, RewardFlow and rows "
     "called “by state” compare all that the agent was shown (the observation, the place, what is "
@@ -187,7 +188,7 @@ def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
     finished = [comparison for comparison in comparisons if comparison.finished]
     items = [QUESTION, _setting(data)]
     if finished:
-        items.append(MEASURED.format(tests=finished[0].effect.tests))
+        items.append(MEASURED.format(tests=finished[0].effect.tests, families=CORRECTED_APART))
         items += _findings(data, finished)
     items += [SAME_CODE, NOT_LANGUAGE_MODELS, NOT_EQUALITY]
     lines = [f"**{headline(comparisons)}**", ""]

@@ -5,7 +5,13 @@ import math
 from analysis.names import Footnotes, benchmark, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collected import Collected, missing_runs
-from analysis.stats.comparisons import NOT_RUN, Comparison, Effect, named_comparisons
+from analysis.stats.comparisons import (
+    CORRECTED_APART,
+    NOT_RUN,
+    Comparison,
+    Effect,
+    named_comparisons,
+)
 from analysis.stats.study_rows import MAIN, selected
 from scpo.intervals import decimal
 
@@ -18,8 +24,7 @@ CAPTION = (
     "over the {tests} comparisons of the study, and the verdict at 5 %: higher, lower or open. An "
     "open one names the smallest true difference that its pairs find with 80 % power. “Faster”: "
     "steps to 50 %, fewer is faster (a run that never reaches it counts with its last step). "
-    "“Better”: held-out success at the last step. Both are questions of their own, corrected over "
-    "the same comparisons."
+    "“Better”: held-out success at the last step. {families}"
 )
 
 
@@ -36,7 +41,9 @@ def build(data: Collected) -> Table:
 
     # A dict keeps the order of appearance; a set would not.
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
-    caption = CAPTION.format(measure=" or ".join(measures), tests=found[0].effect.tests)
+    caption = CAPTION.format(
+        measure=" or ".join(measures), tests=found[0].effect.tests, families=CORRECTED_APART
+    )
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()

@@ -129,6 +129,7 @@ def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
     assert "40 training steps of 16 games × 8 rollouts" in text
     assert "success is measured on 274 held-out games every 10 steps" in text
     assert "Holm's correction over all 3 named comparisons" in text
+    assert "three families of tests: each is corrected by itself" in text
     assert text.count("Not to be concluded") == 2
     assert re.search(
         r"Standard deviation over seeds: GiGPO 0\.\d points of area and 0\.\d at the last step \(4 seeds\)", text

@@ -125,6 +125,7 @@ def test_named_comparisons_with_their_corrected_tests_and_both_other_questions(t
 def test_the_caption_names_the_family_of_the_correction(tmp_path):
     caption = tab_study_effects.build(study(tmp_path)).caption
     assert "Holm's correction over the 3 comparisons of the study" in caption
+    assert "three families of tests: each is corrected by itself" in caption
 
 
 def test_one_seed_compares_nothing(tmp_path):
