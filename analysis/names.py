@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.sources.rows import DEFAULT, Row, Section, seed_list
+from analysis.sources.rows import DEFAULT, Row, Section, first_names, seed_list
 from scpo.benchmarks import BENCHMARKS
 from scpo.schema.agent import AGENT_LABELS
 from scpo.schema.env import FAMILIES
@@ -225,9 +225,6 @@ CONTROLS = (
     "gigpo",
 )
 
-# Largest number of rows that a sentence names.
-MOST_NAMED = 6
-
 
 def is_method(row: Row) -> bool:
     """True if a row is a method, registered here or not; False for a variant of one."""
@@ -315,10 +312,3 @@ def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
     if not names:
         return ""
     return f" Not drawn here: {first_names(names)}."
-
-
-def first_names(names: Iterable[str]) -> str:
-    """The first ``MOST_NAMED`` names, and how many more there are."""
-    every = list(names)
-    more = len(every) - MOST_NAMED
-    return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -3,9 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.names import first_names
 from analysis.sources.collected import Collected, MissingRunsError
-from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, seed_list
+from analysis.sources.rows import (
+    DEFAULT,
+    Row,
+    Section,
+    compared_with_present,
+    first_names,
+    seed_list,
+)
 from analysis.sources.run_records import COMMON_SEEDS, Problem, Run
 from scpo.errors import ConfigError
 from scpo.progress import counted

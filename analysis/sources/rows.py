@@ -27,6 +27,9 @@ Rollouts: TypeAlias = Callable[[str], float | None]
 # A row has more rollouts than its configuration asks for if they exceed it by this factor.
 MORE_ROLLOUTS = 1.05
 
+# Largest number of rows that a sentence names.
+MOST_NAMED = 6
+
 
 @dataclass(frozen=True)
 class RowRun:
@@ -264,6 +267,13 @@ def seed_list(seeds: Iterable[int]) -> str:
         return f"seeds {ordered[0]} to {ordered[-1]}"
     word = "seeds" if len(ordered) > 1 else "seed"
     return f"{word} {', '.join(map(str, ordered))}"
+
+
+def first_names(names: Iterable[str]) -> str:
+    """The first ``MOST_NAMED`` names, and how many more there are."""
+    every = list(names)
+    more = len(every) - MOST_NAMED
+    return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def compared_with_present(parts: Iterable[Section]) -> tuple[Section, ...]:
