@@ -55,8 +55,10 @@ def of_trainer(config: RunConfig) -> str:
 def _extras_of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
     yield of_trainer(config)
-    if config.scorer.kind in ("bi_encoder", "cross_encoder"):
-        # The scorers use the torch and transformers of this extra.
+    if config.scorer.kind == "bi_encoder":
+        yield "local"  # it carries all-MiniLM-L6-v2
+    if config.scorer.kind == "cross_encoder" and config.trainer.name != "verl":
+        # The scorer uses the torch and transformers of this extra; verl's extras bring their own.
         yield "local"
     if config.wandb.mode != "disabled":
         yield "track"

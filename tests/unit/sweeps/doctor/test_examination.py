@@ -36,3 +36,10 @@ def test_an_experiment_is_looked_at_once_for_each_environment_and_model():
     assert len({(one.env.name, one.model.name) for one in subject.configs}) == len(subject.configs)
     assert subject.runs > len(subject.configs)
     assert {"agents", "track", "webshop"} <= set(needed_extras(subject))
+
+
+def test_verls_installation_scores_with_a_cross_encoder(subject):
+    """docs/verl.md installs no extra for it."""
+    assert "local" not in needed_extras(read_subject(["scale=paper", "method=scpo"]))
+    assert "local" in needed_extras(read_subject(["scale=paper", "method=scpo", "scorer=minilm"]))
+    assert "local" in needed_extras(subject("scorer=bge_reranker_v2_m3", "trainer=local"))
