@@ -8,6 +8,7 @@ parameters and float32; figures are then no figures of a GPU.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 import tempfile
@@ -115,11 +116,8 @@ class _SmallEngine:
 def attention(config: RunConfig, dry: bool) -> dict[str, Any]:
     """Log-probabilities of 64 rows with flash-attn and with torch's own attention."""
     kinds = ("eager", "sdpa") if dry else ("flash_attention_2", "sdpa")
-    if not dry:
-        import importlib.util
-
-        if importlib.util.find_spec("flash_attn") is None:
-            return {"not_run": "flash-attn is not installed"}
+    if not dry and not _has_flash_attention():
+        return {"not_run": "flash-attn is not installed"}
     found = [_log_probs(config, kind, dry) for kind in kinds]
     difference = np.abs(np.exp(found[0]) - np.exp(found[1]))
     return {
@@ -153,19 +151,21 @@ def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
     """
     import torch
 
+    # As a run chooses it (trainer.verl.attention=auto).
+    fused = not _has_flash_attention()
     model, device = _model(config, "eager" if dry else _attention(), dry)
     rows, tokens = (2, DRY_TOKENS) if dry else _longest_rows(config)
     model.gradient_checkpointing_enable()
     model.train()
     ids = torch.randint(1, model.config.vocab_size, (rows, tokens), device=device)
     before = _peak_gib(device, reset=True)
-    logits = model(input_ids=ids).logits[:, :-1]
-    log_probs, entropy = _as_verl_computes_them(logits, ids[:, 1:], dry)
+    log_probs, entropy = _as_verl_computes_them(model, ids, fused=fused, dry=dry)
     (log_probs.mean() + 0.001 * entropy.mean()).backward()
-    parts = {} if dry else {part.name: part.update_gib for part in gpu_table(config, _gpu_gib())}
+    parts = {} if dry else _update_gib(config, fused=fused)
     return {
         "rows": rows,
         "tokens": tokens,
+        "fused": fused,
         "measured_gib": _peak_gib(device) - before,
         "estimated_gib": sum(parts.get(name, 0.0) for name in OF_A_MICRO_BATCH),
         "rest_of_table_gib": sum(gib for name, gib in parts.items() if name not in OF_A_MICRO_BATCH),
@@ -173,14 +173,34 @@ def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
     }
 
 
-def _as_verl_computes_them(logits: Any, targets: Any, dry: bool) -> tuple[Any, Any]:
-    """Log-probabilities and entropies; what they keep for the backward pass is what is measured."""
-    if not dry:
-        from verl.utils.torch_functional import entropy_from_logits, logprobs_from_logits
+def _as_verl_computes_them(model: Any, ids: Any, *, fused: bool, dry: bool) -> tuple[Any, Any]:
+    """Log-probabilities and entropies; what they keep for the backward pass is what is measured.
 
-        return logprobs_from_logits(logits=logits, labels=targets), entropy_from_logits(logits)
-    log_prob = logits.log_softmax(-1)
-    return log_prob.gather(-1, targets[..., None]), -(log_prob.exp() * log_prob).sum(-1)
+    ``fused``: verl's fused kernels, which never hold all logits.
+    """
+    targets = ids[:, 1:]
+    if dry:
+        log_prob = model(input_ids=ids).logits[:, :-1].log_softmax(-1)
+        return log_prob.gather(-1, targets[..., None]), -(log_prob.exp() * log_prob).sum(-1)
+    if fused:
+        from verl.utils.experimental.torch_functional import FusedLinearForPPO
+
+        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
+        return tuple(FusedLinearForPPO()(hidden, model.lm_head.weight, targets))
+    from verl.utils.torch_functional import entropy_from_logits, logprobs_from_logits
+
+    logits = model(input_ids=ids).logits[:, :-1]
+    return logprobs_from_logits(logits=logits, labels=targets), entropy_from_logits(logits)
+
+
+def _update_gib(config: RunConfig, *, fused: bool) -> dict[str, float]:
+    """GiB of the parts of the memory table during an update, with the attention of this machine."""
+    assert isinstance(config.trainer, VerlTrainer)  # noqa: S101 (bench.gpu_acceptance chose it)
+    attention = "sdpa" if fused else "flash"
+    verl = config.trainer.verl.model_copy(update={"attention": attention})
+    trainer = config.trainer.model_copy(update={"verl": verl})
+    table = gpu_table(config.model_copy(update={"trainer": trainer}), _gpu_gib())
+    return {part.name: part.update_gib for part in table}
 
 
 def _longest_rows(config: RunConfig) -> tuple[int, int]:
@@ -203,7 +223,7 @@ def scorer(config: RunConfig, dry: bool) -> dict[str, Any]:
         settings = config.scorer
         if isinstance(settings, CrossEncoderScorer):
             settings = settings.model_copy(update={"dtype": precision})
-        made = make_scorer(settings)
+        made = make_scorer(settings, device="cpu" if dry else "cuda")
         made.score(pairs[:8])  # warm
         started = time.perf_counter()
         answers.append(np.asarray(made.score(pairs)))
@@ -257,9 +277,11 @@ def _path(config: RunConfig) -> str:
 
 
 def _attention() -> str:
-    import importlib.util
+    return "flash_attention_2" if _has_flash_attention() else "sdpa"
 
-    return "sdpa" if importlib.util.find_spec("flash_attn") is None else "flash_attention_2"
+
+def _has_flash_attention() -> bool:
+    return importlib.util.find_spec("flash_attn") is not None
 
 
 def _used_gib() -> float:

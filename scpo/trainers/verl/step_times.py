@@ -26,6 +26,8 @@ TIMERS: dict[str, tuple[str, ...]] = {
 """Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
 REST = "sync and driver"
 
+SAVE_CHECKPOINT = "timing_s/save_checkpoint"
+
 # Part of save_checkpoint: the wait for the checksums of the checkpoint before.
 CHECKSUMS_WAIT = "timing_s/checksums_wait"
 
@@ -49,11 +51,14 @@ ESTIMATED_GPUS = 4
 
 # Table 3: steps between validations, and between checkpoints.
 EVERY = 5
+# Table 3: episodes of a step, and their steps at most.
+EPISODES, HORIZON = 16 * 8, 50
 
 
 def estimated(config: RunConfig) -> dict[str, float] | None:
-    """Seconds of each part, a mean over the run's steps; None outside of scale=paper on ALFWorld.
+    """Seconds of each part, a mean over the run's steps.
 
+    None outside of scale=paper on ALFWorld, and with other episodes than the paper's (Table 3).
     Linear in the number of parameters and inverse in the number of GPUs; a model below a third of
     the smallest size counts as one of that third.
 
@@ -63,6 +68,9 @@ def estimated(config: RunConfig) -> dict[str, float] | None:
     billions = (parameters(config.model) or 0.0) / 1e9
     of_the_paper = config.scale == "paper" and config.env.name == "alfworld"
     if not of_the_paper or not billions or not isinstance(config.trainer, VerlTrainer):
+        return None
+    episodes = config.trainer.groups * config.trainer.group_size
+    if (episodes, config.env.horizon) != (EPISODES, HORIZON):
         return None
     # Place between the two sizes: 0 at the small one, 1 at the large one.
     small, large = SIZES

@@ -39,7 +39,7 @@ from scpo.trainers.verl.deadline import WithDeadline
 from scpo.trainers.verl.estimates import Columns, Estimate, estimate
 from scpo.trainers.verl.hindsight_pass import hindsight_logprob
 from scpo.trainers.verl.replay import rollout_actors
-from scpo.trainers.verl.step_times import CHECKSUMS_WAIT, compared
+from scpo.trainers.verl.step_times import CHECKSUMS_WAIT, SAVE_CHECKPOINT, compared
 from scpo.trainers.verl.verl_metrics import (
     DIAGNOSTICS,
     of_panel,
@@ -86,6 +86,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
+        self._save_s = 0.0
         # Mini-batches of the update of the present step.
         self._mini_batches = 0
         self._validation: dict[str, float] = {}
@@ -243,6 +244,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _save_checkpoint(self) -> None:
+        started = time.monotonic()
         # Before anything is written: a folder that is being hashed must not be deleted or filled.
         self._checksums_wait = self.sealing.wait()
         # Each checkpoint in a folder of its own, so that it can be whole or absent.
@@ -256,6 +258,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             write_bytes(checkpoint / MEMORY_FILE, self.state_memory.dump())
         # The checksums follow in `_finished`, when this step is in the logs too.
         self._saved_step = self.global_steps
+        self._save_s = time.monotonic() - started
 
     def on_step_end(self) -> None:
         """Save when asked to stop: the engine still sleeps here, so memory is free."""
@@ -370,6 +373,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         learned |= self._update_counts(learned.pop(f"actor/{update_guard.BLIND}", None))
         if self._saved_step == step:
             took[CHECKSUMS_WAIT] = self._checksums_wait
+            # verl times only the saves of its own schedule, not that of a run that is stopped.
+            took.setdefault(SAVE_CHECKPOINT, self._save_s)
         parts = compared(self.place.config, took)
         self.tracker.log(step, learned, without_samples(took) | parts | self.memory.take())
         if self._saved_step == step:

@@ -204,6 +204,21 @@ def test_a_command_that_hangs_is_ended_at_its_limit_and_its_output_is_there(tmp_
     assert "begun" in capfd.readouterr().out
 
 
+def test_a_run_that_was_stopped_early_may_write_its_checkpoint_until_the_limit(tmp_path, monkeypatch):
+    """On the first GPU, a run that was stopped at 289 of 360 s was killed at 330 s, while it hashed its checkpoint."""
+    monkeypatch.setattr(gpu_acceptance, "GRACE_S", 0.2)
+    saves = "import signal, sys, time\n"
+    saves += "signal.signal(15, lambda *_: (time.sleep(6), print('saved', flush=True), sys.exit(130)))\n"
+    saves += "print('begun', flush=True); time.sleep(600)"
+    log = tmp_path / "smoke.log"
+
+    def begun():
+        return log.exists() and "begun" in log.read_text()
+
+    ended = gpu_acceptance.stream(session(tmp_path), "smoke", [sys.executable, "-c", saves], 8.0, begun)
+    assert (ended["timed_out"], ended["exit"], ended["last_words"]) == (False, 130, ["begun", "saved"])
+
+
 def test_every_threshold_has_its_part_and_the_last_part_gets_what_is_left_of_30_minutes(tmp_path):
     assert {one.part for one in THRESHOLDS} == set(NAMES)
     assert set(Verdict) == {"PASS", "FAIL", "NOT RUN"}

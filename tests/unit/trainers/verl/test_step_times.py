@@ -68,6 +68,11 @@ def test_other_scales_have_parts_and_no_estimate():
     assert {name.partition("/")[0] for name in line} == {"part_s"}
 
 
+@pytest.mark.parametrize("word", ["trainer.groups=2", "trainer.group_size=4", "env.horizon=10"])
+def test_a_step_of_other_episodes_than_the_papers_has_no_estimate(word):
+    assert estimated(compose_run(["scale=paper", word])) is None
+
+
 PAGE = (Path(__file__).parents[4] / "docs" / "verl.md").read_text()
 
 
