@@ -85,8 +85,9 @@ NOT_EQUALITY = (
     "difference in its interval, and some would need more seeds than were run."
 )
 TEN_MORE = (
-    " Comparisons with twenty pairs are those that ten pairs left open with an interval wider than "
-    "two points. p does not account for this selection; REPRODUCTION.md gives the fresh ten alone."
+    " Comparisons with twenty pairs are those on ALFWorld that ten pairs left open with an "
+    "interval wider than two points. p does not account for this selection; REPRODUCTION.md gives "
+    "the fresh ten alone."
 )
 SAME_CODE = (
     "**Why it may matter all the same.** Rollouts, groups, matcher, credit, advantages and loss "
@@ -217,7 +218,8 @@ def _setting(data: Collected) -> str:
     )
     if any(record.experiment in TUNING for record in data.experiments):
         text += (
-            " Each method trains at the learning rate chosen for it on seeds that are not reported."
+            " Each method trains at the learning rate chosen for it on seeds that no comparison "
+            "uses."
         )
     if compares_equal_texts(data):
         text += f" {EXACT_SCORER}"

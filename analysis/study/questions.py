@@ -130,7 +130,7 @@ def _limits(effect: Effect) -> str:
     if not math.isfinite(smallest):
         return ""
     shown = f"{_number(effect, smallest)} {effect.measure.difference_unit}"
-    return f"; one such test finds {shown} or more with 80 % power"
+    return f"; one such test, uncorrected, finds {shown} or more with 80 % power"
 
 
 def _faster(effect: Effect) -> str:
