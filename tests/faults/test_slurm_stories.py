@@ -179,16 +179,19 @@ def test_timeouts_are_counted_apart_and_where_none_got_further_the_run_has_faile
         "cut off by its time limit of 1 h 3 times without a further step, launcher.max_timeouts is 2"
         in folder.read_status().reason
     )
+    assert "give a longer launcher.warn_s (600 leaves a step and its checkpoint 580 s)" in folder.read_status().reason
     assert steps(folder) == [0]
     assert job_id not in slurm.queue
 
 
-def test_a_warning_that_came_before_the_process_did_is_not_needed(matrix, slurm):
+def test_a_warning_that_came_before_the_process_did_is_not_needed(matrix, slurm, caplog):
     slurm.step_waited_s = 0.9 * HOUR  # Slurm warned at 0.83, and lets a step wait for a busy node
     sweep(matrix, slurm)
     job_id = next(iter(slurm.queue))
     folder = slurm.queue[job_id].folder
     assert slurm.run(job_id) is State.INTERRUPTED
+    # The last 20 s before the limit are kept to requeue the job.
+    assert "time limit; it checkpoints after its present step, or is killed in 280 s" in caplog.text
     assert (folder.read_status().reason, folder.complete_checkpoints()) == ("time limit", [0])
     assert (slurm.queue[job_id].state, read_job(folder).timeouts) == (JobState.QUEUED, 1)
     slurm.step_waited_s = 0.0

@@ -22,7 +22,7 @@ from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
 from scpo.schema.run import RunConfig
 from sweeps.launchers.run_process import RunProcess
-from sweeps.launchers.slurm.job_records import STARTED, Job, read_job, write_job
+from sweeps.launchers.slurm.job_records import LAST_S, STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.notify import notify_of_failure
 from sweeps.records.process import LOG_FORMAT
@@ -37,10 +37,6 @@ REPORTED_PACKAGES = ("torch", "transformers", "verl", "vllm", "ray", "flash-attn
 
 # sbatch's manual: the signal may be sent up to 60 seconds earlier than specified.
 SIGNAL_EARLY_S = 60
-
-# Seconds before the time limit at which the run is killed here: a job that Slurm ends at its limit
-# could not be requeued.
-LAST_S = 20
 
 # Several tries, because slurmctld may be restarting.
 REQUEUE_TRIES, REQUEUE_PAUSE_S = 20, 3.0
@@ -133,9 +129,9 @@ class Supervisor:
         # The elapsed time replaces a warning that was lost.
         if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
             preempted = self.scheduler.preempted(str(self.job.job_id))
-            self._leave(cause_of_warning(self.job, elapsed, preempted))
+            self._leave(cause_of_warning(self.job, elapsed, preempted), elapsed)
         if self.cause is None and self._terminated:
-            self._leave(Cause.TERMINATION)
+            self._leave(Cause.TERMINATION, elapsed)
         self._pass_cancellation_on()
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
             self.process.kill()
@@ -160,7 +156,7 @@ class Supervisor:
             return request is not None and request.state.settled
         return False
 
-    def _leave(self, cause: Cause) -> None:
+    def _leave(self, cause: Cause, elapsed_s: float) -> None:
         """Record the cause, then request a checkpoint.
 
         In this order, because a short grace period may end before the checkpoint is written.
@@ -174,7 +170,12 @@ class Supervisor:
             # On a full disk no stop can be requested; a signal stops the run instead.
             logger.error("%s", error)
             self.process.terminate()
-        logger.warning("%s: %s; it checkpoints after its present step", self.folder.run_id, cause)
+        # How long Slurm lets a preempted or cancelled job go on is not known here.
+        left_s = self.job.limit_s - LAST_S - elapsed_s
+        within = f", or is killed in {max(0.0, left_s):.0f} s" if cause is Cause.TIMEOUT else ""
+        logger.warning(
+            "%s: %s; it checkpoints after its present step%s", self.folder.run_id, cause, within
+        )
 
     def _count(self, cause: Cause) -> None:
         self.cause = cause
@@ -199,10 +200,13 @@ class Supervisor:
 
     def _give_up(self) -> State:
         hours = self.job.limit_s / 3600
+        warn_s = self.job.warn_s
         reason = (
             f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a "
             f"further step, launcher.max_timeouts is {self.job.max_timeouts}; give a longer "
-            "launcher.time_h or a shorter launcher.warn_s, then `python -m sweeps retry`"
+            f"launcher.warn_s ({warn_s} leaves a step and its checkpoint "
+            f"{max(0, warn_s - LAST_S)} s) or launcher.time_h, then `python -m sweeps retry` and "
+            "the sweep again"
         )
         with locked(self.folder.lock) as free:
             if free:

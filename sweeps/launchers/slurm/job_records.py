@@ -16,6 +16,10 @@ SUBMISSIONS = ".submissions"
 STARTED = "SCPO_JOB_STARTED"
 """Environment variable with the start time of sbatch's script, in seconds since 1970."""
 
+# Seconds before the time limit at which a run is killed: a job that Slurm ends at its limit could
+# not be requeued.
+LAST_S = 20
+
 
 class Job(BaseModel):
     """A run's job.

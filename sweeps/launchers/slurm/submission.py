@@ -23,6 +23,7 @@ from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import hours
 from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.job_records import (
+    LAST_S,
     STARTED,
     SUBMISSIONS,
     Job,
@@ -353,6 +354,13 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
             f"launcher.time_h is null, and there is no estimate of the hours of {config.env.name} "
             f"with {config.model.name} at scale={config.scale}; give the longest time of a job, "
             "e.g. launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
+        )
+
+    if launcher.warn_s <= LAST_S:
+        raise ConfigError(
+            f"launcher.warn_s={launcher.warn_s}: a run is killed {LAST_S} s before its time limit, "
+            f"to be requeued, and could write no checkpoint; allowed: more than {LAST_S}. Give "
+            f"{LAST_S} s and the time of a step with its checkpoint, e.g. launcher.warn_s=120"
         )
 
     # The limit may be tight: a run that needs longer is requeued from its checkpoint.

@@ -209,6 +209,14 @@ def test_a_run_without_a_figure_needs_a_time_limit():
         submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
 
 
+@pytest.mark.parametrize("warn_s", [1, 20])
+def test_a_warning_that_leaves_no_time_for_a_checkpoint_is_refused(warn_s):
+    config = {"a": compose_run([SLURM])}
+    with pytest.raises(ConfigError, match=rf"warn_s={warn_s}: a run is killed 20 s .* allowed: more than 20\. Give"):
+        submission.by_request(config, launcher("launcher.time_h=1", f"launcher.warn_s={warn_s}"), SITE)
+    assert submission.by_request(config, launcher("launcher.time_h=1", "launcher.warn_s=21"), SITE)
+
+
 def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they_were(tmp_path, monkeypatch):
     script = tmp_path / "bin" / "sbatch"
     script.parent.mkdir()
