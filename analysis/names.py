@@ -105,8 +105,8 @@ def place(scale: str, env: str, model_name: str) -> str:
 
 def setting(part: Section) -> str:
     """Benchmark and model of a section, with its differences from the usual setting."""
-    reworded = f", {rewording(part)}" if part.reworded else ""
-    return f"{benchmark(part.env)}, {model(part.model)}{reworded}{part.apart}"
+    apart = "".join(f", {text}" for text in (rewording(part), part.seeds) if text)
+    return f"{benchmark(part.env)}, {model(part.model)}{apart}{part.apart}"
 
 
 def rewording(part: Section) -> str:
@@ -272,6 +272,25 @@ def more_seeds(parts: Iterable[Section]) -> str:
         f"that are shown on {seed_list(shown)} ({'; '.join(texts)}): --experiment "
         f"{next(iter(labels))} shows its own."
     )
+
+
+def own_seeds(parts: Iterable[Section]) -> str:
+    """Sentence about the seeds of sections that these alone set apart; empty without any."""
+    texts: dict[str, list[str]] = {}
+    for part in parts:
+        labels: dict[str, list[str]] = {}
+        for row in part.rows if part.seeds else ():
+            if row.finished:
+                seeds = seed_list(run.seed for run in row.runs if run.id in row.finished)
+                labels.setdefault(seeds, []).append(method_of(row).label)
+        if labels:
+            rows = ", ".join(f"{first_names(own)} on {seeds}" for seeds, own in labels.items())
+            place = f"{benchmark(part.env)}, {model(part.model)}"
+            texts.setdefault(place, []).append(rows)
+    if not texts:
+        return ""
+    places = "; ".join(f"{place}: {'; '.join(rows)}" for place, rows in texts.items())
+    return f" The same rows on different seeds are shown apart ({places})."
 
 
 def in_order(rows: Iterable[Row]) -> list[str]:

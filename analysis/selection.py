@@ -1,6 +1,6 @@
 """The user's selection of rows, experiments and environments, and the error for missing samples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collected import Collected, MissingRunsError
@@ -67,18 +67,11 @@ class Selection:
         _check("--rows", self.rows, known_rows, finished_rows, whose)
         asked_parts = [self._selected(p) for p in parts if not self.envs or p.env in self.envs]
         if self.rows:
-            asked_parts = _without_repeats(asked_parts)
-        selected = []
+            asked_parts = _without_repeats(part for part in asked_parts if part.rows)
         problems = list(data.problems)
-        for asked in asked_parts:
-            chosen = asked
-            if self.common_seeds:
-                chosen = with_common_seeds(data, asked)
-                if not chosen.rows:
-                    problems += _without_common_seed(data, asked)
-            if chosen.rows:
-                selected.append(chosen)
-
+        selected = [asked for asked in asked_parts if asked.rows]
+        if self.common_seeds:
+            selected = _on_common_seeds(data, selected, problems)
         if not selected:
             without_seeds = [p.reason for p in problems if p.path == COMMON_SEEDS]
             if without_seeds:
@@ -89,9 +82,12 @@ class Selection:
         names = self.rows
         if self.experiments and not self.rows:
             names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
+        if self.rows and self.common_seeds:
+            # Rows that were told apart by seeds that not all of them have.
+            selected = _without_repeats(selected)
         return replace(
             data,
-            sections=compared_with_present(selected),
+            sections=compared_with_present(_told_apart_by_seeds(selected, data.by_id)),
             problems=tuple(problems),
             chosen=names,
             common_seeds=self.common_seeds,
@@ -121,25 +117,53 @@ class Selection:
 
 
 def _without_repeats(parts: Iterable[Section]) -> list[Section]:
-    """Merge a section into an earlier one that has all of its rows, with all of their runs.
+    """Merge sections of which one has all rows of the other, with all of their runs.
 
     Sections share rows, such as the default, so that a few chosen rows may be all that is left of
     several.
     """
     kept: list[Section] = []
     for part in parts:
-        index = next((i for i, known in enumerate(kept) if _repeats(part, known)), None)
-        if index is None:
+        if any(_repeats(part, known) for known in kept):
+            index = next(i for i, known in enumerate(kept) if _repeats(part, known))
+            kept[index] = _joined(kept[index], part, kept[index].rows)
+            continue
+        repeated = [i for i, known in enumerate(kept) if _repeats(known, part)]
+        if not repeated:
             kept.append(part)
             continue
-        known = kept[index]
-        kept[index] = replace(
-            known,
-            experiments=tuple(dict.fromkeys((*known.experiments, *part.experiments))),
-            commands=tuple(dict.fromkeys((*known.commands, *part.commands))),
-            families=(*known.families, *part.families),
-            unnamed=known.unnamed | part.unnamed,
-        )
+        # The first one is named as the usual setting, the later one has more rows.
+        joined = _joined(kept[repeated[0]], part, part.rows)
+        for i in repeated[1:]:
+            joined = _joined(joined, kept[i], joined.rows)
+        kept[repeated[0]] = joined
+        kept = [known for i, known in enumerate(kept) if i not in repeated[1:]]
+    return kept
+
+
+def _joined(known: Section, part: Section, rows: tuple[Row, ...]) -> Section:
+    """The first section with these rows, and the experiments of both."""
+    return replace(
+        known,
+        rows=rows,
+        experiments=tuple(dict.fromkeys((*known.experiments, *part.experiments))),
+        commands=tuple(dict.fromkeys((*known.commands, *part.commands))),
+        families=(*known.families, *part.families),
+        unnamed=known.unnamed | part.unnamed,
+    )
+
+
+def _on_common_seeds(
+    data: Collected, parts: Iterable[Section], problems: list[Problem]
+) -> list[Section]:
+    """The sections that have common seeds, on these; the others become problems."""
+    kept = []
+    for asked in parts:
+        part = with_common_seeds(data, asked)
+        if part.rows:
+            kept.append(part)
+        else:
+            problems += _without_common_seed(data, asked)
     return kept
 
 
@@ -149,6 +173,42 @@ def _repeats(part: Section, known: Section) -> bool:
     return bool(part.rows) and all(
         set(row.runs) <= set(known.row(row.name).runs) for row in part.rows
     )
+
+
+def _told_apart_by_seeds(parts: Sequence[Section], runs: Mapping[str, Run]) -> list[Section]:
+    """Name sections by their seeds whose selected rows have these alone apart from the first one's.
+
+    The settings that set the whole sections apart may be those of rows that are not selected.
+    """
+    named = list(parts)
+    first: dict[tuple[str, str, str], int] = {}
+    for index, part in enumerate(parts):
+        main = first.setdefault((part.scale, part.env, part.model), index)
+        if main != index and _other_seeds_alone(part, parts[main], runs):
+            usual = parts[main]
+            named[main] = replace(named[main], seeds=_shown_seeds(usual))
+            named[index] = replace(
+                part,
+                seeds=_shown_seeds(part),
+                differs=usual.differs,
+                differs_alone=usual.differs_alone,
+            )
+    return named
+
+
+def _other_seeds_alone(part: Section, other: Section, runs: Mapping[str, Run]) -> bool:
+    """True if the rows that both sections have differ in seeds and in no setting."""
+    shared = [(row, other.row(row.name)) for row in part.rows if row.finished]
+    shared = [(row, same) for row, same in shared if same.finished]
+    if part.reworded != other.reworded or not shared:
+        return False
+    if any(runs[a.finished[0]].setting != runs[b.finished[0]].setting for a, b in shared):
+        return False
+    return any(row.runs != same.runs for row, same in shared)
+
+
+def _shown_seeds(part: Section) -> str:
+    return seed_list(run.seed for row in part.rows for run in row.runs if run.id in row.finished)
 
 
 def with_common_seeds(data: Collected, part: Section) -> Section:

@@ -270,8 +270,12 @@ def _difference(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
     if len(models) > 1:
         places.append(names.model(strip.part.model))
     if strip.has_other_setting(drawn):
-        places.append(strip.part.differs or names.rewording(strip.part) or "the usual setting")
+        places.append(_apart(strip.part) or "the usual setting")
     return f"{', '.join(places)}: {row.differs}"
+
+
+def _apart(part: Section) -> str:
+    return part.differs or names.rewording(part) or part.seeds
 
 
 def _only_in_table(drawn: Sequence[Strip], others: Sequence[Strip]) -> str:
@@ -373,7 +377,8 @@ def _numbers(
 
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
     others = [strip for strip in strips if strip not in drawn]
-    caption = f"{CAPTION}{notes.text}{_not_drawn(others)}{rest}"
+    seeds = names.own_seeds(strip.part for strip in strips)
+    caption = f"{CAPTION}{notes.text}{seeds}{_not_drawn(others)}{rest}"
     return Table(
         words=("Panel", "Row", "Seeds"),
         numbers=("Before", "Last", "Best"),

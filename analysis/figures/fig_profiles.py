@@ -353,11 +353,12 @@ def _numbers(
         rows = tuple(_cells(line, notes) for line in lines)
         blocks.append(Block(f"{scale} scale, {names.setting(part)}", rows))
     caption = CAPTION.format(panel=names.PANELS[names.JUDGED[scale]])
+    caption += f"{notes.text}{names.own_seeds(part for part, _ in models)}"
     return Table(
         words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
         numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
         blocks=tuple(blocks),
-        caption=names.with_note(f"{caption}{notes.text}{_not_drawn(data, models, others)}", scale),
+        caption=names.with_note(f"{caption}{_not_drawn(data, models, others)}", scale),
         label=f"tab:profiles-{scale}",
     )
 

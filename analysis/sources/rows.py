@@ -134,6 +134,8 @@ class Section:
             table's or else the one with most finished rows; empty for that section itself.
         differs_alone: The same without that section's values, for a table that does not show it.
         reworded: Share of the observations that credit reads in other words, under its setting.
+        seeds: Seeds of its finished rows, if another section that is shown has rows of the same
+            names and settings on others; empty otherwise.
         left_out: What the choice of common seeds left out, with the seeds that are shown; empty
             without that choice, or if nothing was left out.
     """
@@ -149,6 +151,7 @@ class Section:
     differs: str = ""
     differs_alone: str = ""
     unnamed: frozenset[str] = frozenset()
+    seeds: str = ""
     left_out: str = ""
     reworded: float = 0.0
 

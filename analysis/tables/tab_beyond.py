@@ -56,7 +56,7 @@ def build(data: Collected) -> Table:
         label=f"tab:beyond-{scale}",
     ).without_empty_columns()
     margin = MARGIN if COLUMNS[-1] in table.numbers else ""
-    more = names.more_seeds(ready)
+    more = names.own_seeds(ready) + names.more_seeds(ready)
     caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
     return replace(table, caption=caption)
 

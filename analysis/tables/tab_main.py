@@ -170,7 +170,8 @@ def build(data: Collected) -> Table:
     ).without_empty_columns()
     caption = _caption(data, measured, table.numbers)
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
-    more = names.more_seeds(section for part in measured for section in part.parts)
+    parts = [section for part in measured for section in part.parts]
+    more = names.own_seeds(parts) + names.more_seeds(parts)
     caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
     return replace(table, caption=caption)
 
@@ -435,9 +436,10 @@ def _settings(part: Measured) -> str:
 def _differing(part: Measured) -> str:
     texts = []
     for section in part.parts:
-        apart = "; ".join(filter(None, (names.rewording(section), section.differs)))
+        apart = "; ".join(filter(None, (names.rewording(section), section.seeds, section.differs)))
         if apart:
-            texts.append(f", {names.benchmark(section.env)} with {apart}")
+            word = "on" if apart == section.seeds else "with"
+            texts.append(f", {names.benchmark(section.env)} {word} {apart}")
     return "".join(texts)
 
 

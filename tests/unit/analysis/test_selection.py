@@ -5,6 +5,7 @@ import pytest
 from analysis.build import build_from
 from analysis.figures import fig_learning
 from analysis.names import compared
+from analysis.rendering.table import Table
 from analysis.selection import Selection, missing_samples
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
@@ -162,3 +163,38 @@ def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):
     reason = r"--seeds common: no seed is .*; without no_monotonicity, 2 seeds are \(--rows\)$"
     with pytest.raises(ConfigError, match=reason):
         Selection(common_seeds=True).of(collect(tmp_path))
+
+
+def two_sections(folder, seeds):
+    """The main table, of whose rows most have GiGPO's rate, and an ablation, most of whose have SCPO's."""
+    experiments = {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "gigpo", "chronological")}
+    for name, own in experiments.items():
+        runs = {row: [write_study_run(folder, row, seed, CURVES[row](seed)) for seed in seeds[name]] for row in own}
+        write_experiment(folder, runs, name=name, scale="study")
+    return collect(folder)
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_rows_that_only_their_seeds_set_apart_are_headed_by_these(tmp_path, common):
+    data = two_sections(tmp_path, {"main_table": (0, 1), "ablation": (5, 6, 7)})
+    assert data.sections[1].differs.endswith("learning_rate as marked")
+    chosen = Selection(rows=("scpo", "gigpo"), common_seeds=common).of(data)
+    assert [part.seeds for part in chosen.sections] == ["seeds 0, 1", "seeds 5 to 7"]
+    assert [part.differs for part in chosen.sections] == ["", ""]
+    built = build_from(chosen, tmp_path / "out", only=["tab_main", "tab_beyond", "fig_learning", "fig_profiles"])
+    for output in built.outputs:
+        table = getattr(output.made, "numbers", output.made)
+        if isinstance(table, Table):
+            titles = " ".join(block.title for block in table.blocks)
+            assert all(own in titles for own in ("seeds 0, 1", "seeds 5 to 7"))
+            assert "as marked" not in titles
+            assert "SCPO, GiGPO on seeds 5 to 7" in table.caption or "GiGPO, SCPO on seeds 5 to 7" in table.caption
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_a_section_whose_rows_a_later_one_has_too_is_not_drawn_twice(tmp_path, common):
+    data = two_sections(tmp_path, {"main_table": (0, 1), "ablation": (0, 1)})
+    chosen = Selection(rows=("scpo", "gigpo", "chronological"), common_seeds=common).of(data)
+    (part,) = chosen.sections
+    assert ([row.name for row in part.rows], part.differs) == (["scpo", "gigpo", "chronological"], "")
+    assert part.experiments == ("main_table", "ablation")
