@@ -24,6 +24,16 @@ SECRET_NAME = re.compile(
     r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 
+# NAME=value in a line of shell, and in a list of variables whose values may have blanks.
+ASSIGNED = re.compile(
+    r"(?<![\w$])(?P<name>[A-Za-z_]\w*)="
+    r"(?P<value>('[^']*'|\"[^\"]*\"|\\.|(?!,\w+=)[^\s;&|'\"\\])+)"
+)
+LISTED = re.compile(r"(?<![\w$])(?P<name>[A-Za-z_]\w*)=(?P<value>.+?)(?=,\w+=|$)", re.DOTALL)
+
+# Values that are no secrets, whatever their name: what the shell fills in, and counts.
+FILLED_IN = re.compile(r"\"?[$`].*|\d{1,7}", re.DOTALL)
+
 # A password in an address: between a colon and the @, with or without a user before the colon. This
 # comment has no example, because snapshots of the code, which contain it, are searched for secrets.
 WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
@@ -112,6 +122,26 @@ def redact(
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return text
+
+
+def assigned(
+    text: str, names: Collection[str] = (), form: re.Pattern[str] = ASSIGNED
+) -> dict[str, str]:
+    """Values that a text gives to variables with the names of secrets, by name.
+
+    Args:
+        text: A line of shell or, with ``form=LISTED``, a list of variables.
+        names: As in ``leaks``.
+        form: Pattern of an assignment.
+    """
+    values = {}
+    for match in form.finditer(text):
+        name, value = match["name"], match["value"]
+        if name not in names and not SECRET_NAME.search(name.upper()):
+            continue
+        if not FILLED_IN.fullmatch(value):
+            values[name] = value
+    return values
 
 
 def _matches(

@@ -10,9 +10,11 @@ from pathlib import Path
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.progress import counted
+from scpo.records.provenance import key_variables
 from scpo.schema.run import SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import (
+    IN_THE_SHELL,
     MORE_MEMORY,
     Site,
     read_site,
@@ -59,6 +61,8 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         yield error("slurm job", str(failure), "launcher.time_h=<hours>, or other resources")
         return
 
+    if secrets := site.secrets_in_clear(key_variables(subject.configs)):
+        yield warning("slurm site", f"{path}: {secrets}", IN_THE_SHELL)
     most_gb = max((request.resources.memory_gb for request in requests), default=0)
     if shortage := site.memory_shortage(most_gb):
         yield warning("slurm memory", shortage, f"in {path}: {MORE_MEMORY}")

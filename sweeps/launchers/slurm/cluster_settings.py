@@ -1,19 +1,22 @@
 """Site settings in ``slurm/site.yaml``: changes to one of the presets for common clusters."""
 
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
 
 from scpo.errors import ConfigError
 from scpo.installed import REPOSITORY
+from scpo.records import redaction
 from scpo.records.files import yaml_problem
 from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
 PRESETS = REPOSITORY / "slurm" / "presets"
+IN_THE_SHELL = "take it out and export it in the shell that submits, whose environment jobs inherit"
 MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
 
 
@@ -65,6 +68,46 @@ class Site(Strict):
         if gb is None:
             return None
         return "0" if gb == 0 else f"{round(gb * 1024)}M"
+
+    def secrets_in_clear(self, names: Collection[str] = ()) -> str | None:
+        """Name the keys and passwords that ``setup`` and ``more`` hold; None without any.
+
+        Args:
+            names: Variables that are secret although their names do not show it.
+        """
+        found: dict[str, None] = {}
+        for text, form in self._texts():
+            kinds = [leak.what for leak in redaction.leaks(text, names=names)]
+            # A shape adds nothing to the name of the variable that has such a value.
+            found |= dict.fromkeys(list(redaction.assigned(text, names, form)) or kinds)
+        if not found:
+            return None
+        return (
+            f"setup or more holds {', '.join(found)} in clear, and so does each job's script, in "
+            "runs/.submissions and in Slurm"
+        )
+
+    def redacted(self, names: Collection[str] = ()) -> Self:
+        """The same settings without keys and passwords, for a preview; ``names`` as above."""
+
+        def without(text: str, form: re.Pattern[str]) -> str:
+            for name, value in redaction.assigned(text, names, form).items():
+                text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
+            return redaction.redact(text, names=names)
+
+        setup = tuple(without(line, redaction.ASSIGNED) for line in self.setup)
+        more = {
+            key: without(value, redaction.LISTED) if isinstance(value, str) else value
+            for key, value in self.more.items()
+        }
+        return self.model_copy(update={"setup": setup, "more": more})
+
+    def _texts(self) -> Iterator[tuple[str, re.Pattern[str]]]:
+        for line in self.setup:
+            yield line, redaction.ASSIGNED
+        for value in self.more.values():
+            if isinstance(value, str):
+                yield value, redaction.LISTED
 
     def memory_shortage(self, needed_gb: int) -> str | None:
         """Difference of ``memory_gb`` from a job's estimated need; None if it is enough."""

@@ -3,8 +3,8 @@
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +18,12 @@ from scpo.records.provenance import key_variables
 from scpo.schema.run import RunConfig, SlurmLauncher
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.run_process import Outcome
-from sweeps.launchers.slurm.cluster_settings import MORE_MEMORY, Site, read_site
+from sweeps.launchers.slurm.cluster_settings import (
+    IN_THE_SHELL,
+    MORE_MEMORY,
+    Site,
+    read_site,
+)
 from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
 from sweeps.launchers.slurm.node_probe import ask_node
 from sweeps.launchers.slurm.observer import Observer
@@ -184,6 +189,8 @@ class Cluster(CountsSignals):
         most_gb = max((request.resources.memory_gb for request in requests), default=0)
         if shortage := site.memory_shortage(most_gb):
             self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
+        if secrets := site.secrets_in_clear(key_variables(configs.values())):
+            self._note(f"{self.launcher.site}: {secrets}; {IN_THE_SHELL}")
         parts = []
         for request, run_ids in requests.items():
             for part in split(run_ids, limits.array_size):
@@ -250,7 +257,8 @@ class Cluster(CountsSignals):
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
         """Show the arrays of jobs and the sbatch script of the first one."""
-        show_submissions(console, list(self.planned(configs)))
+        submissions = list(self.planned(configs))
+        show_submissions(console, submissions, key_variables(configs.values()))
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
         """Submit these runs; returns the ids of their jobs."""
@@ -277,8 +285,13 @@ class Cluster(CountsSignals):
         """Do nothing: the jobs continue without this process."""
 
 
-def show_submissions(console: Console, submissions: Sequence[Submission]) -> None:
-    """Show a table of the job arrays and the sbatch script of the first one."""
+def show_submissions(
+    console: Console, submissions: Sequence[Submission], secret_names: Collection[str] = ()
+) -> None:
+    """Show a table of the job arrays and the sbatch script of the first one, without secrets.
+
+    ``secret_names``: variables that are secret although their names do not show it.
+    """
     if not submissions:
         return
     columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
@@ -296,7 +309,7 @@ def show_submissions(console: Console, submissions: Sequence[Submission]) -> Non
         console,
         f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:",
     )
-    say(console, sbatch_text(first))
+    say(console, sbatch_text(replace(first, site=first.site.redacted(secret_names))))
 
 
 def _row(submission: Submission) -> list[str]:

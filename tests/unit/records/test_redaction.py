@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from scpo.records.redaction import Leak, leaks, redact
+from scpo.records.redaction import LISTED, Leak, assigned, leaks, redact
 
 ENVIRONMENT = {
     "MY_API_KEY": "hunter2-hunter2",
@@ -134,3 +134,21 @@ def decoded(text):
 def test_a_secret_within_a_longer_one_leaves_nothing_of_it():
     environment = {"A_KEY": "abcdefgh", "B_KEY": "abcdefgh-ijklmnop"}
     assert redact("abcdefgh-ijklmnop", environment) == "[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("export WANDB_API_KEY=abc", {"WANDB_API_KEY": "abc"}),
+        ("MY_TOKEN='a b' run --password=\"c d\"; true", {"MY_TOKEN": "'a b'", "password": '"c d"'}),
+        ('export API_KEY=$(cat ~/.key) OTHER_KEY="$API_KEY" MAX_TOKENS=4096', {}),
+        ("export HF_HOME=/data TOKENIZERS_PARALLELISM=false", {}),
+    ],
+)
+def test_a_value_is_a_secret_by_the_name_of_its_variable(line, values):
+    assert assigned(line) == values
+
+
+def test_in_a_list_of_variables_a_value_may_have_blanks():
+    assert assigned("ALL,A_KEY=b c,HOME=/d,B_TOKEN=e", form=LISTED) == {"A_KEY": "b c", "B_TOKEN": "e"}
+    assert assigned("ALL,MY_LLM=b", ["MY_LLM"], LISTED) == {"MY_LLM": "b"}

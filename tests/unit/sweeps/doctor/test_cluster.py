@@ -63,6 +63,11 @@ def test_a_wrong_key_in_the_site_file_is_mended_there(cluster, tmp_path):
     assert finding.fix == f"edit {tmp_path / 'site.yaml'}"
 
 
+def test_a_key_in_the_site_file(cluster):
+    found = cluster_checks.check_slurm(cluster(site=f"{SITE}setup: [export HF_TOKEN=abc]\n"))
+    assert_finds(found, "warning", "holds HF_TOKEN in clear", "export it in the shell")
+
+
 def test_a_job_whose_time_limit_nobody_knows(cluster):
     found = cluster_checks.check_slurm(cluster(time_h=None))
     assert_finds(found, "error", "give the longest time of a job", "launcher.time_h=")

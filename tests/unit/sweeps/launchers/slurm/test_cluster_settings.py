@@ -5,7 +5,7 @@ import pytest
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id
 from sweeps.compose.configuration import compose_files, compose_run
-from sweeps.launchers.slurm.cluster_settings import read_site
+from sweeps.launchers.slurm.cluster_settings import Site, read_site
 
 SHIPPED = Path(__file__).parents[5] / "slurm" / "site.yaml"
 
@@ -71,3 +71,12 @@ def test_the_default_file_is_found_from_any_folder(tmp_path, monkeypatch):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match="No such file"):
         read_site(tmp_path / "none.yaml")
+
+
+def test_keys_in_clear_are_found_by_name_and_by_shape():
+    site = Site(setup=("export MY_PASSWORD=a", f"login hf_{'aB' * 17}", "export OTHER=b"), more={"nice": 100})
+    assert "holds MY_PASSWORD, a Hugging Face token in clear" in site.secrets_in_clear()
+    assert site.redacted().setup == ("export MY_PASSWORD=[redacted]", "login [redacted]", "export OTHER=b")
+    assert "OTHER" in site.secrets_in_clear(["OTHER"])
+    assert site.redacted().more == {"nice": 100}
+    assert read_site(SHIPPED).secrets_in_clear() is None

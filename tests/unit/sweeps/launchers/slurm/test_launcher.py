@@ -120,3 +120,27 @@ def test_a_site_that_gives_a_job_less_memory_than_it_needs_is_named_once(make, t
     said = " ".join(pool.console.file.getvalue().split())
     assert said.count("memory_gb: 2, a job needs 128 GB by estimate: Slurm kills one that") == bool(memory)
     assert said.count("leave memory_gb out") == bool(memory)
+
+
+SECRETS = """\
+preset: gpu_and_cpu
+setup: ["module load cuda", "export WANDB_API_KEY=abc"]
+more: {export: "ALL,OPENAI_API_KEY=quiet horse,HF_HOME=/f"}
+"""
+
+
+@pytest.mark.parametrize("submitted", [False, True])
+def test_a_key_in_the_site_file_is_named_once_and_blacked_out_in_the_dry_run(make, tmp_path, submitted):
+    pool, _, runs = make(Nodes())
+    (tmp_path / "site.yaml").write_text(SECRETS)
+    for _ in range(2):
+        if submitted:
+            pool.start(runs, "search")
+        else:
+            pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    said = pool.console.file.getvalue()
+    assert " ".join(said.split()).count("setup or more holds WANDB_API_KEY, OPENAI_API_KEY in clear") == 1
+    if not submitted:
+        assert "export WANDB_API_KEY=[redacted]" in said
+        assert "ALL,OPENAI_API_KEY=[redacted],HF_HOME=/f" in said
+        assert not [line for line in said.splitlines() if "abc" in line or "horse" in line]
