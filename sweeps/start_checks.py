@@ -47,8 +47,7 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
         yield from missing
         return
     findings = list(model_files.check_models(subject))
-    if config.method.kind == "trained" and config.method.needs_scorer:
-        findings += model_files.check_scorers(subject)
+    findings += model_files.check_scorers(subject)
     if config.method.kind == "prompted":
         findings += services.check_keys(subject)
     # Generated games need no files, and the check would start a process.

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from scpo.installed import REPOSITORY
 from scpo.records import run_config, run_folders
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import RunConfig
-from sweeps.doctor.subject import Subject
+from sweeps.doctor.subject import Subject, needs_scorer
 from sweeps.records.process import thread_environment
 
 TIMEOUT_S = 900
@@ -60,8 +61,9 @@ def _findings(what: str, subject: Subject) -> Iterator[Finding]:
 
 
 def check_loaded_scorer(subject: Subject) -> Iterator[Finding]:
-    """Load the scorer and score a built-in sample."""
-    for config in _distinct(subject, "scorer"):
+    """Load each scorer that a run opens and score a built-in sample."""
+    needed = tuple(filter(needs_scorer, subject.configs))
+    for config in _distinct(replace(subject, configs=needed), "scorer"):
         facts = _ask("scorer", config)
         check = f"scorer {config.scorer.name}"
         if "error" in facts:

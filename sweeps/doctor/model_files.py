@@ -3,14 +3,14 @@
 import importlib.util
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema.model import ApiModel, HuggingFaceModel
 from scpo.schema.run import RunConfig
 from sweeps.doctor.services import why_unreachable
-from sweeps.doctor.subject import Subject
+from sweeps.doctor.subject import Subject, needs_scorer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 PACKAGE = "package:"
@@ -23,7 +23,7 @@ LEAST_TOKENS = 64
 
 def check_models(subject: Subject) -> Iterator[Finding]:
     """Check weights and tokenizer of each policy."""
-    for config in _by_name(subject, "model"):
+    for config in _by_name(subject.configs, "model"):
         if isinstance(config.model, HuggingFaceModel):
             yield from _weights(f"model {config.model.name}", config.model.path, "model.path")
         elif not isinstance(config.model, ApiModel):
@@ -34,8 +34,8 @@ def check_models(subject: Subject) -> Iterator[Finding]:
 
 
 def check_scorers(subject: Subject) -> Iterator[Finding]:
-    """Check the files of each scorer; ``--deep`` also loads it."""
-    for config in _by_name(subject, "scorer"):
+    """Check the files of each scorer that a run opens; ``--deep`` also loads it."""
+    for config in _by_name(filter(needs_scorer, subject.configs), "scorer"):
         scorer = config.scorer
         check = f"scorer {config.scorer.name}"
         path = getattr(scorer, "path", None)
@@ -54,7 +54,7 @@ def check_scorers(subject: Subject) -> Iterator[Finding]:
 
 def check_tokens(subject: Subject) -> Iterator[Finding]:
     """Warn about a language model at a scale that is made for the tiny policy."""
-    for config in _by_name(subject, "model"):
+    for config in _by_name(subject.configs, "model"):
         trainer = config.trainer
         if (
             isinstance(config.model, HuggingFaceModel)
@@ -70,9 +70,9 @@ def check_tokens(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _by_name(subject: Subject, section: str) -> list[RunConfig]:
+def _by_name(configs: Iterable[RunConfig], section: str) -> list[RunConfig]:
     """One configuration for each choice of a section."""
-    return list({getattr(config, section).name: config for config in subject.configs}.values())
+    return list({getattr(config, section).name: config for config in configs}.values())
 
 
 def _weights(check: str, path: str, key: str) -> Iterator[Finding]:

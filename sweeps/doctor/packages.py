@@ -12,7 +12,7 @@ from packaging.version import Version
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import REPOSITORY, install_command, installed_version
 from scpo.schema.run import RunConfig
-from sweeps.doctor.subject import Subject
+from sweeps.doctor.subject import Subject, needs_scorer
 
 
 def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Finding]:
@@ -55,15 +55,20 @@ def of_trainer(config: RunConfig) -> str:
 def _extras_of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
     yield of_trainer(config)
+    if needs_scorer(config):
+        yield from _extras_of_scorer(config)
+    if config.wandb.mode != "disabled":
+        yield "track"
+    if config.launcher.name == "slurm":
+        yield "slurm"
+
+
+def _extras_of_scorer(config: RunConfig) -> Iterator[str]:
     if config.scorer.kind == "bi_encoder":
         yield "local"  # it carries all-MiniLM-L6-v2
     if config.scorer.kind == "cross_encoder" and config.trainer.name != "verl":
         # The scorer uses the torch and transformers of this extra; verl's extras bring their own.
         yield "local"
-    if config.wandb.mode != "disabled":
-        yield "track"
-    if config.launcher.name == "slurm":
-        yield "slurm"
 
 
 def _python(allowed: str) -> Finding:

@@ -46,8 +46,13 @@ def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
             config.method.kind,
             required(config.method),
             config.method.kind == "trained" and config.method.shaper is not None,
-            config.method.kind == "trained" and config.method.needs_scorer,
+            needs_scorer(config),
         )
         if key not in seen:
             seen.add(key)
             yield config
+
+
+def needs_scorer(config: RunConfig) -> bool:
+    """True if the run opens its scorer; every configuration has one."""
+    return config.method.kind == "trained" and config.method.needs_scorer

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scpo.findings import Level
-from sweeps.doctor import model_files
+from sweeps.doctor import deep, model_files, packages
 from tests.support.doctor_findings import assert_finds
 
 
@@ -70,3 +70,14 @@ def test_a_scorer_whose_package_is_missing(subject):
 def test_a_language_model_with_the_tiny_policys_tokens_is_warned_of(subject):
     assert_finds(model_files.check_tokens(subject(*LARGE)), "warning", "256 + 8 tokens", "scale=paper trainer=local")
     assert not list(model_files.check_tokens(subject()))
+
+
+@pytest.mark.parametrize(
+    "words", [("method=grpo",), ("method=plain", "model=gpt_4o", "env.prompt=verl_agent")], ids=["grpo", "prompted"]
+)
+def test_a_scorer_that_no_run_opens_is_not_asked_for(subject, words):
+    lacking = subject(*words, "scorer.path=package:no_such_scorer")
+    assert not list(model_files.check_scorers(lacking))
+    assert not list(deep.check_loaded_scorer(lacking))
+    needed = packages.needed_extras(subject("trainer=verl_agent", "scale=paper", "method=grpo", "scorer=minilm"))
+    assert "local" not in needed
