@@ -14,7 +14,7 @@ from itertools import product
 from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run, one_processor_type
 from analysis.sources.settings import same_games
-from analysis.stats.measures import BETTER, FASTER, MEASURES, Measure
+from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
 from analysis.stats.study_rows import (
     StudyRow,
@@ -138,7 +138,12 @@ class Effect:
 
     @property
     def smallest(self) -> float:
-        """Smallest true difference that these pairs detect with 80 % power, uncorrected."""
+        """Smallest true difference that these pairs detect with 80 % power, uncorrected.
+
+        NaN for fewer than ``FEWEST`` pairs, whose verdict is OPEN whatever the test finds.
+        """
+        if self.difference.n < FEWEST:
+            return math.nan
         return resolvable(self.difference.std, self.difference.n)
 
     def reversed(self) -> "Effect":
@@ -152,6 +157,7 @@ class Comparison:
     """``first`` minus ``second``, named by ``experiments`` before their runs.
 
     ``effect`` is by the named measure; ``faster`` and ``better`` are the other two questions.
+    ``reached`` is False if no run of the pairs reaches 50 %: ``faster`` then compares no speeds.
     """
 
     experiments: tuple[str, ...]
@@ -161,6 +167,7 @@ class Comparison:
     effect: Effect
     faster: Effect
     better: Effect
+    reached: bool = True
 
     @property
     def name(self) -> str:
@@ -370,6 +377,7 @@ def _compared(data: Collected, named: _Named) -> Comparison:
     pairs, effect = compare(data, first, second, MEASURES[named.measure], named.seeds)
     further = sorted(set(pair_up(data, first, second).used) - named.seeds)
     pairs = replace(pairs, unnamed=tuple(further))
+    used = [run.id for seed in pairs.used for run in _runs_of(data, first, second, seed)]
     return Comparison(
         experiments=named.experiments,
         first=first,
@@ -378,6 +386,7 @@ def _compared(data: Collected, named: _Named) -> Comparison:
         effect=effect,
         faster=effect_of(data, first, second, FASTER, pairs),
         better=effect_of(data, first, second, BETTER, pairs),
+        reached=any(reaches(data, run, HALF) for run in used),
     )
 
 

@@ -118,15 +118,36 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def power(effect: float, std: float, n: int) -> float:
-    """Power of a two-sided paired t-test of n pairs at a true ``effect`` (noncentral t)."""
-    from scipy.stats import nct, t
+    """Power of a two-sided paired t-test of n pairs at a true ``effect``.
 
+    Given the sample's standard deviation the mean is normal, so ``P(|t| > c)`` is an integral over
+    the chi distribution of ``n - 1`` degrees of freedom. SciPy's noncentral t has the same value,
+    but some versions return NaN for few degrees, already where the power is 0.5.
+    """
+    from scipy.integrate import quad
+    from scipy.stats import t
+
+    degrees = n - 1
     shift = abs(effect) / std * math.sqrt(n)
-    critical = float(t.ppf((1 + LEVEL) / 2, n - 1))
-    above = float(nct.sf(critical, n - 1, shift))
-    below = float(nct.cdf(-critical, n - 1, shift))
-    # For large shifts SciPy's noncentral t is NaN; the power is 1 there.
-    return above + below if math.isfinite(above + below) else 1.0
+    critical = float(t.ppf((1 + LEVEL) / 2, degrees)) / math.sqrt(degrees)
+    log_norm = (degrees / 2 - 1) * math.log(2) + math.lgamma(degrees / 2)
+
+    def found_at(spread: float) -> float:
+        """Probability to find the effect at a spread, times the spread's density."""
+        edge = critical * spread
+        tails = _normal_tail(edge - shift) + _normal_tail(edge + shift)
+        power_of_spread = (degrees - 1) * math.log(spread) if degrees > 1 else 0.0
+        return tails * math.exp(power_of_spread - spread**2 / 2 - log_norm)
+
+    # The chi distribution's standard deviation is below 1 for any number of degrees.
+    middle = math.sqrt(degrees)
+    found, _ = quad(found_at, max(0.0, middle - 10), middle + 10, limit=200)
+    return min(1.0, float(found))
+
+
+def _normal_tail(value: float) -> float:
+    """Probability that a standard normal number is larger."""
+    return math.erfc(value / math.sqrt(2)) / 2
 
 
 def resolvable(std: float, n: int) -> float:

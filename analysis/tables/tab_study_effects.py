@@ -7,6 +7,7 @@ from analysis.rendering.table import NONE, Block, Number, Table, difference
 from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.comparisons import (
     CORRECTED_APART,
+    FEWEST,
     NOT_RUN,
     Comparison,
     Effect,
@@ -26,6 +27,11 @@ CAPTION = (
     "steps to 50 %, fewer is faster (a run that never reaches it counts with its last step). "
     "“Better”: held-out success at the last step. {families}"
 )
+FEW = (
+    f" With fewer than {FEWEST} pairs the verdict is open whatever the test finds, so no smallest "
+    "difference is named."
+)
+NEVER = " No run of the pairs with a dash at “Steps to 50 %” reaches it."
 
 
 def build(data: Collected) -> Table:
@@ -44,6 +50,10 @@ def build(data: Collected) -> Table:
     caption = CAPTION.format(
         measure=" or ".join(measures), tests=found[0].effect.tests, families=CORRECTED_APART
     )
+    if any(comparison.effect.difference.n < FEWEST for comparison in found):
+        caption += FEW
+    if not all(comparison.reached for comparison in found):
+        caption += NEVER
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()
@@ -70,17 +80,19 @@ def build(data: Collected) -> Table:
 
 def _line(comparison: Comparison, notes: Footnotes) -> tuple[str | Number, ...]:
     effect = comparison.effect
+    # Runs that never reach 50 % count with their last step: among such, a difference of 0 is none.
+    faster = comparison.faster if comparison.reached else None
     return (
         f"{comparison.name}{comparison.rates}",
         f"{comparison.pairs.count}{notes.mark(comparison.pairs.remark)}",
         effect.verdict,
-        _answer(comparison.faster),
+        _answer(faster) if faster else "–",
         _answer(comparison.better),
         _difference(effect),
         _p(effect.corrected),
         _smallest(effect),
-        _difference(comparison.faster),
-        _p(comparison.faster.corrected),
+        _difference(faster) if faster else NONE,
+        _p(faster.corrected) if faster else NONE,
         _difference(comparison.better),
         _p(comparison.better.corrected),
     )

@@ -134,14 +134,26 @@ def test_the_power_is_that_of_other_packages(effect, seeds):
     assert power(-3 * effect, 3.0, seeds) == pytest.approx(power(effect, 1.0, seeds))
 
 
-@pytest.mark.parametrize("n", [3, 20, 60])
+@pytest.mark.parametrize("n", [2, 3, 20, 60])
 def test_the_smallest_difference_that_n_pairs_find_has_the_stated_power(n):
     least = resolvable(2.5, n)
     assert power(least, 2.5, n) == pytest.approx(0.8, abs=1e-4)
     assert power(0.999 * least, 2.5, n) < 0.8
 
 
-def test_the_power_is_the_share_of_simulated_studies_that_find_it():
-    drawn = np.random.default_rng(3).normal(0.5, 1.0, (20_000, 20))
+# Two pairs: SciPy's noncentral t is NaN here and there, from effects of power 0.5 on.
+@pytest.mark.parametrize(
+    ("effect", "n"), [(6.0, 2), (8.0, 2), (11.55, 2), (3.264, 3), (1.682, 5), (0.996, 10), (0.5, 20)]
+)
+def test_the_power_is_the_share_of_simulated_studies_that_find_it(effect, n):
+    drawn = np.random.default_rng(3).normal(effect, 1.0, (20_000, n))
     found = stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05
-    assert power(0.5, 1.0, 20) == pytest.approx(found.mean(), abs=0.01)
+    assert power(effect, 1.0, n) == pytest.approx(found.mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 100])
+def test_the_power_grows_from_the_level_to_one(n):
+    values = [power(effect, 1.0, n) for effect in np.linspace(0, 40, 81)]
+    assert values[0] == pytest.approx(0.05)
+    assert np.all(np.diff(values) > -1e-9)
+    assert values[-1] == pytest.approx(1 if n > 2 else 0.9999, abs=1e-3)

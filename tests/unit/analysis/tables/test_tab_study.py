@@ -128,6 +128,23 @@ def test_the_caption_names_the_family_of_the_correction(tmp_path):
     assert "three families of tests: each is corrected by itself" in caption
 
 
+def test_two_pairs_promise_no_smallest_difference_for_their_verdict_is_always_open(tmp_path):
+    table = tab_study_effects.build(study(tmp_path, seeds=(0, 1)))
+    assert {(line["Verdict"], line["Smallest found mean"]) for line in lines(table)} == {("open", "")}
+    assert "With fewer than 3 pairs the verdict is open whatever the test finds" in table.caption
+    assert "fewer than 3 pairs" not in tab_study_effects.build(study(tmp_path / "three")).caption
+
+
+def test_rows_that_never_reach_half_are_not_compared_by_when_they_do(tmp_path):
+    curves = {row: lambda seed: rising(0.3, 0.01 * seed) for row in CURVES}
+    write_study(tmp_path, {"main_table": ("gigpo", "grpo")}, curves)
+    table = tab_study_effects.build(collect(tmp_path).at_scale("study"))
+    (line,) = lines(table)
+    assert (line["Faster"], line["Steps to 50 % mean"], line["p (Holm), faster mean"]) == ("–", "", "")
+    assert "No run of the pairs with a dash at “Steps to 50 %” reaches it" in table.caption
+    assert line["Better"] == "open"
+
+
 def test_one_seed_compares_nothing(tmp_path):
     with pytest.raises(MissingRunsError, match="two finished seeds"):
         tab_study_effects.build(study(tmp_path, seeds=(0,)))
