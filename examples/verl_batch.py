@@ -2,8 +2,11 @@
 
 Call `add_advantages(data, ...)` where your trainer calls `compute_advantage`. `data` is verl's
 DataProto, or anything with `batch` (tensors by name) and `non_tensor_batch` (arrays by name). With
-PyPI verl 0.9.1: docs/verl.md.
+PyPI verl 0.9.1: docs/verl.md, which also says where verl-agent has `step`, `action` and `next_obs`:
+its own batch lacks them.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,8 +17,15 @@ def add_advantages(data, method, scorer, seed):
     """Write `advantages` and `returns` into `data.batch`; returns what to log."""
     rows, mask_NL = data.non_tensor_batch, data.batch["response_mask"]
     _, trajectory_N = np.unique(rows["traj_uid"], return_inverse=True)
-    order = np.lexsort((rows["step"], trajectory_N))  # trajectory by trajectory in time order
-    starts = np.flatnonzero(np.diff(trajectory_N[order], prepend=-1))
+    step_N = np.asarray(rows["step"], dtype=int)
+    # Trajectory by trajectory in time order, without the rows that the fork copied to fill its
+    # mini-batches: these have the (trajectory, step) of another, and get its advantage.
+    _, first, place_N = np.unique(
+        np.stack([trajectory_N, step_N]), axis=1, return_index=True, return_inverse=True
+    )
+    place_N = place_N.ravel()  # NumPy 2.0 has another shape
+    _check_steps(rows, trajectory_N, step_N, first, first[place_N])
+    starts = np.flatnonzero(np.diff(trajectory_N[first], prepend=-1))
     episodes = [
         scpo.Episode(
             group=rows["uid"][one[0]],
@@ -31,12 +41,34 @@ def add_advantages(data, method, scorer, seed):
             ],
             episode_return=float(rows["episode_rewards"][one[0]]),  # checked against the rewards
         )
-        for one in np.split(order, starts[1:])
+        for one in np.split(first, starts[1:])
     ]
-    batch = scpo.StepBatch.from_episodes(episodes)
-    advantage_N = np.empty(len(batch), np.float32)
-    advantage_N[order], diagnostics = scpo.assign(batch, scorer, method, seed=seed)
+    # The rows' places in your batch: SCPO processes failures in the order that balancing left.
+    batch = replace(scpo.StepBatch.from_episodes(episodes), position_N=first)
+    advantage, diagnostics = scpo.assign(batch, scorer, method, seed=seed)
+    advantage_N = np.asarray(advantage, np.float32)[place_N]
     advantage_NL = mask_NL.new_tensor(advantage_N)[:, None] * mask_NL
     scpo.contract.check_tokens(advantage_N, mask_NL.cpu().numpy(), advantage_NL.cpu().numpy())
     data.batch["advantages"] = data.batch["returns"] = advantage_NL
     return diagnostics.metrics
+
+
+def _check_steps(rows, trajectory_N, step_N, first, original_N):
+    """Refuse rows that share a step without being copies, and trajectories that lack a step."""
+    for name in ("anchor_obs", "action", "next_obs"):
+        unlike = np.flatnonzero(rows[name] != rows[name][original_N])
+        if len(unlike):
+            row, other = unlike[0], original_N[unlike[0]]
+            raise ValueError(
+                f"rows {other} and {row} have the same traj_uid and step ({step_N[row]}), but "
+                f"another {name}, so neither is a copy: `step` must count the steps of a trajectory"
+            )
+    last = np.flatnonzero(np.diff(trajectory_N[first], append=-1))
+    length = np.bincount(trajectory_N[first])
+    short = last[step_N[first[last]] != length - 1]
+    if len(short):
+        row = first[short[0]]
+        raise ValueError(
+            f"trajectory {rows['traj_uid'][row]!r} has {length[trajectory_N[row]]} steps, the last "
+            f"with step={step_N[row]}: pass all of 0..T-1, without padding rows"
+        )

@@ -40,9 +40,10 @@ def test_the_custom_loop_learns():
     assert np.mean(rates[-10:]) > np.mean(rates[:10]) + 0.2
 
 
-def test_in_a_batch_of_verl_every_steps_tokens_get_its_own_advantage():
+def rows_of_verl(copies=()):
+    """Two siblings, interleaved as verl's balancing leaves them, and copies of rows."""
     torch = pytest.importorskip("torch", reason="needs torch: make setup")
-    columns = {  # two siblings, interleaved as verl's balancing leaves them
+    columns = {
         "uid": ["a", "a", "a", "a"],
         "traj_uid": ["y", "x", "x", "y"],
         "step": [1, 0, 1, 0],
@@ -54,16 +55,48 @@ def test_in_a_batch_of_verl_every_steps_tokens_get_its_own_advantage():
         "episode_rewards": [0.0, 10.0, 10.0, 0.0],
     }
     mask = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0]])
-    data = SimpleNamespace(
-        batch={"response_mask": mask.float()},
-        non_tensor_batch={name: np.array(values) for name, values in columns.items()},
+    rows = [0, 1, 2, 3, *copies]
+    return SimpleNamespace(
+        batch={"response_mask": mask[rows].float()},
+        non_tensor_batch={name: np.array(values, dtype=object)[rows] for name, values in columns.items()},
     )
-    metrics = load("verl_batch").add_advantages(data, scpo.load_method("scpo"), scpo.load_scorer("exact"), (0, 1))
+
+
+def add_advantages(data):
+    return load("verl_batch").add_advantages(data, scpo.load_method("scpo"), scpo.load_scorer("exact"), (0, 1))
+
+
+def test_in_a_batch_of_verl_every_steps_tokens_get_its_own_advantage():
+    data = rows_of_verl()
+    metrics = add_advantages(data)
     advantages = data.batch["advantages"]
     assert metrics["credit/steps"] == 1.0
     assert (advantages[1:3, 0] > 0).all()
     assert (advantages[[0, 3], 0] < 0).all()
-    assert (advantages[mask == 0] == 0).all()
+    assert (advantages[data.batch["response_mask"] == 0] == 0).all()
+
+
+def test_rows_that_a_fork_copied_get_their_originals_advantage_and_change_no_other():
+    """A copy was one more time step: the trajectory was longer, and its reward counted twice."""
+    data, copied = rows_of_verl(), rows_of_verl(copies=(0, 3, 3, 1))
+    assert add_advantages(copied) == add_advantages(data)
+    assert (copied.batch["advantages"][:4] == data.batch["advantages"]).all()
+    assert (copied.batch["advantages"][4:] == data.batch["advantages"][[0, 3, 3, 1]]).all()
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([0, 0, 1, 0], r"rows 0 and 3 have the same traj_uid and step \(0\), but another anchor_obs"),
+        ([2, 0, 1, 0], r"trajectory 'y' has 2 steps, the last with step=2: pass all of 0\.\.T-1"),
+        ([2, 1, 2, 1], r"trajectory 'x' has 2 steps, the last with step=2"),
+    ],
+)
+def test_steps_that_do_not_count_a_trajectorys_steps_are_refused(steps, message):
+    data = rows_of_verl()
+    data.non_tensor_batch["step"] = np.array(steps)
+    with pytest.raises(ValueError, match=message):
+        add_advantages(data)
 
 
 def test_importing_scpo_loads_neither_numpy_nor_torch():
