@@ -245,18 +245,23 @@ def method_rows(part: Section) -> list[Row]:
 
 
 def more_seeds(parts: Iterable[Section]) -> str:
-    """Sentence about finished seeds that other experiments have of the methods' rows.
+    """``more_seeds_of`` the methods' rows of these sections."""
+    return more_seeds_of((part, method_rows(part)) for part in parts)
+
+
+def more_seeds_of(shown_rows: Iterable[tuple[Section, Iterable[Row]]]) -> str:
+    """Sentence about finished seeds that other experiments have of the rows that are shown.
 
     Empty if there are none.
     """
     labels: dict[str, dict[str, None]] = {}
     seeds: dict[str, set[int]] = {}
     shown: set[int] = set()
-    for part in parts:
+    for part, rows_of_part in shown_rows:
         if part.left_out:
             # Its own seeds would be among the further ones; the note on these names them.
             continue
-        for row in method_rows(part):
+        for row in rows_of_part:
             own, further = part.more_seeds(row)
             for experiment, more in further.items():
                 labels.setdefault(experiment, {})[method_of(row).label] = None

@@ -71,7 +71,7 @@ METRICS = (
 
 def build(data: Collected) -> Drawing:
     """Two panels, one per metric; MissingRunsError if no run with credit has finished."""
-    part = _choose(data)
+    part = _choose(data.to_choose_from())
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
     with house_style():
         figure = _draw(data, rows)
@@ -122,11 +122,12 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     blocks = [Block(f"Measured, {place}", tuple(_measured(data, rows, paper=paper)))]
     if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
+    caption = CAPTION + names.more_seeds_of([(part, rows)])
     return Table(
         words=("Order", "Seeds", "Steps"),
         numbers=tuple(metric.quantity for metric in METRICS),
         blocks=tuple(blocks),
-        caption=names.with_note(CAPTION, part.scale),
+        caption=names.with_note(caption, part.scale),
         label=f"tab:credit-trend-{part.scale}",
     )
 

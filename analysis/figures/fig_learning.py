@@ -378,6 +378,7 @@ def _numbers(
     rest = left_out(rows, (row for strip in strips for row in strip.rows))
     others = [strip for strip in strips if strip not in drawn]
     seeds = names.own_seeds(strip.part for strip in strips)
+    seeds += names.more_seeds_of((strip.part, strip.rows) for strip in strips)
     caption = f"{CAPTION}{notes.text}{seeds}{_not_drawn(others)}{rest}"
     return Table(
         words=("Panel", "Row", "Seeds"),

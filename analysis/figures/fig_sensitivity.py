@@ -23,11 +23,11 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, percent
 from analysis.sources.collected import Collected, MissingRunsError, missing_runs
-from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.rows import DEFAULT, MAIN, Row, Section, seed_list
 from analysis.stats.seed_statistics import best_of_bias
 from scpo.intervals import Summary
 
-HEIGHT = 2.1  # inches
+HEIGHT = 2.25  # inches
 LINE = SHADES[0]
 
 # Margin on either side, as a share of a panel's width.
@@ -44,7 +44,7 @@ CAPTION = (
     "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (discs), "
     "mean over the finished seeds with ± one standard deviation where there are several, and the "
     "mean of each run's best checkpoint (dashes), which is what the paper plots; its deviation is "
-    "in the table. The default is orange. {bias}"
+    "in the table. The default is orange. Scores are of {scorer}; {seeds}. {bias}"
 )
 
 
@@ -63,27 +63,29 @@ Points: TypeAlias = dict[str, list[Point]]  # by knob
 
 def build(data: Collected) -> Drawing:
     """Two panels; MissingRunsError if no run differs from the default in exactly one knob."""
-    part, points = _choose(data)
+    part = _choose(data.to_choose_from())
+    points = {knob: list(_points(data, part, knob)) for knob in KNOBS}
     with house_style():
         figure = _draw(part, points)
         place = names.place(part.scale, part.env, part.model)
-        remark(figure, f"{place}\nseeds finished/planned: {_seeds(points)}")
+        scored = f"{_scorer(data, part)}, {_seed_list(points)}"
+        remark(figure, f"{place}\n{scored}\nseeds finished/planned: {_seeds(points)}")
     return Drawing(figure, _numbers(data, part, points))
 
 
 # Data
 
 
-def _choose(data: Collected) -> tuple[Section, Points]:
+def _choose(data: Collected) -> Section:
     """The section with the most values of both knobs, of which one has at least two."""
-    best: tuple[Section, Points] | None = None
+    best: Section | None = None
     most = 0
     for part in data.sections:
         points = {knob: list(_points(data, part, knob)) for knob in KNOBS}
         count = sum(len(line) for line in points.values())
         varied = any(len(line) > 1 for line in points.values())
         if varied and count > most:
-            best = (part, points)
+            best = part
             most = count
     if best is None:
         needed = "finished runs that differ from the default only in θ or λ"
@@ -124,13 +126,35 @@ def _value(data: Collected, row: Row, knob: str) -> float:
 def _other_settings(data: Collected, row: Row, knob: str) -> dict[str, Any] | None:
     """The method apart from one knob and from its label; None for a method without a shaper."""
     run = data.by_id[row.finished[0]]
+    data.seen.add((run.id, "config.yaml"))
     method = run.config.get("method", {})
     if run.foreign or not method.get("shaper"):
         return None
-    data.used.add((run.id, "config.yaml"))
     shaper = {name: value for name, value in method["shaper"].items() if name != knob}
     # Labels do not affect a run.
     return {**method, "shaper": shaper, "label": None}
+
+
+def _scorer(data: Collected, part: Section) -> str:
+    """Scorer of the default, and of the main table's where that is another one.
+
+    For example ``scorer=lexical (main table: exact)``: a threshold means nothing without it.
+    """
+    own = _scorer_of(data, part.row(DEFAULT))
+    text = f"scorer={own}"
+    for main in data.sections:
+        if MAIN in main.experiments and (main.env, main.model) == (part.env, part.model):
+            usual = _scorer_of(data, main.row(DEFAULT))
+            if usual and usual != own:
+                return f"{text} (main table: {usual})"
+    return text
+
+
+def _scorer_of(data: Collected, row: Row) -> str:
+    """Name of the scorer of a row; empty without a finished run."""
+    if not row.finished:
+        return ""
+    return str(data.by_id[row.finished[0]].config["scorer"]["name"])
 
 
 # Drawing
@@ -192,7 +216,7 @@ def _span(points: list[Point]) -> float:
 
 
 def _seeds(points: Points) -> str:
-    """Seeds of the default and of the other points, e.g. ``default 3/3; others 1/1``."""
+    """Seed counts of the default and of the other points, e.g. ``default 3/3; others 1/1``."""
     default: dict[str, None] = {}
     others: dict[str, None] = {}
     for line in points.values():
@@ -200,6 +224,12 @@ def _seeds(points: Points) -> str:
             counts = default if point.row.name == DEFAULT else others
             counts[point.row.count] = None
     return f"default {', '.join(default)}; others {', '.join(others)}"
+
+
+def _seed_list(points: Points) -> str:
+    """The finished seeds of all points."""
+    every = [point.row for line in points.values() for point in line]
+    return seed_list(run.seed for row in every for run in row.runs if run.id in row.finished)
 
 
 # Numbers
@@ -215,8 +245,13 @@ def _numbers(data: Collected, part: Section, points: Points) -> Table:
 
     panel = names.PANELS[names.JUDGED[part.scale]]
     place = names.place(part.scale, part.env, part.model)
-    measured = Block(f"Measured, {place}, {panel}", tuple(rows))
-    caption = CAPTION.format(panel=panel, bias=_bias(data, part, points))
+    scorer = _scorer(data, part)
+    measured = Block(f"Measured, {place}, {scorer}, {panel}", tuple(rows))
+    seeds = _seed_list(points)
+    bias = _bias(data, part, points)
+    caption = CAPTION.format(panel=panel, scorer=scorer, seeds=seeds, bias=bias)
+    drawn = {point.row.name: point.row for line in points.values() for point in line}
+    caption += names.more_seeds_of([(part, drawn.values())])
     return Table(
         words=("Knob", "Value", "Seeds"),
         numbers=("Last", "Best"),

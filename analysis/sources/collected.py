@@ -65,6 +65,10 @@ class Collected:
         parts = tuple(part for part in self.sections if part.scale == scale)
         return replace(self, sections=parts, used=set(), seen=set())
 
+    def to_choose_from(self) -> "Collected":
+        """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""
+        return replace(self, used=self.seen)
+
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""
         if run in self.by_id:

@@ -3,6 +3,7 @@ import io
 
 import pytest
 
+from analysis.figures import fig_learning
 from analysis.figures.fig_credit_trend import build
 from analysis.rendering.style import COLUMN_WIDTH
 from analysis.sources.collect import collect
@@ -54,3 +55,13 @@ def test_no_credit_names_the_command(tmp_path):
     write_experiment(tmp_path, {"gigpo": [run]}, name="main_table")
     with pytest.raises(MissingRunsError, match="experiment=ablation_order"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_caption_names_the_seeds_where_another_experiment_has_more(tmp_path):
+    few = {row: [run_with(tmp_path, row, 0, 10)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, few, name="ablation_order")
+    write_experiment(tmp_path, {"scpo": [*few["scpo"], run_with(tmp_path, "scpo", 1, 10)]}, name="more_seeds")
+    data = collect(tmp_path).at_scale("mini")
+    said = "further seeds of rows that are shown on seed 0 (more_seeds: SCPO on seed 1)"
+    assert said in build(data).numbers.caption
+    assert said in fig_learning.build(data).numbers.caption

@@ -14,10 +14,10 @@ from tests.support.run_records import log_only, write_experiment, write_run
 SUCCESS = "val/train_games/success_rate"
 
 
-def run_at(runs_dir, seed=0, curve=None, **shaper):
+def run_at(runs_dir, seed=0, curve=None, scorer="lexical", **shaper):
     """A run of SCPO with these shaper settings and this success by step."""
     overrides = tuple(f"method.shaper.{name}={value}" for name, value in shaper.items())
-    run = write_run(runs_dir, "scpo", seed, overrides=overrides)
+    run = write_run(runs_dir, "scpo", seed, overrides=(*overrides, f"scorer={scorer}"))
     log_only(runs_dir, run, SUCCESS, curve or {0: 0.1, 20: 0.9, 40: 0.8})
     return run
 
@@ -88,3 +88,18 @@ def test_values_a_tenth_apart_have_labels_with_space_between(tmp_path):
     for axis in figure.axes:
         labels = [label.get_window_extent(renderer) for label in axis.get_xticklabels()]
         assert min(right.x0 - left.x1 for left, right in pairwise(labels)) > 0.04 * figure.dpi  # 2.9 points
+
+
+def test_a_scorer_that_is_not_the_main_tables_is_named_and_runs_that_are_not_drawn_leave_no_note(tmp_path):
+    main = [run_at(tmp_path, scorer="exact"), run_at(tmp_path, seed=1, scorer="exact")]
+    write_experiment(tmp_path, {"scpo": main}, name="main_table")
+    swept = {"scpo": [run_at(tmp_path)], "theta_08": [run_at(tmp_path, theta=0.8)]}
+    write_experiment(tmp_path, swept, name="sweep_theta")
+    data = collect(tmp_path).at_scale("mini")
+    made = build(data)
+    assert "scorer=lexical (main table: exact); seed 0" in made.numbers.caption
+    assert "scorer=lexical (main table: exact)" in made.numbers.csv()
+    remark = " ".join(text.get_text() for text in made.figure.texts)
+    assert "scorer=lexical (main table: exact), seed 0" in remark.replace("\n", " ")
+    drawn = {run["id"] for runs in swept.values() for run in runs}
+    assert {run for run, _ in data.used} == drawn
