@@ -24,7 +24,8 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, difference, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import seed_list
+from analysis.sources.rows import first_names, seed_list
+from analysis.sources.run_records import Run
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import (
@@ -124,6 +125,11 @@ def build(data: Collected) -> Drawing:
     found = lines(data)
     baseline = _baseline(found)
     shown = [line for line in found if not line.identity.endswith(BY_OBSERVATION)]
+    if all(line.method == BASELINE for line in shown):
+        needed = f"finished runs of a method that compares states, under the arms {', '.join(ARMS)}"
+        raise missing_runs(
+            needed + _other_arms(data, start="; not shown: "), data.sections, MEANING
+        )
     varied = {line.method for line in shown if len(line.rows) > 1} - {BASELINE}
     methods = [
         method for method in dict.fromkeys(line.method for line in shown) if method in varied
@@ -154,7 +160,8 @@ def build(data: Collected) -> Drawing:
         legend_below(figure, [handles[name] for name in entries if name in handles], entries)
         remark(figure, STUDY_TITLE)
 
-    return Drawing(figure, _table(data, found, CAPTION))
+    left_out = _other_arms(data, start=" Not shown: ")
+    return Drawing(figure, _table(data, found, f"{CAPTION}{left_out}." if left_out else CAPTION))
 
 
 def numbers(data: Collected, *, fresh: bool = False) -> Table:
@@ -178,9 +185,8 @@ def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
         run = started(data, row.row)
         if run is None or not row.row.finished:
             continue
-        wordings = (run.config.get("env") or {}).get("wordings") or {}
-        # Rows at dose 0 belong to every arm.
-        if wordings.get("dose", 0) and wordings.get("arms") != ARMS:
+        wordings = _wordings(run)
+        if _has_other_arms(run):
             continue
         # Labels are "method, identity"; a method that compares no states has no second part.
         identity = row.row.label.partition(", ")[2] or row.row.label
@@ -189,6 +195,27 @@ def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
     if not by_name:
         raise missing_runs("finished runs on reworded texts", data.sections, MEANING)
     return [Line(method, identity, rows) for (method, identity), rows in by_name.items()]
+
+
+def _wordings(run: Run) -> dict[str, Any]:
+    return (run.config.get("env") or {}).get("wordings") or {}
+
+
+def _has_other_arms(run: Run) -> bool:
+    """True if a run has other arms of rewording than the default; at dose 0 a run has all arms."""
+    return bool(_wordings(run).get("dose", 0)) and _wordings(run).get("arms") != ARMS
+
+
+def _other_arms(data: Collected, start: str) -> str:
+    """Sentence on the rows that have no place on the axis of doses; empty without any."""
+    labels: dict[str, None] = {}
+    for row in _rows(data, fresh=False):
+        run = started(data, row.row)
+        if run is not None and row.row.finished and _has_other_arms(run):
+            labels[row.row.label] = None
+    if not labels:
+        return ""
+    return f"{start}rows under other arms of rewording (env.wordings.arms): {first_names(labels)}"
 
 
 def _baseline(found: Sequence[Line]) -> Line | None:

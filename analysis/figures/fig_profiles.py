@@ -205,10 +205,14 @@ def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
     heights = []
     for _, lines in drawn:
         height = HEIGHT + LINE * max(FEWEST_LINES, len(lines))
-        heights.append(2 * height + PROFILE_HEIGHT if narrow else height)
+        height = 2 * height + PROFILE_HEIGHT if narrow else height
+        heights.append(height + (LEGEND_HEIGHT if len(drawn) > 1 else 0))
     figure = new_figure(width, sum(heights) + LEGEND_HEIGHT * legend_lines(labels, width))
     parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for (_, lines), part in zip(drawn, parts, strict=True):
+    for (section, lines), part in zip(drawn, parts, strict=True):
+        if len(drawn) > 1:
+            label = names.setting(replace(section, differs="")) + notes.mark(section.differs)
+            part.suptitle(label, fontsize=SMALL)
         if narrow:
             means, steps, profiles = part.subplots(3, 1)
         else:

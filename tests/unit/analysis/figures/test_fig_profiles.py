@@ -7,6 +7,7 @@ import pytest
 
 from analysis.figures.fig_profiles import Line, build
 from analysis.rendering.table import NONE
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.sources.rows import Row
@@ -72,3 +73,22 @@ def test_nothing_finished_names_the_command(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
     with pytest.raises(MissingRunsError, match="main_table"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_each_line_of_panels_is_named_where_there_are_several(tmp_path):
+    for name, steps in (("main_table", 40), ("ablation", 20)):
+        runs = {}
+        for row in ("scpo", "chronological"):
+            run = write_run(tmp_path, row, steps=steps)
+            metrics = {f"val/train_games/{family}/success_rate": 0.5 for family in FAMILIES}
+            log_lines(
+                tmp_path / run["id"], [{"step": s, "val/train_games/success_rate": 0.5, **metrics} for s in (0, 40)]
+            )
+            runs[row] = [run]
+        write_experiment(tmp_path, runs, name=name)
+    chosen = Selection(rows=("scpo", "chronological")).of(collect(tmp_path)).at_scale("mini")
+    figure = build(chosen).figure
+    assert [part.get_suptitle() for part in figure.subfigs] == [
+        "ALFWorld, tiny language model",
+        "ALFWorld, tiny language model†",
+    ]

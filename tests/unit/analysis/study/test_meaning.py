@@ -8,6 +8,7 @@ import scpo
 from analysis import __main__ as analysis
 from analysis.figures import fig_meaning
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
@@ -94,6 +95,11 @@ def test_other_rewordings_have_no_axis_of_doses(runs):
     write_json(runs / "experiments" / "meaning_arms-study.json", record)
     found = fig_meaning.lines(collect(runs).at_scale("study"))
     assert "suffix" not in [line.identity for line in found]
+    left_out = "rows under other arms of rewording (env.wordings.arms): CRBC, suffix."
+    data = collect(runs)
+    assert left_out in fig_meaning.build(data.at_scale("study")).numbers.caption
+    with pytest.raises(MissingRunsError, match=r"a method that compares states.*other arms.*: CRBC, suffix"):
+        fig_meaning.build(Selection(rows=("grpo", "exact_suffix")).of(data).at_scale("study"))
 
 
 def test_rows_on_fresh_seeds_are_paired_among_themselves(runs):
