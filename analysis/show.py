@@ -134,8 +134,8 @@ def _print_benchmark(
     headings = {panel: f"{panel}\n{PANELS.get(panel, '')}" for panel in panels}
 
     console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})")
-    if given := _given(record):
-        console.print(f"given: {' '.join(given)}", soft_wrap=True)
+    if record.given:
+        console.print(f"given: {' '.join(record.given)}", soft_wrap=True)
     console.print()
     console.print(
         "Success before → after training, %; after: last checkpoint only, mean ± std over seeds\n"
@@ -169,11 +169,6 @@ def _print_missing(
             # A damaged run may be recorded as DONE.
             state = run.state if run.state == State.DAMAGED else states.get(run.id, run.state)
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {state}")
-
-
-def _given(record: ExperimentRecord) -> list[str]:
-    """The overrides of the command line, which apply to every row; the scale is in the title."""
-    return [text for text in record.overrides if not text.startswith("scale=")]
 
 
 def _unlike(rows: Sequence[Row], runs: Runs) -> Iterator[str]:

@@ -4,7 +4,7 @@
 outputs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -68,6 +68,29 @@ class Collected:
     def to_choose_from(self) -> "Collected":
         """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""
         return replace(self, used=self.seen)
+
+    def given(self, rows: Iterable[Row]) -> str:
+        """Sentence on the settings that were given for whole experiments; empty without any.
+
+        All rows of such an experiment share them, so no row is marked, and yet they may not be
+        those of the scale.
+
+        Args:
+            rows: The rows that are shown.
+
+        Returns:
+            For example `` Given on the command line: trainer.steps=4 for all runs of main_table.``
+        """
+        shown = {run for row in rows for run in row.finished}
+        names: dict[tuple[str, ...], list[str]] = {}
+        for record in self.experiments:
+            own = {run.id for row in record.rows for run in row.runs}
+            if record.given and record.scale in self.scales and own & shown:
+                names.setdefault(record.given, []).append(record.experiment)
+        parts = []
+        for words, experiments in names.items():
+            parts.append(f"{' '.join(words)} for all runs of {', '.join(experiments)}")
+        return f" Given on the command line: {'; '.join(parts)}." if parts else ""
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""

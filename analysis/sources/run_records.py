@@ -118,6 +118,11 @@ class _Attempt(BaseModel):
 class ExperimentRecord(Manifest):
     """``runs/experiments/<name>.json``: the rows of an experiment and their runs."""
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Words of the command line that apply to every row; the scale is in titles."""
+        return tuple(word for word in self.overrides if not word.startswith("scale="))
+
     def command(self, seeds: Iterable[int]) -> str | None:
         """Command for the runs of these seeds; None for single runs, which have no experiment."""
         if is_implied(self.experiment):
