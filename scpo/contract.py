@@ -133,7 +133,8 @@ def check_estimator(
     positions may be numbered otherwise; siblings that took the same steps to the same return have
     the advantage 0; without ``step_term`` the valid steps of a trajectory have the same advantage;
     the bonus is read if ``requires`` contains ``step_bonus``, and only then, and so are optional
-    columns; a penalty of invalid actions lowers the advantage of an invalid one. Copies are added
+    columns; a success does not get less at every step than a failure of as many steps; a penalty of
+    invalid actions lowers the advantage of an invalid one. Copies are added
     to a batch without any; a batch of one group cannot show whether groups affect each other, which
     is a warning.
 
@@ -190,6 +191,7 @@ def check_estimator(
     if not (counts_copies or _is_ours(entry)):
         _check_uncounted(entry, batch, bonus_N, answer_N, estimate)
     _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
+    _check_sign(entry, batch, settings)
     _check_penalty(entry, batch, settings)
     step_N = None
     if entry.step_term is not None:
@@ -263,6 +265,35 @@ def _check_uncounted(
         answer_N[rows],
         _COUNTED,
     )
+
+
+def _check_sign(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:
+    """A success is not worse at every step than a failure of equal length in the same states.
+
+    Checked of the advantage and of its step term, where siblings act alike and where they do not.
+
+    Raises:
+        ContractError: It is worse.
+    """
+    siblings = _five_siblings([10.0, 10.0, 0.0, 0.0, 0.0], batch)
+    other_N = np.where(siblings.success_N, siblings.action_N, "other")
+    bonus_N = read_only(np.zeros(len(siblings), np.float32))
+    for made in (siblings, replace(siblings, action_N=other_N)):
+        return_N = read_only(step_returns(made, settings.gamma))
+        values = {"advantage": np.asarray(entry.call(made, return_N, bonus_N, settings))}
+        if entry.step_term is not None:
+            values["step_term"] = np.asarray(
+                checked_step_term(entry, made, return_N, bonus_N, settings)
+            )
+        for name, value_N in values.items():
+            # Steps of the first trajectory, a success, and of the last, a failure.
+            won, lost = value_N[:3], value_N[-3:]
+            if np.all(won < lost):
+                raise ContractError(
+                    f"estimator {entry.name!r} has the wrong sign: a success of reward 10 gets the "
+                    f"{name} {won[0]:g} at its first step and a failure of reward 0 and as many "
+                    f"steps {lost[0]:g}, likewise at every step; expected more for the success"
+                )
 
 
 def _check_penalty(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:

@@ -274,6 +274,22 @@ def test_statistics_that_count_copies_are_named_unless_they_are_meant(copies):
     check(broken(lambda batch, r, b, s: centred(batch, batch.original_N.astype(float))), batch)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.1])
+def test_a_wrong_sign_is_named_as_such_and_not_as_a_penalty(penalty):
+    """It passed without a penalty, and with one was told to subtract it."""
+    wrong = broken(lambda batch, r, b, s: -RLOO.function(batch, r, b, s))
+    with pytest.raises(ContractError, match="has the wrong sign: a success of reward 10 gets the advantage -"):
+        check(wrong, penalty=penalty, counts_copies=True)
+
+
+def test_a_step_term_of_wrong_sign_is_named():
+    def step_term(batch, step_return_N, bonus_N, config):
+        return -RLOO.function(batch, step_return_N, bonus_N, config)
+
+    with pytest.raises(ContractError, match="has the wrong sign: .* gets the step_term -"):
+        check(broken(RLOO.function, step_term=step_term), counts_copies=True)
+
+
 def test_a_penalty_that_has_no_effect_is_named_unless_it_is_zero():
     without = broken(lambda batch, r, b, s: centred(batch, batch.original_N.astype(float)))
     with pytest.raises(ContractError, match=r"an invalid action the advantage 6 with invalid_penalty=0.1 and 6 with"):
