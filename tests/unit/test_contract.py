@@ -286,7 +286,7 @@ def test_a_step_term_of_wrong_sign_is_named():
     def step_term(batch, step_return_N, bonus_N, config):
         return -RLOO.function(batch, step_return_N, bonus_N, config)
 
-    with pytest.raises(ContractError, match="has the wrong sign: .* gets the step_term -"):
+    with pytest.raises(ContractError, match=r"has the wrong sign: .* gets the step_term -"):
         check(broken(RLOO.function, step_term=step_term), counts_copies=True)
 
 
