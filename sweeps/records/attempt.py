@@ -194,7 +194,7 @@ def _attempt(
             stop.over = True
         except KeyboardInterrupt:
             stop.over = True
-            return _end_early(folder, "stopped in the middle of a step")
+            return _end_early(folder, _where_stopped(folder, config))
         except Exception as error:  # noqa: BLE001 (the boundary of a run: every error is recorded)
             stop.over = True
             # A traceback helps only with errors in the code.
@@ -237,6 +237,15 @@ def _start(
     )
     folder.point_latest(number)
     provenance.record(folder, config, number)
+
+
+def _where_stopped(folder: RunFolder, config: RunConfig) -> str:
+    """Reason of a run that a signal ended at once; an evaluation logs no step before its end."""
+    evaluation = config.method.kind == "prompted"
+    logged = folder.metrics.exists() and folder.metrics.stat().st_size > 0
+    if evaluation or logged:
+        return "stopped in the middle of a step"
+    return "stopped before the first step; the same command starts it again"
 
 
 def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | None = None) -> int:

@@ -162,6 +162,9 @@ def test_a_second_signal_stops_at_once(folder):
         pytest.fail("not reached")
 
     assert entry.run(folder, stubborn) == entry.EXIT_INTERRUPTED
+    assert folder.read_status().reason == "stopped before the first step; the same command starts it again"
+    folder.metrics.write_text('{"step": 0}\n')
+    entry.run(folder, stubborn)
     assert folder.read_status().reason == "stopped in the middle of a step"
 
 
