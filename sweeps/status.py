@@ -67,15 +67,17 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         remarks += code_record.resumes_by_other_code(folder)
-        train, validation, step_s = _progress_of(folder)
+        # The lines after it are a killed attempt's, until the present one has loaded a checkpoint.
+        last = status.step if status.state is State.RUNNING else None
+        train, validation, step_s = _progress_of(folder, last)
         remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
-    # Only a running run has a time left.
-    running = seen.state is State.RUNNING and step_s is not None
+    # Only a running run has a time left; that of a job whose process has not begun is unknown.
+    running = seen.state is State.RUNNING and seen.alive and step_s is not None
     return RunStatus(
         run_id=folder.run_id,
         state=seen.state,
@@ -96,20 +98,26 @@ def _uncommitted(folder: RunFolder) -> list[str]:
     return ["uncommitted changes"] if attempts and attempts[-1].get("dirty") else []
 
 
-def _progress_of(folder: RunFolder) -> tuple[float | None, float | None, float | None]:
+def _progress_of(
+    folder: RunFolder, last: int | None
+) -> tuple[float | None, float | None, float | None]:
     """Last success rates of training and of the first panel, and mean seconds per training step.
 
-    Each is None before the first.
+    Each is None before the first. ``last``: the last step to read; None: all.
     """
     train: float | None = None
     validation: float | None = None
     for record in read_whole(folder, folder.metrics):
+        if last is not None and record["step"] > last:
+            break
         rate = record.get(f"train/{SUCCESS}")
         train = train if rate is None else rate
         validation = next(iter(panels(record).values()), validation)
     seconds = []
     # The first line is step 0, which only validates.
     for line in read_whole(folder, folder.timing)[1:]:
+        if last is not None and line["step"] > last:
+            break
         seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
     return train, validation, statistics.fmean(seconds) if seconds else None
 

@@ -220,11 +220,14 @@ def _start(
 
     # Transformers draws a progress bar for every file that it reads.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    # Until the trainer has cut the logs, they have lines that a killed attempt wrote after it.
+    checkpoints = folder.complete_checkpoints()
     folder.write_status(
         before.model_copy(
             update={
                 "state": State.RUNNING,
                 "attempt": number,
+                "step": checkpoints[-1] if checkpoints else 0,
                 "steps": config.trainer.steps,
                 "reason": None,
                 "pid": os.getpid(),

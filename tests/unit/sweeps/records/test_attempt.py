@@ -506,3 +506,26 @@ def test_a_failure_that_a_full_disk_keeps_out_of_the_records_is_noticed(folder, 
     assert "no games" in text
     assert "not recorded: " in text
     assert "cannot write status.json" in text
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_a_new_attempt_begins_at_its_checkpoint_not_at_the_step_of_the_killed_one(folder, checkpoint):
+    seen = []
+
+    def killed(config, folder, should_stop):
+        with Tracker(folder, config) as tracker:
+            for step in range(4):
+                tracker.log(step, {"train/success_rate": step / 4}, {"timing_s/step": 60.0})
+        raise KeyboardInterrupt
+
+    def again(config, folder, should_stop):
+        seen.extend(statuses([folder], Observer(None)))
+
+    entry.run(folder, killed)
+    if checkpoint:
+        folder.checkpoint(checkpoint).mkdir(parents=True)
+        folder.mark_complete(checkpoint, {}, {})
+    entry.run(folder, again)
+    (row,) = seen
+    assert (row.step, row.train) == ((2, 0.5) if checkpoint else (0, 0.0))
+    assert row.left_s == (120.0 if checkpoint else None)
