@@ -25,6 +25,7 @@ has the states).
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -43,7 +44,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import replace_file
-from scpo.records.manifest import experiment_members, other_names, select
+from scpo.records.manifest import experiment_members, manifests_of, other_names, select
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
@@ -136,12 +137,23 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
         # CANCELLED would hide that the run failed. A sweep gives up on it after max_failures.
         ended = state is State.FAILED
         if not ended and observer.cancel(folder, scheduler, reason=arguments.reason):
-            stops = folder.read_status().state is State.RUNNING
-            what = "ends with a checkpoint after its present step" if stops else "cancelled"
-            console.print(f"{folder.run_id}: {what}", highlight=False)
+            said = f"{folder.run_id}: {_how_it_ends(folder)}"
+            console.print(said, highlight=False, soft_wrap=True)
         else:
             console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
     return EXIT_DONE
+
+
+def _how_it_ends(folder: RunFolder) -> str:
+    """Describe the end of a run that was told to stop."""
+    status = folder.read_status()
+    if status.state is not State.RUNNING:
+        return "cancelled"
+    if run_config.read_config(folder).method.kind == "prompted":
+        return "ends after the episodes that it plays"
+    if status.step or folder.complete_checkpoints():
+        return "ends with a checkpoint after its present step"
+    return "ends at once, or after its first step if that has begun: it has no checkpoint yet"
 
 
 def retry(console: Console, arguments: argparse.Namespace) -> int:
@@ -151,13 +163,25 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
         try:
             cancellation.retry(folder)
             console.print(
-                f"{folder.run_id}: goes on at the next call of sweep.py for its experiment",
+                f"{folder.run_id}: goes on at the next call of sweep.py for its experiment with "
+                f"the same overrides{_call_of(folder)}",
                 highlight=False,
+                soft_wrap=True,
             )
         except ScpoError as error:
             say_error(console, str(error))
             code = EXIT_FAILED
     return code
+
+
+def _call_of(folder: RunFolder) -> str:
+    """Command that starts a run of a sweep again; empty for other runs."""
+    runs_dir = folder.path.parent
+    here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
+    for manifest in manifests_of(runs_dir, folder.run_id):
+        seeds = f"seeds=[{run_config.read_config(folder).seed}]"
+        return f": python sweep.py {shlex.join((*manifest.words, seeds, *here))}"
+    return ""
 
 
 def remove(console: Console, arguments: argparse.Namespace) -> int:
@@ -259,9 +283,11 @@ def _name_records(arguments: argparse.Namespace) -> None:
     console = Console(stderr=True)
     patterns = getattr(arguments, "patterns", ())
     others = other_names(arguments.runs_dir) if patterns else {}
+    members = experiment_members(arguments.runs_dir)[0] if others else {}
     for pattern in patterns:
         names = sorted(name for name, meant in others.items() if pattern in meant)
-        if names:
+        # A single record is that of the only call, under the name of its axes.
+        if len(names) + (pattern in members) > 1:
             say(
                 console,
                 f"{pattern}: also the runs of calls with other overrides or rows, "

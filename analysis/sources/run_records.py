@@ -130,13 +130,8 @@ class ExperimentRecord(Manifest):
             if self.experiment.startswith(WANDB) and "/" in project:
                 return f"python -m analysis figures --wandb {project} --refresh"
             return None
-        # The default scale is left out, to keep the command short.
-        scale = () if self.scale == "mini" else (f"scale={self.scale}",)
-        others = (word for word in self.overrides if word not in scale)
         listed = ",".join(map(str, seeds))
-        asked_as = self.asked_as or (f"+experiment={self.experiment}",)
-        words = (*asked_as, *scale, *others, f"seeds=[{listed}]")
-        return f"python sweep.py {shlex.join(words)}"
+        return f"python sweep.py {shlex.join((*self.words, f'seeds=[{listed}]'))}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +71,14 @@ class Manifest(BaseModel):
     asked_as: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     primary: PrimaryComparisons | None = None
     rows: tuple[PlannedRow, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Arguments of sweep.py that name these rows, without seeds and other axes."""
+        # The default scale is left out, to keep the command short.
+        scale = () if self.scale == "mini" else (f"scale={self.scale}",)
+        others = (word for word in self.overrides if word not in scale)
+        return (*(self.asked_as or (f"+experiment={self.experiment}",)), *scale, *others)
 
 
 def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
@@ -196,6 +204,15 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
             raise ConfigError("; ".join([complaint, *damaged]))
         chosen |= matches
     return [folders[name] for name in sorted(chosen)]
+
+
+def manifests_of(runs_dir: Path, run_id: str) -> Iterator[Manifest]:
+    """Yield the manifests that list a run, without unreadable ones."""
+    for path in manifest_paths(runs_dir):
+        with contextlib.suppress(RecordError):
+            manifest = read(path)
+            if any(run.id == run_id for row in manifest.rows for run in row.runs):
+                yield manifest
 
 
 def other_names(runs_dir: Path) -> dict[str, set[str]]:

@@ -134,14 +134,20 @@ def test_the_name_of_an_experiment_means_the_runs_of_all_its_calls(tmp_path, cap
     said = " ".join(output.err.split())
     assert f"ablation_order: also the runs of calls with other overrides or rows, {aside}" in said
 
+    assert sweeps.__main__.main(["retry", aside, "--runs-dir", str(tmp_path)]) == 0
+    call = f"python sweep.py +experiment=ablation_order trainer.steps=6 'seeds=[0]' machine.runs_dir={tmp_path}"
+    assert capsys.readouterr().out.count(f"with the same overrides: {call}\n") == 2
 
-def test_the_experiment_that_was_typed_means_the_runs_of_its_axes(tmp_path):
+
+def test_the_experiment_that_was_typed_means_the_runs_of_its_axes(tmp_path, capsys):
     matrix = expand("one", [f"machine.runs_dir={tmp_path}", "seeds=[0]", "method=gigpo,grpo"])
     for config in matrix.runs.values():
         run_config.ensure(config)
     manifest.update(tmp_path, matrix.manifest)
     assert matrix.experiment.name == "one_by_method"
     assert [count(tmp_path, word) for word in ("one_by_method", "one", "+experiment=one")] == [2, 2, 2]
+    assert sweeps.__main__.main(["status", "one", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):

@@ -122,6 +122,26 @@ def test_a_run_that_failed_stays_so_when_it_is_cancelled(tmp_path, capsys):
     assert not failed.stop.exists()
 
 
+@pytest.mark.parametrize(
+    ("step", "checkpoint", "end"),
+    [
+        (0, False, "ends at once, or after its first step if that has begun: it has no checkpoint yet"),
+        (1, False, "ends with a checkpoint after its present step"),
+        (0, True, "ends with a checkpoint after its present step"),
+    ],
+)
+def test_a_run_without_a_step_is_not_promised_a_checkpoint(tmp_path, capsys, step, checkpoint, end):
+    folder = fake.make_run(tmp_path)
+    if checkpoint:
+        folder.checkpoint(1).mkdir(parents=True)
+        folder.mark_complete(1, {}, {})
+    folder.update_status(state=State.RUNNING, step=step)
+    with locked(folder.lock) as held:
+        assert held
+        assert command_line.main(["cancel", "*", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{folder.run_id}: {end}\n"
+
+
 def test_an_interrupted_run_that_is_cancelled_does_not_go_on_and_keeps_why_it_had_stopped(folder):
     folder.update_status(state=State.INTERRUPTED, reason="stopped in the middle of a step")
     assert cancellation.cancel(folder)
