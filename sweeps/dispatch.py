@@ -208,6 +208,7 @@ def run(
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
 
     show.show_notes(console, _of_other_code(matrix, found.folders))
+    show.show_notes(console, _run_elsewhere(matrix, found))
     if launcher.detached:
         show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
         if found.damaged:
@@ -232,6 +233,27 @@ def run(
         console.print(_what_is_kept(matrix, in_order))
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
+
+
+def _run_elsewhere(matrix: Matrix, found: Found) -> Iterator[str]:
+    """Name the processes that run runs of this matrix, and the commands that show them."""
+    processes: dict[str, None] = {}
+    ids = [run_id for run_id, seen in found.seen.items() if seen.alive and seen.job is None]
+    for run_id in ids:
+        with contextlib.suppress(RecordError):
+            status = found.folders[run_id].read_status()
+            if status.pid is not None:
+                processes[f"{status.pid} on {status.host}"] = None
+    if not processes:
+        return
+    shown = ", ".join(list(processes)[:LISTED_RUNS])
+    words = [ids[0] if len(ids) == 1 else matrix.experiment.name]
+    if runs_dir(matrix) != Path("runs"):
+        words += ["--runs-dir", str(runs_dir(matrix))]
+    yield (
+        f"{counted(len(ids), 'run')} of other processes ({shown}); to look at them: "
+        f"python -m sweeps status {shlex.join(words)}, or logs -f"
+    )
 
 
 def _what_is_kept(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> str:

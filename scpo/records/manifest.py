@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -201,9 +201,20 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"
-            raise ConfigError("; ".join([complaint, *damaged]))
+            raise ConfigError("; ".join([complaint, *_with_the_word(folders, pattern), *damaged]))
         chosen |= matches
     return [folders[name] for name in sorted(chosen)]
+
+
+def _with_the_word(run_ids: Iterable[str], word: str) -> list[str]:
+    """Offer the pattern of the runs whose ids contain a word; empty if there are none."""
+    containing = [run_id for run_id in sorted(run_ids) if word in run_id]
+    if not word or not containing:
+        return []
+    others = f" and {len(containing) - 1} more" if len(containing) > 1 else ""
+    return [
+        f"a pattern matches whole ids, with * and ?; '*{word}*' matches {containing[0]}{others}"
+    ]
 
 
 def manifests_of(runs_dir: Path, run_id: str) -> Iterator[Manifest]:

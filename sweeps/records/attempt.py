@@ -114,7 +114,14 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     config = run_config.check(folder)
     with locked(folder.lock) as held:
         if not held:
-            logger.warning("%s is being run by another process", folder.run_id)
+            logger.warning(
+                "%s is being run by %s; to look at it: python -m sweeps status %s --runs-dir %s, "
+                "or logs -f",
+                folder.run_id,
+                _process_of(folder),
+                folder.run_id,
+                folder.path.parent,
+            )
             return EXIT_BUSY
         before = folder.read_status()
         # CANCELLED is not listed: its stop request decides below, so that `retry` works.
@@ -130,6 +137,15 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
         number = folder.new_attempt() if attempt is None else attempt
         with _copy_of_log(folder, number) if attempt is None else nullcontext():
             return _attempt(folder, config, before, number, train)
+
+
+def _process_of(folder: RunFolder) -> str:
+    """Process that runs a run, as far as its record tells."""
+    with contextlib.suppress(RecordError):
+        status = folder.read_status()
+        if status.state is State.RUNNING and status.pid is not None:
+            return f"process {status.pid} on {status.host}"
+    return "another process"
 
 
 def leave(status: int) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -63,6 +64,9 @@ def test_runs_outlive_a_killed_driver_and_are_not_started_again(tmp_path):
     sweep.communicate()
     code, output = fake.finish(fake.start_sweep(tmp_path, "seeds=[0]"))
     assert (code, "2 run by another process" in output) == (3, True), output
+    said = " ".join(output.split())
+    assert all(f"{pid} on {socket.gethostname()}" in said for pid in running_pids(tmp_path))
+    assert f"python -m sweeps status ablation_monotonicity --runs-dir {tmp_path}, or logs -f" in said
     held.unlink()
     fake.wait_until(lambda: fake.states(tmp_path) == ["DONE", "DONE"])
     assert [fake.starts(one) for one in fake.folders(tmp_path)] == [1, 1]

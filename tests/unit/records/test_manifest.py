@@ -155,6 +155,8 @@ def test_a_pattern_without_a_match_is_refused_with_what_there_is(runs_dir):
         ConfigError, match="matches 'ablatoin'; experiments there: ablation_monotonicity, ablation_order"
     ):
         manifest.select(runs_dir, ["ablatoin"])
+    with pytest.raises(ConfigError, match=r"whole ids, with \* and \?; '\*tiny\*' matches alfworld-tiny-.* and 5 more"):
+        manifest.select(runs_dir, ["tiny"])
 
 
 def test_no_runs_at_all_are_no_mistake(tmp_path):

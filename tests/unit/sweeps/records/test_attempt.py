@@ -226,10 +226,12 @@ def test_a_signal_in_the_last_step_changes_nothing(folder):
     assert entry.run(folder, late) == entry.EXIT_DONE
 
 
-def test_what_another_process_runs_is_not_touched(folder):
+def test_what_another_process_runs_is_not_touched_and_the_process_is_named(folder, caplog):
+    folder.update_status(state=State.RUNNING, pid=4321, host="node7")
     with locked(folder.lock):
         before = folder.status.read_bytes()
         assert entry.run(folder, fake_train.train) == entry.EXIT_BUSY
+        assert "is being run by process 4321 on node7; to look at it: python -m sweeps status" in caplog.text
     assert folder.status.read_bytes() == before
     assert not fake.starts(folder)
 
