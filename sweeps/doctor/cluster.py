@@ -69,7 +69,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
-        yield from _partition(launcher, partition, asked)
+        yield from _partition(launcher, partition, asked, site.gres)
 
 
 def check_node(subject: Subject) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
 
 
 def _partition(
-    launcher: SlurmLauncher, name: str | None, asked: Sequence[Request]
+    launcher: SlurmLauncher, name: str | None, asked: Sequence[Request], gres: str | None
 ) -> Iterator[Finding]:
     command = ["sinfo", "--noheader", "--format", FIELDS]
     if name:
@@ -181,7 +181,21 @@ def _partition(
             f"partition: <one that sinfo shows>, in {launcher.site}",
         )
         return
+    if gres and any(request.resources.gpus for request in asked):
+        yield from _gres(check, gres, [row[4] for row in rows], launcher.site)
     yield from _fits(check, asked, rows)
+
+
+def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[Finding]:
+    """Report a ``gres`` of the site that no node of the partition has."""
+    # gpu:a800:4(S:0-1) is gpu:a800, which a request of gpu meets, too.
+    kinds = set()
+    for resource in re.findall(r"[^,()]+(?:\([^)]*\))?", ",".join(offered)):
+        kind = re.sub(r"(:\d+\w?)?(\(.*)?$", "", resource.strip())
+        kinds |= {kind, kind.partition(":")[0]} - {"", "null"}
+    if re.sub(r":\d+$", "", gres) not in kinds:
+        text = f"gres: {gres}; its nodes have {', '.join(sorted(kinds)) or 'none'}"
+        yield error(check, text, f"gres: <one of these>, or leave it out, in {site}")
 
 
 def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterator[Finding]:

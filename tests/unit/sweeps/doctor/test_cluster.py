@@ -63,6 +63,16 @@ def test_a_wrong_key_in_the_site_file_is_mended_there(cluster, tmp_path):
     assert finding.fix == f"edit {tmp_path / 'site.yaml'}"
 
 
+@pytest.mark.parametrize(
+    ("gres", "known"), [("gpu", True), ("gpu:a800", True), ("gpu:a800:4", True), ("gpu:h100", False), ("npu", False)]
+)
+def test_a_gres_that_no_node_of_the_partition_has(cluster, gres, known):
+    found = list(cluster_checks.check_slurm(cluster(site=f"{SITE}gres: {gres}\n")))
+    if not known:
+        assert_finds(found, "error", f"gres: {gres}; its nodes have gpu, gpu:a800", "leave it out")
+    assert any("gres" in finding.text for finding in found) is not known
+
+
 def test_a_key_in_the_site_file(cluster):
     found = cluster_checks.check_slurm(cluster(site=f"{SITE}setup: [export HF_TOKEN=abc]\n"))
     assert_finds(found, "warning", "holds HF_TOKEN in clear", "export it in the shell")
