@@ -452,6 +452,9 @@ def chosen_parts(only: str | None) -> list[Part]:
 def main(words: Sequence[str]) -> int:
     """Run the parts, print the report and return the exit status."""
     words = list(words)
+    if {"--help", "-h"} & set(words):
+        print(__doc__)
+        return 0
     dry = "--dry" in words
     try:
         only = words.pop(words.index("--only") + 1) if "--only" in words else None

@@ -280,3 +280,8 @@ def test_the_peak_of_each_gpu_is_kept(monkeypatch):
     with gpu_acceptance.peaks() as gib:
         assert seen.wait(10)
     assert gib == [3.0, 5.0]
+
+
+def test_help_says_how_to_call_it(capsys):
+    assert gpu_acceptance.main(["--help"]) == 0
+    assert "--only scorer" in capsys.readouterr().out
