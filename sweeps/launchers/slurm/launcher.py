@@ -11,7 +11,7 @@ from typing import ClassVar
 from rich.console import Console
 from rich.table import Table
 
-from scpo.errors import RecordError
+from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records import RunFolder, State
 from scpo.records.provenance import key_variables
@@ -256,9 +256,23 @@ class Cluster(CountsSignals):
         return self.launcher.parallelism
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show the arrays of jobs and the sbatch script of the first one."""
-        submissions = list(self.planned(configs))
+        """Show the arrays of jobs and the sbatch script of the first one.
+
+        Raises:
+            ConfigError: A submission would be refused. If its arrays are too many for
+                ``launcher.parallelism``, they are shown first.
+        """
+        refused = None
+        try:
+            submissions = list(self.planned(configs))
+        except ConfigError as error:
+            refused = error
+            # As many jobs at a time as there are runs suffice for any number of arrays.
+            enough = self.launcher.model_copy(update={"parallelism": len(configs)})
+            submissions = list(replace(self, launcher=enough).planned(configs))
         show_submissions(console, submissions, key_variables(configs.values()))
+        if refused is not None:
+            raise refused
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
         """Submit these runs; returns the ids of their jobs."""

@@ -1,8 +1,10 @@
 """Limits of a cluster, and how arrays are split and share the jobs that may run."""
 
 import os
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
@@ -138,3 +140,13 @@ def test_a_dry_run_refuses_a_folder_that_sbatch_would_misread(runs, tmp_path):
     _, pool = submitted(runs, tmp_path / "a\nb", JobLimits(array_size=3, running=6))
     with pytest.raises(ConfigError, match="sbatch reads % as a pattern and a line break as the end"):
         next(pool.planned({name: config for name, (_, config) in runs.items()}))
+
+
+def test_a_dry_run_with_more_arrays_than_jobs_at_a_time_shows_them_before_the_error(runs, tmp_path):
+    pytest.importorskip("submitit", reason="needs submitit: make setup")
+    _, pool = submitted(runs, tmp_path, JobLimits(array_size=3))
+    pool.launcher = pool.launcher.model_copy(update={"parallelism": 2})
+    console = Console(file=StringIO(), width=300)
+    with pytest.raises(ConfigError, match=r"parallelism=2 .* make 3 arrays \(the cluster's MaxArraySize is 3\)"):
+        pool.preview(console, {name: config for name, (_, config) in runs.items()})
+    assert "#SBATCH --array=0-2" in console.file.getvalue()
