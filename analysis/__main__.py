@@ -420,7 +420,7 @@ def _print_left_out(console: Console, report: Report, place: str) -> None:
     """Print damaged records, unfinished runs, and the commands that finish those."""
     for problem in report.problems:
         # Single runs are not left out: they get rows of their own.
-        kind = "note" if problem.path == SINGLE else "left out"
+        kind = "note" if problem.path == SINGLE or problem.harmless else "left out"
         console.print(f"[yellow]{kind}[/] {escape(problem.path)}: {escape(problem.reason)}")
     for note in report.notes:
         console.print(f"[yellow]note[/] {escape(note)}")

@@ -41,6 +41,7 @@ from analysis.sources.wandb_project import ADDRESS, Settings
 from analysis.stats.seed_statistics import difference, holm, p_value
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
+from scpo.records.archive_index import METRICS
 from scpo.records.status import State
 
 COLUMNS = (
@@ -102,6 +103,10 @@ def load_runs(
             f"(attrs['left_out']); the first: {left_out[0]}"
         )
         warnings.warn(message, UserWarning, stacklevel=2)
+    for problem in data.problems:
+        if problem.harmless:
+            message = f"nothing was left out, but {problem.path}: {problem.reason}"
+            warnings.warn(message, UserWarning, stacklevel=2)
     withdrawn = _withdrawn(data, runs)
     if withdrawn:
         warnings.warn(withdrawn, UserWarning, stacklevel=2)
@@ -158,7 +163,7 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     reasons: dict[str, str] = {}
     for problem in data.problems:
         # Runs of no experiment, a problem for tables, are not left out here.
-        if problem.path != SINGLE:
+        if problem.path != SINGLE and not problem.harmless:
             reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
         # The problems list damaged runs already, with the details.
@@ -214,6 +219,10 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         reason = f": {data.problems[0].reason}" if data.problems else ""
         places = ", ".join(map(str, sources))
         raise RecordError(f"no runs were found in {places}{folder_meant(folders) or reason}")
+    if data.metrics.empty and (data.runs["state"] == State.DAMAGED).any():
+        files = [problem for problem in data.problems if problem.path.endswith(METRICS)]
+        first = (*files, *data.problems)[0]
+        raise RecordError(f"all runs are damaged: {first.path}: {first.reason}")
     return data
 
 

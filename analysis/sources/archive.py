@@ -33,8 +33,10 @@ from scpo.records.archive_index import (
     METRICS,
     RUNS,
     ArchiveIndex,
+    adding,
     locate,
     read_index,
+    restore,
     unreadable,
 )
 from scpo.records.files import first_complaint, text_sum, unsealed
@@ -103,12 +105,13 @@ def read_archive(folder: Path) -> Archive:
         RecordError: The index or the table of runs cannot be read at all.
     """
     index, damage = read_index(folder)
+    edited = damage
     problems = [Problem(f"{folder}/{INDEX}", damage)] if damage else []
     experiments = tuple(_read_experiments(folder, index, problems))
     # So far these are problems of the index. With any, no run may be added to the archive.
     index_problems = tuple(problems)
     lines = _read_lines(folder, index, problems)
-    table = _read_metrics(folder, index, problems)
+    table = _read_metrics(folder, index)
     intact = locate(folder, METRICS, index) is not None
     reasons = _damaged_metrics(index, lines, table, intact=intact)
     steps = table.groupby("run")["step"].unique()
@@ -128,11 +131,18 @@ def read_archive(folder: Path) -> Archive:
 
     problems += _problems_of(folder, [run for run in runs.values() if run.damage])
     undamaged = {run.id for run in runs.values() if not run.damage}
+    damaged = tuple(run for run in index.runs if run not in undamaged)
+    if not intact:
+        # After the runs, because they say what is missing.
+        problems.append(_other_metrics(folder, damaged))
+    if not damaged:
+        # Whatever was changed in the index, all runs have their checksums.
+        problems = [replace(p, harmless=p.harmless or p.reason == edited) for p in problems]
     return Archive(
         runs=runs,
         metrics=table[table["run"].isin(undamaged)],
         experiments=experiments,
-        damaged=tuple(run for run in index.runs if run not in undamaged),
+        damaged=damaged,
         index_problems=index_problems,
         problems=tuple(problems),
     )
@@ -145,10 +155,16 @@ def _complaint_of(error: Exception) -> str:
 
 
 def _restore(folder: Path) -> str:
-    return (
-        f"Restore the archive's files (git checkout {folder}) or add the run again "
-        "(python -m analysis study --add)"
-    )
+    return f"{restore(folder)} or add the run again ({adding(folder)} --add)"
+
+
+def _other_metrics(folder: Path, damaged: Collection[str]) -> Problem:
+    """The problem of a table of metrics that is not the one that was written."""
+    lost = f"{counted(len(damaged), 'run')} left out" if damaged else "no run is damaged by it"
+    found = (folder / METRICS).exists()
+    state = "is not the file that was written (sha256)" if found else "is missing"
+    reason = f"{state}: {lost}. {_restore(folder)}"
+    return Problem(f"{folder}/{METRICS}", reason, harmless=not damaged)
 
 
 def _problems_of(folder: Path, damaged: list[Run]) -> list[Problem]:
@@ -215,12 +231,9 @@ def _read_lines(
     return lines
 
 
-def _read_metrics(folder: Path, index: ArchiveIndex, problems: list[Problem]) -> pd.DataFrame:
+def _read_metrics(folder: Path, index: ArchiveIndex) -> pd.DataFrame:
     """Read all rows that can be read, sorted by ``KEY``."""
     path = locate(folder, METRICS, index)
-    if path is None:
-        reason = f"is damaged or missing. {_restore(folder)}"
-        problems.append(Problem(f"{folder}/{METRICS}", reason))
     groups = []
     for group in _row_groups(path or folder / METRICS):
         # The columns of a damaged file may have other names or types. Such a group is left out; the

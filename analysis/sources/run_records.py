@@ -201,10 +201,17 @@ def one_processor_type(run: Run, other: Run) -> bool:
 
 @dataclass(frozen=True)
 class Problem:
-    """A run or file that was left out or deserves a note, and the reason."""
+    """A run or file that was left out or deserves a note, and the reason.
+
+    Attributes:
+        path: The run or file.
+        reason: The reason.
+        harmless: True if the file was changed and nothing of it was left out.
+    """
 
     path: str
     reason: str
+    harmless: bool = False
 
 
 @contextmanager

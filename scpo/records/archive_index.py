@@ -11,6 +11,7 @@ At any point, a reader takes the copy of each file that has the checksum in the 
 """
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,10 +87,26 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
 def unreadable(folder: Path, what: str) -> RecordError:
     """The error about an archive of which nothing can be read."""
     return RecordError(
-        f"{folder} is no archive of runs that can be read ({what}). Restore its files "
-        f"(git checkout {folder}), or delete them and add the runs again: "
-        "python -m analysis study --create --add '*'"
+        f"{folder} is no archive of runs that can be read ({what}). {restore(folder)}, or delete "
+        f"them and add the runs again: {adding(folder)} --create --add '*'"
     )
+
+
+def restore(folder: Path) -> str:
+    """Advice on the files of a damaged archive, with Git's command where it may know them."""
+    place = folder.resolve()
+    if any((parent / ".git").exists() for parent in (place, *place.parents)):
+        return f"Restore its files (git checkout {shlex.quote(str(folder))})"
+    return "Restore its files from a copy"
+
+
+def adding(folder: Path) -> str:
+    """The command that adds runs to an archive, without ``--add``."""
+    # The study of reworded observations has a command and a folder of its own.
+    command = "meaning" if folder.name == "meaning" else "study"
+    usual = folder == Path("docs") / command
+    place = "" if usual else f" --archive {shlex.quote(str(folder))}"
+    return f"python -m analysis {command}{place}"
 
 
 def locate(folder: Path, name: str, index: ArchiveIndex) -> Path | None:

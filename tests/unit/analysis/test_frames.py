@@ -1,5 +1,6 @@
 """Runs as data frames: what a line is, and that a comparison is the one that the tables print."""
 
+import json
 import math
 import shutil
 
@@ -345,13 +346,27 @@ def test_names_of_rows_are_answered_with_what_to_pass():
         scpo.compare("scpo", "gigpo")
 
 
-def test_an_archive_that_lost_its_metrics_gives_no_rows_and_the_reason(tmp_path):
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 cut short"])
+def test_an_archive_that_lost_its_metrics_is_refused_with_the_reason(tmp_path, content):
     for name in (archive_index.RUNS, archive_index.INDEX):
         shutil.copy(REPOSITORY / "docs/study" / name, tmp_path)
-    with pytest.warns(UserWarning, match=r"metrics\.parquet: is damaged or missing"):
-        table = scpo.load_runs(tmp_path, metrics="val/*/success_rate")
-    assert table.empty
-    assert {"run", "seed", "value"} <= set(table.columns)
+    if content is not None:
+        (tmp_path / archive_index.METRICS).write_bytes(content)
+    with pytest.raises(RecordError, match=r"all runs are damaged: .*metrics\.parquet: is "):
+        scpo.load_runs(tmp_path, metrics="val/*/success_rate")
+
+
+def test_an_index_without_its_checksum_leaves_nothing_out(folder, tmp_path):
+    data = collect(folder)
+    write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+    index = tmp_path / "archive" / archive_index.INDEX
+    content = json.loads(index.read_text())
+    del content["checksum"]
+    index.write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match=r"^nothing was left out, but .*experiments.json: it has no"):
+        runs = scpo.load_runs(tmp_path / "archive")
+    assert not runs.attrs["left_out"]
+    assert runs["run"].nunique() == len(data.by_id)
 
 
 @pytest.mark.filterwarnings("ignore:the two differ")

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +15,7 @@ from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.tables.tab_ablation import build
 from scpo.errors import RecordError
+from scpo.records import archive_index
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive
 from scpo.records.files import write_json
 from scpo.records.run_folders import finished_in
@@ -99,7 +101,7 @@ def test_a_broken_archive_is_one_line_that_says_what_to_do_and_the_runs_beside_i
     (tmp_path / "study" / name).write_bytes(b"{")
     data = collect([tmp_path / "study", tmp_path / "runs"])
     (problem,) = data.problems
-    assert re.search(r"no archive of runs that can be read .*git checkout", problem.reason)
+    assert re.search(r"no archive of runs that can be read .*Restore its files from a copy", problem.reason)
     assert "\n" not in problem.reason
     assert data.by_metric == good.by_metric
 
@@ -199,9 +201,12 @@ def test_a_run_whose_rows_cannot_be_its_own_is_damaged_and_named(tmp_path, said)
     folder, ids, good = small_archive(tmp_path)
     data = rewritten(folder, lambda table: CONTENT[said](table, ids[1]))
     assert data.by_id[ids[1]].state == "DAMAGED"
-    assert [one.path for one in data.problems] == [f"{folder}/{METRICS}", ids[1]]
-    assert said in data.problems[1].reason
-    assert "git checkout" in data.problems[1].reason
+    assert [one.path for one in data.problems] == [ids[1], f"{folder}/{METRICS}"]
+    assert said in data.problems[0].reason
+    assert f"Restore its files from a copy or add the run again (python -m analysis study --archive {folder}" in (
+        data.problems[0].reason
+    )
+    assert "(sha256): 1 run left out. " in data.problems[1].reason
     assert numbers_of(data) == {run: good[run] for run in ids if run != ids[1]}
     assert [row.count for part in data.sections for row in part.rows] == ["3/4"]
 
@@ -211,7 +216,17 @@ def test_rows_that_changed_places_between_runs_are_named_by_their_checksums(tmp_
     swap = {ids[0]: ids[1], ids[1]: ids[0]}
     data = rewritten(folder, lambda table: table.assign(run=table["run"].replace(swap)))
     assert [run for run, found in data.by_id.items() if found.state == "DAMAGED"] == sorted(ids[:2])
-    assert "sha256" in data.problems[1].reason
+    assert "sha256" in data.problems[0].reason
+
+
+def test_advice_names_the_command_of_the_archive_and_git_in_a_checkout_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "from a copy" in archive_index.restore(Path("docs/meaning"))
+    (tmp_path / ".git").mkdir()
+    assert "(git checkout docs/meaning)" in archive_index.restore(Path("docs/meaning"))
+    assert archive_index.adding(Path("docs/meaning")) == "python -m analysis meaning"
+    assert archive_index.adding(Path("docs/study")) == "python -m analysis study"
+    assert archive_index.adding(Path("my runs")) == "python -m analysis study --archive 'my runs'"
 
 
 def test_a_value_out_of_range_is_never_archived(tmp_path):
