@@ -155,7 +155,7 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
     """
     if not claim.tested_at(scale):
         return ELSEWHERE
-    if measured.n < 2:
+    if not measured.n:
         return NOT_RUN
     if measured.n < FEWEST or measured.std == 0:
         # A few seeds with coarse rates can have equal differences, and so an interval of width 0.
