@@ -280,7 +280,7 @@ def more_seeds_of(shown_rows: Iterable[tuple[Section, Iterable[Row]]]) -> str:
 
 
 def own_seeds(parts: Iterable[Section]) -> str:
-    """Sentence about the seeds of sections that these alone set apart; empty without any."""
+    """Sentence about the seeds of sections that differ in nothing else; empty without any."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         labels: dict[str, list[str]] = {}

@@ -83,7 +83,7 @@ class Selection:
         if self.experiments and not self.rows:
             names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
         if self.rows and self.common_seeds:
-            # Rows that were told apart by seeds that not all of them have.
+            # Rows that differed only in seeds that not all of them have.
             selected = _without_repeats(selected)
         return replace(
             data,
@@ -176,7 +176,7 @@ def _repeats(part: Section, known: Section) -> bool:
 
 
 def _told_apart_by_seeds(parts: Sequence[Section], runs: Mapping[str, Run]) -> list[Section]:
-    """Name sections by their seeds whose selected rows have these alone apart from the first one's.
+    """Name sections by their seeds if their selected rows differ from the first's in no setting.
 
     The settings that set the whole sections apart may be those of rows that are not selected.
     """
@@ -220,7 +220,7 @@ def with_common_seeds(data: Collected, part: Section) -> Section:
 def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
     """The rows with finished runs, on the seeds that all of these have; empty without any seed.
 
-    Rows that only prompt keep all of their seeds beside trained ones: no seed of theirs is paired.
+    Rows that only prompt keep all of their seeds: no seed of theirs is paired with trained rows.
     """
     finished = [row for row in rows if row.finished]
     trained = [row for row in finished if data.is_trained(row)]

@@ -145,7 +145,7 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def _how_it_ends(folder: RunFolder) -> str:
-    """Describe the end of a run that was told to stop."""
+    """Describe the end of a run that was asked to stop."""
     status = folder.read_status()
     if status.state is not State.RUNNING:
         return "cancelled"

@@ -133,7 +133,7 @@ def read_archive(folder: Path) -> Archive:
     undamaged = {run.id for run in runs.values() if not run.damage}
     damaged = tuple(run for run in index.runs if run not in undamaged)
     if not intact:
-        # After the runs, because they say what is missing.
+        # After the runs, because they name what is missing.
         problems.append(_other_metrics(folder, damaged))
     if not damaged:
         # Whatever was changed in the index, all runs have their checksums.

@@ -378,7 +378,7 @@ class _Draft:
             label=self.labels[name],
             runs=tuple(RowRun(run.id, run.seed, _state(run, runs, scale)) for run in planned),
             method=own.head.method.name if own else "",
-            # The method of a row says already that it only prompts.
+            # The method of a row already implies that it only prompts.
             differs="" if alike or differences in (PROMPTING, TRAINING) else differences,
         )
 

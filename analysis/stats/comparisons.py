@@ -140,7 +140,7 @@ class Effect:
     def smallest(self) -> float:
         """Smallest true difference that these pairs detect with 80 % power, uncorrected.
 
-        NaN for fewer than ``FEWEST`` pairs, whose verdict is OPEN whatever the test finds.
+        NaN for fewer than ``FEWEST`` pairs, whose verdict is OPEN for any result of the test.
         """
         if self.difference.n < FEWEST:
             return math.nan

@@ -31,7 +31,7 @@ ASSIGNED = re.compile(
 )
 LISTED = re.compile(r"(?<![\w$])(?P<name>[A-Za-z_]\w*)=(?P<value>.+?)(?=,\w+=|$)", re.DOTALL)
 
-# Values that are no secrets, whatever their name: what the shell fills in, and counts.
+# Values that are not secret under any name: those that the shell fills in, and counts.
 FILLED_IN = re.compile(r"\"?[$`].*|\d{1,7}", re.DOTALL)
 
 # A password in an address: between a colon and the @, with or without a user before the colon. This

@@ -140,7 +140,7 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
 
 
 def _process_of(folder: RunFolder) -> str:
-    """Process that runs a run, as far as its record tells."""
+    """Process that executes a run, if its record names it."""
     with contextlib.suppress(RecordError):
         status = folder.read_status()
         if status.state is State.RUNNING and status.pid is not None:

@@ -163,7 +163,11 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
     setting = ", ".join(f"{name} = {value}" for name, value in best.params.items())
-    tied = [str(one.number) for one in results if math.isclose(one.summary.mean, best.summary.mean)]
+    tied = [
+        str(trial.number)
+        for trial in results
+        if math.isclose(trial.summary.mean, best.summary.mean)
+    ]
     lines = [
         f"**Best: trial {best.number}, {_mean(best)}.** {setting}",
         "",
