@@ -229,8 +229,8 @@ def manifests_of(runs_dir: Path, run_id: str) -> Iterator[Manifest]:
 def other_names(runs_dir: Path) -> dict[str, set[str]]:
     """Names of experiments that a record answers to besides its own; without records of one name.
 
-    A record that is kept in addition to a later one also has its experiment's name. A record of axes
-    that were typed also has that of the typed experiment: ``one`` for ``+experiment=one method=a,b``.
+    A record that is kept in addition to a later one also has its experiment's name. A record of
+    typed axes also has that of the typed experiment: ``one`` for ``+experiment=one method=a,b``.
     """
     others: dict[str, set[str]] = {}
     for path in manifest_paths(runs_dir):
