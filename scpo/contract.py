@@ -133,10 +133,10 @@ def check_estimator(
     positions may be numbered otherwise; siblings that took the same steps to the same return have
     the advantage 0; without ``step_term`` the valid steps of a trajectory have the same advantage;
     the bonus is read if ``requires`` contains ``step_bonus``, and only then, and so are optional
-    columns; a success does not get less at every step than a failure of as many steps; a penalty of
-    invalid actions lowers the advantage of an invalid one. Copies are added
-    to a batch without any; a batch of one group cannot show whether groups affect each other, which
-    is a warning.
+    columns; a success does not get less at every step than a failure of as many steps; a group of
+    one trajectory has finite advantages; a penalty of invalid actions lowers the advantage of an
+    invalid one. Copies are added to a batch without any; a batch of one group cannot show whether
+    groups affect each other, which is a warning.
 
     Args:
         estimator: It, or the name of a registered one.
@@ -191,6 +191,7 @@ def check_estimator(
     if not (counts_copies or _is_ours(entry)):
         _check_uncounted(entry, batch, bonus_N, answer_N, estimate)
     _check_made_up_groups(entry, batch, bonus_N, estimate, steps_differ=steps_differ)
+    _check_single(entry, batch, estimate)
     _check_sign(entry, batch, settings)
     _check_penalty(entry, batch, settings)
     step_N = None
@@ -265,6 +266,28 @@ def _check_uncounted(
         answer_N[rows],
         _COUNTED,
     )
+
+
+def _check_single(
+    entry: Estimator,
+    batch: StepBatch,
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+) -> None:
+    """A group of one trajectory, which is left where its siblings were lost, has finite advantages.
+
+    Raises:
+        ContractError: The estimator fails on it, or an advantage is not finite.
+    """
+    siblings = _five_siblings([10.0, 0.0, 0.0, 0.0, 0.0], batch)
+    alone = _take(siblings, np.flatnonzero(siblings.trajectory_N == siblings.trajectory_N[0]))
+    whose = f"estimator {entry.name!r}, a group of one trajectory of {len(alone)} steps"
+    remedy = "nothing can be compared with: return 0 or the return itself, and divide by no n - 1"
+    try:
+        answer_N = estimate(alone, read_only(np.zeros(len(alone), np.float32)))
+    except ArithmeticError as error:
+        raise ContractError(f"{whose}: {type(error).__name__}: {error}; {remedy}") from error
+    if not np.isfinite(answer_N).all():
+        raise ContractError(f"{whose}: got {answer_N.tolist()}, expected finite numbers; {remedy}")
 
 
 def _check_sign(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:

@@ -302,6 +302,21 @@ def test_a_penalty_that_has_no_effect_is_named_unless_it_is_zero():
     check(broken(punished), penalty=0.1)
 
 
+@pytest.mark.parametrize("answer", [np.nan, None])
+def test_a_group_of_one_trajectory_that_has_no_number_is_named(answer):
+    """Groups of one are rare in a batch: a baseline of n - 1 siblings passed."""
+
+    def leave_one_out(batch, r, b, s):
+        if len(np.unique(batch.trajectory_N)) > 1:
+            return RLOO.function(batch, r, b, s)
+        return np.full(len(batch), 1 / 0 if answer is None else answer, np.float32)
+
+    with pytest.raises(
+        ContractError, match=r"'rloo', a group of one trajectory of 3 steps: .*; nothing can be compared"
+    ):
+        check(broken(leave_one_out), counts_copies=True)
+
+
 def test_a_batch_of_one_group_is_a_warning():
     with pytest.warns(UserWarning, match="the batch has one group"):
         check(RLOO, random_batch(0, groups=1))
