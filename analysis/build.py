@@ -6,9 +6,10 @@ caption). It is called once for each scale. Outputs of the paper's scale get the
 name of others ends with the scale, so that a paper cannot include them by mistake. A module with a
 ``SCALE`` is built only for that scale, under the module's name.
 
-The caption of an output names the rows whose seeds ran under several versions of the code.
-``sources.json`` has these notes too, and the runs, inputs and code of each output. Figures, which
-take seconds, are drawn again only when one of these has changed.
+The caption of an output names the rows whose seeds ran under several versions of the code, and the
+settings that were given on the command line of an experiment. ``sources.json`` has these notes
+too, and the runs, inputs and code of each output. Figures, which take seconds, are drawn again only
+when one of these has changed.
 """
 
 import hashlib
@@ -263,7 +264,8 @@ def _build_one(
         for problem in data.problems:
             if problem.path == COMMON_SEEDS:
                 apart.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
-        notes = (*sources.code_notes(data), *apart, *(numbers.no_spread if numbers else ()))
+        no_spread = numbers.no_spread if numbers else ()
+        notes = (*sources.code_notes(data), *data.given(), *apart, *no_spread)
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:
@@ -459,7 +461,8 @@ class Sources:
         # A caption tells of several versions.
         codes = [data.by_id[run].code for run in runs]
         # Includes runs and samples that the figure did not use: it could choose them now.
-        state = (data.sections, data.chosen, runs, samples, codes, self._look, self._code)
+        given = [(record.experiment, record.given) for record in data.experiments]
+        state = (data.sections, given, data.chosen, runs, samples, codes, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 
     @cached_property

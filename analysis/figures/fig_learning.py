@@ -379,8 +379,7 @@ def _numbers(
     others = [strip for strip in strips if strip not in drawn]
     seeds = names.own_seeds(strip.part for strip in strips)
     seeds += names.more_seeds_of((strip.part, strip.rows) for strip in strips)
-    given = data.given(rows)
-    caption = f"{CAPTION}{notes.text}{given}{seeds}{_not_drawn(others)}{rest}"
+    caption = f"{CAPTION}{notes.text}{seeds}{_not_drawn(others)}{rest}"
     return Table(
         words=("Panel", "Row", "Seeds"),
         numbers=("Before", "Last", "Best"),

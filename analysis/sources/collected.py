@@ -4,7 +4,7 @@
 outputs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -69,28 +69,27 @@ class Collected:
         """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""
         return replace(self, used=self.seen)
 
-    def given(self, rows: Iterable[Row]) -> str:
-        """Sentence on the settings that were given for whole experiments; empty without any.
+    def given(self) -> tuple[str, ...]:
+        """Notes on the settings that were given for whole experiments of the present output.
 
         All rows of such an experiment share them, so no row is marked, and yet they may not be
         those of the scale.
 
-        Args:
-            rows: The rows that are shown.
-
         Returns:
-            For example `` Given on the command line: trainer.steps=4 for all runs of main_table.``
+            For example ``("given on the command line: trainer.steps=4 for all runs of
+            main_table",)``; empty if none were given.
         """
-        shown = {run for row in rows for run in row.finished}
+        used = {run for run, _ in self.used}
         names: dict[tuple[str, ...], list[str]] = {}
         for record in self.experiments:
             own = {run.id for row in record.rows for run in row.runs}
-            if record.given and record.scale in self.scales and own & shown:
+            if record.given and record.scale in self.scales and own & used:
                 names.setdefault(record.given, []).append(record.experiment)
-        parts = []
+        notes = []
         for words, experiments in names.items():
-            parts.append(f"{' '.join(words)} for all runs of {', '.join(experiments)}")
-        return f" Given on the command line: {'; '.join(parts)}." if parts else ""
+            runs = f"all runs of {', '.join(experiments)}"
+            notes.append(f"given on the command line: {' '.join(words)} for {runs}")
+        return tuple(notes)
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""

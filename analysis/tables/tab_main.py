@@ -171,8 +171,7 @@ def build(data: Collected) -> Table:
     caption = _caption(data, measured, table.numbers)
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     parts = [section for part in measured for section in part.parts]
-    given = data.given(row for part in parts for row in method_rows(part))
-    more = given + names.own_seeds(parts) + names.more_seeds(parts)
+    more = names.own_seeds(parts) + names.more_seeds(parts)
     caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
     return replace(table, caption=caption)
 

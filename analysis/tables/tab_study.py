@@ -90,7 +90,6 @@ def build(data: Collected) -> Table:
     for title, here in blocks:
         lines = tuple(_line(data, row, here, rows, measures=measures, notes=notes) for row in here)
         table_blocks.append(Block(title, lines))
-    given = data.given(row.row for row in shown)
     apart = ""
     if without_seed:
         apart = f" Left out, because no seed is finished in all rows: {'; '.join(without_seed)}."
@@ -102,7 +101,7 @@ def build(data: Collected) -> Table:
             *(measure.label for measure in measures),
         ),
         blocks=tuple(table_blocks),
-        caption=with_note(f"{CAPTION}{notes.text}{given}{apart}", SCALE),
+        caption=with_note(f"{CAPTION}{notes.text}{apart}", SCALE),
         label=f"tab:study-{SCALE}",
     )
 

@@ -54,8 +54,6 @@ def build(data: Collected) -> Table:
         caption += FEW
     if not all(comparison.reached for comparison in found):
         caption += NEVER
-    compared = [row.row for comparison in found for row in (comparison.first, comparison.second)]
-    caption += data.given(compared)
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()
