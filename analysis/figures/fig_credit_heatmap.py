@@ -1,6 +1,7 @@
 """Credit heatmap: a failed sibling against its reference at three probes of one run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,6 +11,7 @@ from analysis.figures.matching import (
     draw_similarity,
     frame_credited,
     frame_handle,
+    mark_equality,
     mark_threshold,
     trace_walk,
     walk_handles,
@@ -29,6 +31,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import credit_settings, exact_scores, is_exact
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 # Heights in inches.
@@ -38,10 +41,10 @@ MARGIN = 0.9  # the texts around such panels
 NO_PAIR = "no group with a success and a failure"
 CAPTION = (
     "Similarity of every step of a reference (rows) to every step of a failed sibling (columns) "
-    "of one fixed game (task: {task}), {run}, at {count} of its training. Credited cells are "
-    "framed; the line is the matcher's walk along the reference, in the order in which it takes "
-    "the failed steps, dashed where that goes back in time; θ is marked on the scale. {without}The "
-    "probe is played for this picture alone, outside of training."
+    "of one fixed game (task: {task}), {run}, {settings}, at {count} of its training. {scorer} "
+    "Credited cells are framed; the line is the matcher's walk along the reference, in the order "
+    "in which it takes the failed steps, dashed where that goes back in time. {without}The probe "
+    "is played for this picture alone, outside of training."
 )
 
 
@@ -50,12 +53,16 @@ def build(data: Collected) -> Drawing:
     run, probes = _choose(data)
     drawn = [probe for probe in probes if probe.pair]
     with house_style():
-        figure = _draw(drawn)
+        config = data.by_id[run].config
+        figure = _draw(drawn, graded=not is_exact(config))
         part = data.sections[0]
         place = names.place(part.scale, part.env, part.model)
         task = names.task(probes[0].task)
         name = names.run_of_row(data.sections, run)
-        remark(figure, f"{place}, {name}, task: {task}{_without(probes, '; ')}")
+        remark(
+            figure,
+            f"{place}, {name}, task: {task}\n{credit_settings(config)}{_without(probes, '; ')}",
+        )
     return Drawing(figure, _numbers(data, run, probes))
 
 
@@ -99,7 +106,18 @@ def _without(probes: Sequence[Probe], separator: str) -> str:
     return f"{separator}{NO_PAIR} at step {', '.join(steps)}"
 
 
-def _draw(probes: Sequence[Probe]) -> Figure:
+def _scorer(config: Mapping[str, Any], theta: float) -> str:
+    """Sentence on the values that similarities can have."""
+    if is_exact(config):
+        return (
+            f"Its scorer gives {exact_scores(config)}: no other similarity can occur, "
+            f"θ = {theta:g} decides nothing, and that credited steps equal the reference's is so "
+            "by construction."
+        )
+    return "θ is marked on the scale."
+
+
+def _draw(probes: Sequence[Probe], *, graded: bool) -> Figure:
     width = canvas_width(PAGE_WIDTH if len(probes) > 1 else COLUMN_WIDTH)
     columns = 1 if width < NARROW else len(probes)
     lines = len(probes) // columns
@@ -110,7 +128,7 @@ def _draw(probes: Sequence[Probe]) -> Figure:
         # For mypy: `build` passes only probes with a pair.
         if pair is None:
             raise ValueError("only probes with a pair are drawn")
-        image = draw_similarity(axis, pair.similarity_ml)
+        image = draw_similarity(axis, pair.similarity_ml, graded=graded)
         credited = np.flatnonzero(pair.matched_l >= 0)
         cells = [(int(pair.matched_l[failed]), int(failed)) for failed in credited]
         frame_credited(axis, cells)
@@ -123,12 +141,18 @@ def _draw(probes: Sequence[Probe]) -> Figure:
         axis.set_ylabel("")
     bar = figure.colorbar(image, ax=axes, aspect=18 * lines, pad=0.03)
     bar.set_label("similarity", fontsize=SMALL)
-    # All probes of a run share its threshold.
-    theta = next(probe.pair.theta for probe in probes if probe.pair)
-    mark_threshold(bar, theta)
+    if graded:
+        mark_threshold(bar, _theta(probes))
+    else:
+        mark_equality(bar)
     handles = [frame_handle("credited"), *walk_handles()]
     legend_below(figure, handles, [str(handle.get_label()) for handle in handles])
     return figure
+
+
+def _theta(probes: Sequence[Probe]) -> float:
+    """The threshold, which all probes of a run share."""
+    return next(probe.pair.theta for probe in probes if probe.pair)
 
 
 def _walk(pair: Pair) -> list[tuple[float, float]]:
@@ -158,17 +182,21 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
 
     drawn = sum(probe.pair is not None for probe in probes)
     without = _without(probes, "")
+    config = data.by_id[run].config
     name = names.run_of_row(data.sections, run)
+    settings = credit_settings(config)
     caption = CAPTION.format(
         task=names.task(probes[0].task),
         run=name,
+        settings=settings,
+        scorer=_scorer(config, _theta(probes)),
         count=f"{drawn} probe{'s' * (drawn > 1)}",
         without=f"{without[:1].upper()}{without[1:]}. " if without else "",
     )
     return Table(
         words=("Training step", "Reference × failed steps"),
         numbers=("Credited", "Failed steps", "Cells at or above θ (%)"),
-        blocks=(Block(f"Measured, {scale} scale, {name}", tuple(rows)),),
+        blocks=(Block(f"Measured, {scale} scale, {name}, {settings}", tuple(rows)),),
         caption=names.with_note(caption, scale),
         label=f"tab:credit-heatmap-{scale}",
     )

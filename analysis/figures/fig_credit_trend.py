@@ -22,6 +22,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.credit_settings import credit_of_rows
 from analysis.sources.rows import Row, Section
 from scpo.intervals import decimals, summarise
 
@@ -37,7 +38,7 @@ FIRST, LAST = 20, 150
 CAPTION = (
     "Credit over training: mean over the finished seeds at the steps that all of them have, band "
     "± one standard deviation, moving average over 5 steps. Failed trajectories are those of "
-    "active groups, groups with a success and a failure."
+    "active groups, groups with a success and a failure. Credit is that of {settings}."
 )
 
 
@@ -75,7 +76,8 @@ def build(data: Collected) -> Drawing:
     rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
     with house_style():
         figure = _draw(data, rows)
-        remark(figure, names.place(part.scale, part.env, part.model))
+        place = names.place(part.scale, part.env, part.model)
+        remark(figure, f"{place}, {credit_of_rows(rows, data.by_id)}")
     return Drawing(figure, _numbers(data, part, rows))
 
 
@@ -119,10 +121,11 @@ def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
 def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     paper = part.scale == "paper"
     place = names.place(part.scale, part.env, part.model)
-    blocks = [Block(f"Measured, {place}", tuple(_measured(data, rows, paper=paper)))]
+    settings = credit_of_rows(rows, data.by_id)
+    blocks = [Block(f"Measured, {place}, {settings}", tuple(_measured(data, rows, paper=paper)))]
     if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
-    caption = CAPTION + names.more_seeds_of([(part, rows)])
+    caption = CAPTION.format(settings=settings) + names.more_seeds_of([(part, rows)])
     return Table(
         words=("Order", "Seeds", "Steps"),
         numbers=tuple(metric.quantity for metric in METRICS),

@@ -8,7 +8,8 @@ vectors are given. Failed steps of groups without a success have no such sibling
 counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from analysis.paper.published import credit
 from analysis.rendering.style import CREDITED, FAILED, SUCCESS, Drawing
 from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import credit_settings, equal_by_construction
 from scpo.diagnostics.samples import StepTexts
 
 HEIGHT = 3.0  # inches
@@ -34,10 +36,14 @@ CAPTION = (
     "Median distance of failed steps to the nearest step of a success, in the embedding of "
     "all-MiniLM-L6-v2; exact: the same action and observation text. Own group: among the "
     "successful siblings of the step's group; all batches: among the successes of all sampled "
-    "batches. {counts} "
+    "batches. {counts} {credit} "
     f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, "
     f"failure without), "
     "drawn at random; distances are to every success, shown or not."
+)
+BY_CONSTRUCTION = (
+    "; it credits no step whose text no success has, so the 100 % exact and the distance 0 of "
+    "credited steps are so by construction, and say nothing about the method"
 )
 KINDS = (("credited", True), ("uncredited", False))
 
@@ -59,7 +65,8 @@ def build(data: Collected) -> Drawing:
         Cloud("failure, credited", credited_n, CREDITED, "^", alpha=0.9),
     ]
     run = names.run_of_row(data.sections, shown.run)
-    numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=run)
+    config = data.by_id[shown.run].config
+    numbers = neighbourhood_table(shown.steps, scale=shown.scale, run=run, config=config)
     return Drawing(draw_plane(data, shown, clouds, HEIGHT), numbers)
 
 
@@ -102,12 +109,22 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
     return pd.concat(blocks, ignore_index=True)
 
 
-def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
-    """Measured distances and, for a run of the paper's scale, the published ones."""
+def neighbourhood_table(
+    steps: StepTexts, *, scale: str, run: str, config: Mapping[str, Any]
+) -> Table:
+    """Measured distances and, for a run of the paper's scale, the published ones.
+
+    Args:
+        steps: The sampled steps of a run.
+        scale: Scale of the run.
+        run: Name of the run in print.
+        config: Configuration of the run, whose scorer the table names.
+    """
+    settings = credit_settings(config)
     own = nearest(steps, own_group=True)
     everywhere = nearest(steps, own_group=False)
     rows = [*_rows("own group", own), *_rows("all batches", everywhere)]
-    blocks = [Block(f"Measured, {scale} scale, {run}", tuple(rows))]
+    blocks = [Block(f"Measured, {scale} scale, {run}, {settings}", tuple(rows))]
     if scale == "paper":
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
@@ -116,11 +133,15 @@ def neighbourhood_table(steps: StepTexts, *, scale: str, run: str) -> Table:
         f"{int(steps.success_N.sum())} of successes; "
         f"{lonely} failed steps of groups without a success are left out."
     )
+    by_construction = BY_CONSTRUCTION if equal_by_construction(config) else ""
+    caption = CAPTION.format(
+        counts=counts, credit=f"Credit is that of {settings}{by_construction}."
+    )
     return Table(
         words=("Failed steps", "Nearest among", "Distance", "Steps"),
         numbers=("Exact (%)", "Median", "Median, non-exact"),
         blocks=tuple(blocks),
-        caption=CAPTION.format(counts=counts),
+        caption=names.with_note(caption, scale),
         label=f"tab:neighbourhood-{scale}",
     )
 

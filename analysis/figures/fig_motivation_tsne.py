@@ -7,14 +7,15 @@ from analysis.figures.step_planes import OF_A_KIND, Cloud, Shown, draw_plane, sh
 from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import credit_settings
 
 HEIGHT = 2.8  # inches
 CAPTION = (
     "Step texts (action and observation) of successful and failed rollouts, embedded with "
     "all-MiniLM-L6-v2 and projected with t-SNE; shaded: where steps of successes are dense. Equal "
     f"texts are near each other. Shown are at most {OF_A_KIND} steps of a kind (of successes, and "
-    "of failures with or without credit), drawn at random. The table has the share of texts of "
-    "failed rollouts that also occur in successful ones."
+    "of failures with or without credit, that of {settings}), drawn at random. The table has the "
+    "share of texts of failed rollouts that also occur in successful ones."
 )
 
 
@@ -41,11 +42,12 @@ def _numbers(data: Collected, shown: Shown) -> Table:
         rows.append((label, *(Number(str(count)) for count in counts), Number(f"{share:.1f}")))
 
     run = names.run_of_row(data.sections, shown.run)
-    title = f"Measured, {shown.scale} scale, {run}, {steps.batches} batches"
+    settings = credit_settings(data.by_id[shown.run].config)
+    title = f"Measured, {shown.scale} scale, {run}, {settings}, {steps.batches} batches"
     return Table(
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),
         blocks=(Block(title, tuple(rows)),),
-        caption=names.with_note(CAPTION, shown.scale),
+        caption=names.with_note(CAPTION.format(settings=settings), shown.scale),
         label=f"tab:motivation-tsne-{shown.scale}",
     )

@@ -20,6 +20,7 @@ from analysis.figures.matching import (
     draw_similarity,
     frame_credited,
     frame_handle,
+    mark_equality,
     mark_threshold,
     trace_walk,
     walk_handles,
@@ -44,6 +45,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import Block, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import credit_settings, exact_scores, is_exact
 from analysis.sources.rows import DEFAULT, Section
 from scpo.diagnostics.sampled_groups import PATTERN, read_groups
 
@@ -59,15 +61,15 @@ WIDEST = 30
 ABOVE = 4
 KEPT, FILTERED = 0.75, 0.2  # opacity of steps
 CAPTION = (
-    "SCPO on a rollout group of training step {step} (task: {task}), {run}, as logged. (1) The "
-    "siblings' steps in time order; the reference and one failed sibling are framed, steps that "
-    "the filter leaves out (invalid, without effect) are faint. Of the framed ones it keeps "
+    "SCPO on a rollout group of training step {step} (task: {task}), {run}, {settings}, as logged. "
+    "(1) The siblings' steps in time order; the reference and one failed sibling are framed, steps "
+    "that the filter leaves out (invalid, without effect) are faint. Of the framed ones it keeps "
     "{kept_r} of {all_r} steps of the reference and {kept_f} of {all_f} of the failed one: the "
     "sides of the matrices. (2) Similarity of every kept reference step to every kept failed "
-    "step. (3) Its matching: cells at or above θ = {theta:g} are shaded, the walk "
-    "along the reference is drawn in processing order, credited cells are framed. (4) What the "
-    "credit adds to the returns of its steps (α = {alpha:g}), and their advantages without and "
-    "with it. Steps of failed rollouts have no reward of their own."
+    "step{scorer}. (3) Its matching: {shaded} are shaded, the walk along the reference is drawn in "
+    "processing order, credited cells are framed. (4) What the credit adds to the returns of its "
+    "steps (α = {alpha:g}), and their advantages without and with it. Steps of failed rollouts "
+    "have no reward of their own."
 )
 
 
@@ -83,6 +85,8 @@ class Example:
         match: The match of the failed sibling, one of the group's matches.
         theta: Match threshold.
         alpha: Auxiliary weight.
+        settings: Scorer, matcher and threshold in words.
+        exact: Similarities of an exact scorer in words; empty for a graded one.
     """
 
     part: Section
@@ -92,6 +96,8 @@ class Example:
     match: dict[str, Any]
     theta: float
     alpha: float
+    settings: str
+    exact: str
 
     @property
     def task(self) -> str:
@@ -134,7 +140,8 @@ def build(data: Collected) -> Drawing:
         run = names.run_of_row((part,), example.run)
         remark(
             figure,
-            f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}",
+            f"{place}, {run}, training step {example.step}, task: {names.task(example.task)}\n"
+            f"{example.settings}",
         )
     return Drawing(figure, _pairs(example))
 
@@ -160,7 +167,8 @@ def _choose(data: Collected) -> Example:
 
 def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
     for _, record in data.samples(run, PATTERN, read_groups):
-        shaper = data.by_id[run].config["method"]["shaper"]
+        config = data.by_id[run].config
+        shaper = config["method"]["shaper"]
         for group in record["groups"]:
             for match in group["matches"]:
                 if match["credited"] and len(match["steps"]) <= WIDEST:
@@ -172,6 +180,8 @@ def _examples(data: Collected, part: Section, run: str) -> Iterator[Example]:
                         match=match,
                         theta=shaper["theta"],
                         alpha=shaper["alpha"],
+                        settings=credit_settings(config),
+                        exact=exact_scores(config) if is_exact(config) else "",
                     )
 
 
@@ -187,7 +197,7 @@ def _rank(example: Example) -> tuple[int, int, int]:
 def _draw(example: Example) -> Figure:
     """Draw four panels in a line, or in two lines if narrow; the last is split into two axes."""
     width = canvas_width(PAGE_WIDTH)
-    handles = _legend_handles()
+    handles = _legend_handles(example)
     labels = [str(handle.get_label()) for handle in handles]
     narrow = width < NARROW
     height = HEIGHT * (2 if narrow else 1) + LEGEND_HEIGHT * legend_lines(labels, width)
@@ -268,7 +278,7 @@ def _draw_steps(axis: Axes, example: Example, lines: dict[int, int]) -> None:
 
 
 def _draw_similarity(axis: Axes, example: Example) -> None:
-    image = draw_similarity(axis, np.array(example.match["similarity"]))
+    image = draw_similarity(axis, np.array(example.match["similarity"]), graded=not example.exact)
     bar = axis.figure.colorbar(
         image,
         ax=axis,
@@ -277,7 +287,10 @@ def _draw_similarity(axis: Axes, example: Example) -> None:
         pad=0.02,
         ticks=[0, 1],
     )
-    mark_threshold(bar, example.theta)
+    if example.exact:
+        mark_equality(bar)
+    else:
+        mark_threshold(bar, example.theta)
     axis.set_title("(2) similarity")
 
 
@@ -324,8 +337,9 @@ def _draw_advantages(axis: Axes, example: Example) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
-def _legend_handles() -> list[Artist]:
+def _legend_handles(example: Example) -> list[Artist]:
     """Legend handles of all colours and marks."""
+    shaded = "similarity 1" if example.exact else "similarity ≥ threshold"
     shade = mpl.colormaps[SEQUENTIAL](1 / ABOVE)
     mark = {"linestyle": "", "marker": "o", "markersize": 3}
     reference = Rectangle(
@@ -344,7 +358,7 @@ def _legend_handles() -> list[Artist]:
         _box("left out by the filter", FAILED, FILTERED),
         reference,
         frame_handle("failed rollout; credited"),
-        Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label="similarity ≥ threshold"),
+        Rectangle((0, 0), 1, 1, color=shade, linewidth=0, label=shaded),
         *walk_handles(),
         Line2D([], [], color=WALK, fillstyle="none", label=without, **mark),
         Line2D([], [], color=CREDITED, label="advantage with credit", **mark),
@@ -374,11 +388,21 @@ def _pairs(example: Example) -> Table:
     kept_r, all_r = example.kept(example.reference)
     kept_f, all_f = example.kept(example.failed)
     run = names.run_of_row((example.part,), example.run)
+    scale = example.part.scale
+    scorer, shaded = "", f"cells at or above θ = {example.theta:g}"
+    if example.exact:
+        scorer = (
+            f", {example.exact}: no other value can occur, and that credited steps equal the "
+            "reference's is so by construction"
+        )
+        shaded = f"cells of 1 (θ = {example.theta:g} decides nothing)"
     caption = CAPTION.format(
         step=example.step,
         task=names.task(example.task),
         run=run,
-        theta=example.theta,
+        settings=example.settings,
+        scorer=scorer,
+        shaded=shaded,
         alpha=example.alpha,
         kept_r=kept_r,
         all_r=all_r,
@@ -388,9 +412,9 @@ def _pairs(example: Example) -> Table:
     return Table(
         words=("Reference step", "Failed step"),
         numbers=("Similarity", "Credit"),
-        blocks=(Block(f"Credited pairs, {run}", tuple(rows)),),
-        caption=names.with_note(caption, example.part.scale),
-        label=f"tab:pipeline-{example.part.scale}",
+        blocks=(Block(f"Credited pairs, {scale} scale, {run}, {example.settings}", tuple(rows)),),
+        caption=names.with_note(caption, scale),
+        label=f"tab:pipeline-{scale}",
         widths=(0.4, 0.4),
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -24,10 +25,25 @@ HALO = [withStroke(linewidth=2.2, foreground="white")]
 TICKS = 5
 
 
-def draw_similarity(axis: Axes, similarity_ml: np.ndarray, *, most: float = 1.0) -> Artist:
-    """Shade a matrix of reference steps (rows) by failed steps (columns) between 0 and ``most``."""
+def draw_similarity(
+    axis: Axes, similarity_ml: np.ndarray, *, most: float = 1.0, graded: bool = True
+) -> Artist:
+    """Shade a matrix of reference steps (rows) by failed steps (columns) between 0 and ``most``.
+
+    Args:
+        axis: The panel.
+        similarity_ml: Similarities.
+        most: Value of the darkest shade.
+        graded: False draws two shades, for a scorer that gives 0 and 1 alone.
+    """
+    shades = mpl.colormaps[SEQUENTIAL]
     image = axis.imshow(
-        similarity_ml, cmap=SEQUENTIAL, vmin=0, vmax=most, origin="lower", aspect="auto"
+        similarity_ml,
+        cmap=shades if graded else shades.resampled(2),
+        vmin=0,
+        vmax=most,
+        origin="lower",
+        aspect="auto",
     )
     axis.grid(visible=False)
     axis.set_xlabel("failed step")
@@ -103,6 +119,16 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
         bar.ax.text(-0.25, theta, text, fontsize=SMALL, color=ACCENT, **options)
     else:
         bar.ax.text(theta, -0.45, text, color=ACCENT, ha="center", va="top", fontsize=SMALL)
+
+
+def mark_equality(bar: Colorbar) -> None:
+    """Label the two shades of a scorer of equal texts."""
+    bar.outline.set_linewidth(0.6)
+    bar.set_ticks([0.25, 0.75], labels=["0 (different)", "1 (equal)"])
+    bar.ax.tick_params(length=0, labelsize=SMALL)
+    if bar.orientation == "vertical":
+        for label in bar.ax.get_yticklabels():
+            label.set(rotation=90, verticalalignment="center")
 
 
 def walk_handles() -> list[Artist]:

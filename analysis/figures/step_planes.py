@@ -28,6 +28,7 @@ from analysis.rendering.style import (
 )
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected, MissingRunsError
+from analysis.sources.credit_settings import credit_settings
 from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
 from scpo.installed import install_command
 from scpo.steps import BoolArray, IntArray
@@ -218,13 +219,14 @@ def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: f
 
 
 def _remark(data: Collected, shown: Shown) -> str:
-    """Text above the plane: the run, its batches, and the number of drawn steps of each kind."""
+    """Text above the plane: run, scorer, batches, and the number of drawn steps of each kind."""
     head = data.by_id[shown.run].head
     steps = shown.steps
     place = names.place(head.scale, head.env.name, head.model.name)
     count = len(shown.row_n)
     recorded = len(steps.text_N)
-    text = f"{place}, {names.run_of_row(data.sections, shown.run)}\n"
+    settings = credit_settings(data.by_id[shown.run].config)
+    text = f"{place}, {names.run_of_row(data.sections, shown.run)}\n{settings}\n"
     if count == recorded:
         return f"{text}{count:,} steps of {steps.batches} batches"
     sizes = [min(OF_A_KIND, int(kind_N.sum())) for kind_N in kinds(steps)]

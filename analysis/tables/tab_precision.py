@@ -3,6 +3,7 @@
 from analysis import names
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.credit_settings import credit_of_rows
 from analysis.sources.rows import Row, Section
 from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
@@ -16,7 +17,8 @@ CAPTION = (
     "its mean over the training steps with credited steps, chance and share credited over those "
     "with failed steps. Mean ± standard deviation over the finished seeds; a mark at a row names "
     "the numbers that not all of them have (no credited step has no precision). Credited by SCPO: "
-    "what the shaper credits; by other methods: steps with a positive step term of the advantage."
+    "what the shaper credits{settings}; by other methods: steps with a positive step term of the "
+    "advantage."
 )
 
 
@@ -33,22 +35,31 @@ def build(data: Collected) -> Table:
         needed = "finished run that measured where its credit falls"
         raise missing_runs(needed, data.sections)
 
+    shown = [row for part in data.sections for row in _measured(data, part)]
+    settings = credit_of_rows(shown, data.by_id)
+    caption = CAPTION.format(settings=f" ({settings})" if settings else "")
     scale = data.sections[0].scale
     return Table(
         words=("Row", "Seeds"),
         numbers=NUMBERS,
         blocks=tuple(blocks),
-        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
+        caption=names.with_note(f"{caption}{notes.text}", scale),
         label=f"tab:precision-{scale}",
     )
 
 
 def _block(data: Collected, part: Section, notes: names.Footnotes) -> Block:
+    rows = [_line(data, row, part.aside(row), notes) for row in _measured(data, part)]
+    return Block(f"Measured, {part.scale} scale, {names.setting(part)}", tuple(rows))
+
+
+def _measured(data: Collected, part: Section) -> list[Row]:
+    """Rows of a section of which a run has measured where its credit falls."""
     rows = []
     for row in part.rows:
         if any(data.series(run, CREDITED).values for run in row.finished):
-            rows.append(_line(data, row, part.aside(row), notes))
-    return Block(f"Measured, {part.scale} scale, {names.setting(part)}", tuple(rows))
+            rows.append(row)
+    return rows
 
 
 def _line(

@@ -29,6 +29,31 @@ def test_early_middle_and_late_probe_of_one_run(tmp_path):
     assert {path for _, path in data.used} == {f"diagnostics/probe_step_{step:05d}.npz" for step in (0, 20, 40)}
 
 
+def test_an_exact_scorer_is_named_and_has_two_shades(tmp_path):
+    one_run(tmp_path, probes=(20,), overrides=("scorer=exact",))
+    made = build(collect(tmp_path).at_scale("mini"))
+    named = "scorer=exact (equal texts only), matcher=kmp"
+    (panel,) = panels(made.figure)
+    assert panel.images[0].get_cmap().N == 2
+    (bar,) = (axis for axis in made.figure.axes if axis.get_ylabel() == "similarity")
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["0 (different)", "1 (equal)"]
+    assert not bar.texts  # no threshold
+    assert named in " ".join(made.figure.get_suptitle().split())
+    assert named in made.numbers.csv()
+    assert "1 for equal texts and 0 otherwise" in made.numbers.caption
+    assert "by construction" in made.numbers.caption
+
+
+def test_a_graded_scorer_is_named_with_its_threshold(tmp_path):
+    one_run(tmp_path)
+    made = build(collect(tmp_path).at_scale("mini"))
+    named = "scorer=minilm, matcher=kmp, θ=0.6"
+    assert named in " ".join(made.figure.get_suptitle().split())
+    assert named in made.numbers.csv()
+    assert "construction" not in made.numbers.caption
+    assert panels(made.figure)[0].images[0].get_cmap().N > 2
+
+
 def test_every_credited_cell_is_boxed(tmp_path):
     folder = one_run(tmp_path, probes=(20,))
     (axis,) = panels(build(collect(tmp_path).at_scale("mini")).figure)

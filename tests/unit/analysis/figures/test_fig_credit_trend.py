@@ -50,6 +50,15 @@ def test_both_orders_are_drawn_with_their_seeds(tmp_path):
     assert [row["Order"] for row in numbers(made)] == ["reordered (default)", "chronological"]
 
 
+def test_the_scorer_is_named_in_the_picture_the_caption_and_the_table(tmp_path):
+    write_experiment(tmp_path, {"scpo": [run_with(tmp_path, "scpo", 0, 10)]})
+    made = build(collect(tmp_path).at_scale("mini"))
+    named = "scorer=minilm, matcher=kmp, θ=0.6"
+    assert named in " ".join(made.figure.get_suptitle().split())
+    assert f"Credit is that of {named}." in made.numbers.caption
+    assert named in made.numbers.csv()
+
+
 def test_no_credit_names_the_command(tmp_path):
     run = write_run(tmp_path, "gigpo", overrides=("method=gigpo",))
     write_experiment(tmp_path, {"gigpo": [run]}, name="main_table")

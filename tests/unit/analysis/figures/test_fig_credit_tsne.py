@@ -11,7 +11,7 @@ from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from scpo.diagnostics.samples import StepTexts, read_step_texts
 from scpo.errors import RecordError
-from tests.support.run_records import write_ablation, write_step_texts
+from tests.support.run_records import config, write_ablation, write_step_texts
 
 ANGLES = {"a": 0, "b": 60, "c": 90, "d": 180}  # degrees
 
@@ -49,13 +49,33 @@ def test_distances_over_all_batches_leave_out_the_same_steps(flat):
 
 
 def test_the_table_gives_the_papers_numbers_beside_those_of_a_run_of_its_scale(flat):
-    lines = list(csv.DictReader(io.StringIO(neighbourhood_table(STEPS, scale="paper", run="r").csv())))
+    lines = list(
+        csv.DictReader(io.StringIO(neighbourhood_table(STEPS, scale="paper", run="r", config=config("paper")).csv()))
+    )
     published, measured = lines[:3], lines[3:6]
     assert [row["Median, non-exact mean"] for row in published] == ["0.44", "0.59", "1.34"]
     assert [row["Exact (%) mean"] for row in published] == ["74", "", ""]
     assert [row["Exact (%) mean"] for row in measured] == ["50", "0", ""]
     assert [row["Median, non-exact mean"] for row in measured] == ["1.00", "0.50", "0.50"]
-    assert len(list(csv.DictReader(io.StringIO(neighbourhood_table(STEPS, scale="mini", run="r").csv())))) == 12
+    mini = neighbourhood_table(STEPS, scale="mini", run="r", config=config())
+    assert len(list(csv.DictReader(io.StringIO(mini.csv())))) == 12
+
+
+def test_the_table_names_scorer_and_scale_and_what_an_exact_scorer_shows_by_construction(flat):
+    exact = neighbourhood_table(STEPS, scale="study", run="r", config=config("study"))
+    lines = list(csv.DictReader(io.StringIO(exact.csv())))
+    assert {line["block"] for line in lines} == {
+        "Measured, study scale, r, scorer=exact (equal texts only), matcher=kmp"
+    }
+    assert "so by construction" in exact.caption
+    assert "says nothing about language models" in exact.caption
+    graded = neighbourhood_table(STEPS, scale="mini", run="r", config=config())
+    assert "Credit is that of scorer=minilm, matcher=kmp, θ=0.6. " in graded.caption
+    assert "construction" not in graded.caption
+    moved = config("study", overrides=("method.shaper.allocation=random_match",))
+    control = neighbourhood_table(STEPS, scale="study", run="r", config=moved).caption
+    assert "allocation=random_match" in control
+    assert "construction" not in control
 
 
 def test_groups_of_different_batches_are_different_groups(tmp_path):
@@ -102,6 +122,9 @@ def test_the_real_encoder_draws_both_figures_with_every_step(tmp_path):
     row = next(csv.DictReader(io.StringIO(drawing.numbers.csv())))
     assert (row["Failed steps"], row["Exact (%) mean"], row["Median mean"]) == ("credited", "100", "0.00")
     motivation = fig_motivation_tsne.build(data)
+    for made in (drawing, motivation):
+        assert "scorer=minilm, matcher=kmp, θ=0.6" in " ".join(made.figure.get_suptitle().split())
+        assert "scorer=minilm, matcher=kmp, θ=0.6" in made.numbers.csv()
     assert len(motivation.figure.legends[0].get_texts()) == 3
     assert [row[0] for row in motivation.numbers.blocks[0].rows] == ["successful rollouts", "failed rollouts"]
     first, second = embed(("go to shelf 1", "open shelf 1"))

@@ -42,3 +42,26 @@ def test_no_sampled_group_names_the_command(tmp_path):
     write_ablation(tmp_path, seeds=(0,))
     with pytest.raises(MissingRunsError, match="sampled a group"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_scorer_is_named_in_the_picture_the_caption_and_the_table(made):
+    _, _, drawing = made
+    named = "scorer=minilm, matcher=kmp, θ=0.6"
+    assert named in " ".join(drawing.figure.get_suptitle().split())
+    assert named in drawing.numbers.caption
+    assert named in drawing.numbers.csv()
+    assert "construction" not in drawing.numbers.caption
+
+
+def test_an_exact_scorer_has_two_shades_and_agreement_by_construction(tmp_path):
+    ids = write_ablation(tmp_path, rows=("scpo",), seeds=(0,), overrides=("scorer=exact",))
+    write_groups(tmp_path / ids["scpo"][0], 5)
+    drawing = build(collect(tmp_path).at_scale("mini"))
+    assert "scorer=exact (equal texts only)" in drawing.figure.get_suptitle()
+    (similarity,) = (axis for axis in drawing.figure.axes if axis.get_title() == "(2) similarity")
+    assert similarity.images[0].get_cmap().N == 2
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert "similarity 1" in legend
+    assert "similarity ≥ threshold" not in legend
+    assert "by construction" in drawing.numbers.caption
+    assert "Mini scale" in drawing.numbers.caption

@@ -34,6 +34,12 @@ def test_shares_over_the_training_of_each_seed(tmp_path):
     assert row["Over chance mean"] == "+15.0"
 
 
+def test_the_caption_names_the_scorer_of_the_shapers_credit(tmp_path):
+    write_experiment(tmp_path, {"scpo": [measured(tmp_path, 0, (0.5, 0.1, 0.1))]})
+    caption = build(collect(tmp_path).at_scale("mini")).caption
+    assert "what the shaper credits (scorer=minilm, matcher=kmp, θ=0.6);" in caption
+
+
 def test_a_seed_whose_failures_never_help_counts(tmp_path):
     runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1)), measured(tmp_path, 1, (0.0, 0.0, 0.1))]
     write_experiment(tmp_path, {"scpo": runs})
