@@ -66,7 +66,7 @@ METRICS = (
         "credited steps per\nfailed trajectory",
         2,
     ),
-    Metric("credit/aux_mean", "mean auxiliary reward", "mean auxiliary\nreward per step", 4),
+    Metric("credit/aux_mean", "mean auxiliary reward", "mean auxiliary\nreward per step", 3),
 )
 
 

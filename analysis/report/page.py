@@ -28,6 +28,7 @@ from analysis.report.samples import (
     sample_groups,
 )
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import exact_scores, is_exact
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import Problem
 from analysis.sources.series import Series
@@ -498,7 +499,7 @@ def _flat(data: Collected, run: str) -> dict[str, str]:
 
 
 def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
-    settings = {run: _settings(data.by_id[run].config["method"]) for run in sample.steps}
+    settings = {run: _settings(data.by_id[run].config) for run in sample.steps}
     return {
         "runs": sample.steps,
         "settings": settings,
@@ -507,11 +508,14 @@ def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
     }
 
 
-def _settings(method: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a method with a shaper that the inspector's sentences need."""
-    shaper = method["shaper"]
-    estimator = method["estimator"]
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run with a shaper that the inspector's sentences need."""
+    shaper = config["method"]["shaper"]
+    estimator = config["method"]["estimator"]
     settings = {name: shaper[name] for name in SHAPER_SETTINGS}
+    settings["scorer"] = config["scorer"]["name"]
+    # Empty for a scorer with other similarities than 0 and 1.
+    settings["exact"] = exact_scores(config) if is_exact(config) else ""
     settings["host"] = method_label(estimator["name"])
     settings["normalisation"] = estimator.get("normalisation")
     return settings

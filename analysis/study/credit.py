@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from analysis.names import benchmark
 from analysis.sources.collected import Collected
+from analysis.sources.credit_settings import equal_by_construction
 from analysis.sources.rows import ROLLOUTS
 from analysis.stats.comparisons import compare
 from analysis.stats.measures import AREA
 from analysis.stats.study_rows import StudyRow, comparable, rollouts_beyond_plan, study_rows
-from scpo.intervals import decimal
+from scpo.intervals import decimal, decimals
 
 # Least number of rows for a rank correlation.
 FEWEST_ROWS = 5
@@ -18,18 +19,27 @@ FEWEST_ROWS = 5
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table of metrics; ``factor`` converts the metric to the column's unit."""
+    """Column of a table of metrics.
+
+    Attributes:
+        label: Its head.
+        digits: Decimals.
+        factor: Converts the metric to the column's unit.
+        small: Print a small number with two significant digits. Not for means that may be 0 but
+            for rounding.
+    """
 
     label: str
     digits: int
     factor: float = 1
+    small: bool = False
 
 
 Columns = Mapping[str, Column]
 CREDIT: Columns = {
-    "credit/steps": Column("credited steps per failed trajectory", 2),
-    "credit/aux_mean": Column("auxiliary reward per step", 4),
-    "credit/shift_rms": Column("rms change of advantages by the credit", 3),
+    "credit/steps": Column("credited steps per failed trajectory", 2, small=True),
+    "credit/aux_mean": Column("auxiliary reward per step", 3, small=True),
+    "credit/shift_rms": Column("rms change of advantages by the credit", 3, small=True),
     "credit/turned_positive": Column("credited rows that turn positive, %", 1, 100),
     "credit/exact": Column("credited steps equal to the reference's, %", 1, 100),
     "credit/precision": Column("credited steps that shorten the plan, %", 1, 100),
@@ -50,6 +60,11 @@ UPDATES_NOTE = (
     "outcome term is 0. The step term is the part of an advantage that differs between the steps "
     "of one rollout; in most methods, a row that is alone in its anchor group has none. A "
     "mini-batch in which no row has an advantage makes no optimizer step."
+)
+
+EXACT_NOTE = (
+    "Credit of `scorer=exact` goes to steps whose text the reference has, too: that 100 % of them "
+    "equal the reference's is so by construction."
 )
 
 
@@ -78,6 +93,9 @@ def credit_lines(data: Collected) -> Iterator[str]:
     if not rows:
         return
     yield "## How much credit, where, and does its precision predict a gain?\n"
+    finished = [run for row in rows for run in row.row.finished]
+    if any(equal_by_construction(data.by_id[run].config) for run in finished):
+        yield f"{EXACT_NOTE}\n"
     yield from _table(data, rows, CREDIT)
     yield ""
     yield from _precision_and_gain(data, rows)
@@ -111,7 +129,8 @@ def _cell(data: Collected, row: StudyRow, metric: str, column: Column) -> str:
     summary = data.summary(row.row, metric, "mean")
     if not summary.n:
         return "–"
-    text = decimal(column.factor * summary.mean, column.digits)
+    mean = column.factor * summary.mean
+    text = decimal(mean, decimals(mean, column.digits) if column.small else column.digits)
     finished = len(row.row.finished)
     # A mean over a part of the seeds would look like a mean over all.
     return text if summary.n == finished else f"{text} ({summary.n} of {finished} seeds)"

@@ -144,7 +144,8 @@ function summaryLines(group, match, sampled) {
       `which adds ${fixed(added)} to its step returns (α = ${settings.alpha}); ` +
       `it moved the advantage of ${credited.filter(isMoved).length} of them.`,
     `${sampled.groups.length} of ${sampled.active_groups} active groups of this training step were sampled; ` +
-      `${sampled.groups_in_batch} groups were rolled out. Steps are compared by ${COMPARED[settings.step_text]}; ` +
+      `${sampled.groups_in_batch} groups were rolled out. Steps are compared by ${COMPARED[settings.step_text]}, ` +
+      `scorer=${settings.scorer}${settings.exact && ` (${settings.exact}: credited steps equal the reference's by construction)`}; ` +
       `${settings.matcher === 'kmp' ? 'the walk of Algorithm 2' : 'the forward matcher'}, ${walk}, θ = ${settings.theta}, λ = ${settings.soft_base}, ` +
       `processed in ${settings.order} order, on ${settings.host}.`,
   ];

@@ -122,6 +122,7 @@ def test_sampled_groups_come_with_the_settings_that_explain_them(made):
     run = made[1]["scpo"][0]
     assert [record["step"] for record in groups["runs"][run]] == [1, 5]
     assert {"theta": 0.6, "soft_base": 0.4, "alpha": 0.5, "host": "GiGPO"}.items() <= groups["settings"][run].items()
+    assert {"scorer": "minilm", "exact": ""}.items() <= groups["settings"][run].items()
     assert (groups["shown"], groups["recorded"]) == (2, 2)
 
 

@@ -21,6 +21,21 @@ def test_a_number_that_not_every_seed_has_says_how_many_do(tmp_path):
     assert row.endswith("| 10.0 (2 of 3 seeds) | 20.0 (2 of 3 seeds) |")
 
 
+def test_small_credit_has_two_significant_digits_and_other_credit_three_decimals(tmp_path):
+    credit = {"scpo": {"credit/steps": 1.5, "credit/aux_mean": 0.0125}}
+    credit["chronological"] = {"credit/steps": 0.0014, "credit/aux_mean": 0.00018}
+    curves = {row: lambda seed: rising(0.8) for row in credit}
+    write_study(tmp_path, {"ablation": tuple(credit)}, curves, credit=credit)
+    rows = [line.split(" | ") for line in lines_of(tmp_path).splitlines() if line.startswith("| SCPO")]
+    assert [cells[2:4] for cells in rows] == [["1.50", "0.013"], ["0.0014", "0.00018"]]
+
+
+def test_equal_texts_are_so_by_construction_where_the_scorer_is_exact(tmp_path):
+    credit = {"scpo": {"credit/steps": 1.5, "credit/exact": 1.0}}
+    write_study(tmp_path, {"main_table": ("scpo",)}, {"scpo": lambda seed: rising(0.8)}, credit=credit)
+    assert "100 % of them equal the reference's is so by construction" in lines_of(tmp_path)
+
+
 def test_the_p_value_of_a_rank_correlation_is_never_zero(tmp_path):
     rows = ("scpo", "chronological", "random_match", "scpo_lexical", "crbc", "gagpo")
     curves = {"gigpo": lambda seed: rising(0.5, 0.01 * seed)}
