@@ -168,6 +168,11 @@ class Footnotes:
         return self._marks.setdefault(text, MARKS[place] * (repeats + 1))
 
     @property
+    def texts(self) -> dict[str, str]:
+        """Text of each mark."""
+        return {mark: text for text, mark in self._marks.items()}
+
+    @property
     def text(self) -> str:
         """All footnotes, as the end of a caption."""
         return "".join(f" {mark} {text}." for text, mark in self._marks.items())

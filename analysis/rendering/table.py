@@ -6,8 +6,8 @@ Equal content gives equal bytes.
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
@@ -39,6 +39,7 @@ class Number:
         bold: True for the best number of its column.
         interval: Bounds of an interval, printed instead of a standard deviation.
         source: COPIED or RERUN, in a table with both.
+        csv: Value in CSV, where print has less than the number, e.g. ``<0.001``.
     """
 
     mean: str
@@ -46,6 +47,7 @@ class Number:
     bold: bool = False
     interval: tuple[str, str] | None = None
     source: str = ""
+    csv: str = ""
 
     @property
     def text(self) -> str:
@@ -171,6 +173,8 @@ class Table:
             texts; empty for short words.
         repeated: For a table of texts with many columns: number of leading columns that are
             repeated in each of the several grids that LaTeX needs; 0 for other tables.
+        single: Names of the columns whose numbers are no means over seeds, such as p-values.
+        footnotes: Text of each mark that ends a word, e.g. ``RLOO†``; its caption has them, too.
     """
 
     words: tuple[str, ...]
@@ -180,6 +184,8 @@ class Table:
     label: str
     widths: tuple[float, ...] = ()
     repeated: int = 0
+    single: tuple[str, ...] = ()
+    footnotes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -276,20 +282,61 @@ class Table:
     def csv(self) -> str:
         """One line per row; mean, deviation etc. of a number have columns of their own.
 
-        No two columns have one name: programs rename or overwrite such columns in silence.
+        No two columns have one name: programs rename or overwrite such columns in silence. Marks
+        of footnotes are not part of the words, by which programs join tables; their texts are in
+        the last column.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        cells = [cell for block in self.blocks for row in block.rows for cell in row]
-        parts = _parts([cell for cell in cells if isinstance(cell, Number)])
-        head = ["block", *self.words]
-        for name in self.numbers:
-            head += [f"{name} {part}" for part in parts]
+        parts = [self._parts(index) for index in range(len(self.columns))]
+        head = ["block"]
+        for name, own in zip(self.columns, parts, strict=True):
+            head += [f"{name} {part}" for part in own] if len(own) > 1 else [name]
+        if self.footnotes:
+            head.append("notes")
         writer.writerow(_unique(head))
         for block in self.blocks:
             for row in block.rows:
-                writer.writerow([_no_formula(cell) for cell in (block.title, *_flat(row, parts))])
+                writer.writerow([_no_formula(cell) for cell in self._line(block, row, parts)])
         return text.getvalue()
+
+    def _line(self, block: Block, row: Cells, parts: Sequence[tuple[str, ...]]) -> list[str]:
+        line = [block.title]
+        notes: list[str] = []
+        for cell, own in zip(row, parts, strict=True):
+            if isinstance(cell, str):
+                word, texts = self._without_marks(cell)
+                line.append(word)
+                notes += texts
+            else:
+                line += _flat(cell, own)
+        if self.footnotes:
+            line.append("; ".join(dict.fromkeys(notes)))
+        return line
+
+    def _without_marks(self, word: str) -> tuple[str, list[str]]:
+        """A word without the marks at its end, and the texts of these."""
+        texts: list[str] = []
+        # The longest first: a mark may be the double of another.
+        marks = sorted(self.footnotes, key=len, reverse=True)
+        while ends := [mark for mark in marks if word.endswith(mark)]:
+            word = word.removesuffix(ends[0])
+            texts.insert(0, self.footnotes[ends[0]])
+        return word, texts
+
+    def _parts(self, index: int) -> tuple[str, ...]:
+        """Parts of a column in CSV; bounds and sources only if a number of the column has them."""
+        if index < len(self.words) or self.columns[index] in self.single:
+            return ("mean",)
+        cells = [row[index] for block in self.blocks for row in block.rows]
+        numbers = [cell for cell in cells if isinstance(cell, Number)]
+        # The deviation always has its column, so that a second seed adds none.
+        parts = ["mean", "std"]
+        if any(number.interval for number in numbers):
+            parts += ["low", "high"]
+        if any(number.source for number in numbers):
+            parts.append("source")
+        return tuple(parts)
 
 
 # LaTeX
@@ -345,33 +392,18 @@ def _md_cell(cell: Cell) -> str:
 # CSV
 
 
-def _parts(numbers: Sequence[Number]) -> tuple[str, ...]:
-    """Names of the columns of each number; intervals and sources only if any number has them."""
-    parts = ["mean", "std"]
-    if any(number.interval for number in numbers):
-        parts += ["low", "high"]
-    if any(number.source for number in numbers):
-        parts.append("source")
-    return tuple(parts)
-
-
-def _flat(row: Iterable[Cell], parts: Sequence[str]) -> list[str]:
-    cells: list[str] = []
-    for cell in row:
-        if isinstance(cell, str):
-            cells.append(cell)
-            continue
-        low, high = cell.interval or ("", "")
-        values = {
-            "mean": "" if cell == NONE else cell.mean,
-            "std": cell.std,
-            "low": low,
-            "high": high,
-            "source": cell.source,
-        }
-        # With a hyphen, because programs do not read the minus sign as part of a number.
-        cells += [values[part].replace("−", "-") for part in parts]
-    return cells
+def _flat(number: Number, parts: Iterable[str]) -> list[str]:
+    """The number's values of these parts."""
+    low, high = number.interval or ("", "")
+    values = {
+        "mean": "" if number == NONE else number.csv or number.mean,
+        "std": number.std,
+        "low": low,
+        "high": high,
+        "source": number.source,
+    }
+    # With a hyphen, because programs do not read the minus sign as part of a number.
+    return [values[part].replace("−", "-") for part in parts]
 
 
 def no_spread(intervals: Sequence[str]) -> str:

@@ -103,6 +103,8 @@ def build(data: Collected) -> Table:
         blocks=tuple(table_blocks),
         caption=with_note(f"{CAPTION}{notes.text}{apart}", SCALE),
         label=f"tab:study-{SCALE}",
+        single=("learning rate",),
+        footnotes=notes.texts,
     )
 
 

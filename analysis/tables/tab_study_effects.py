@@ -75,6 +75,8 @@ def build(data: Collected) -> Table:
         blocks=tuple(blocks),
         caption=with_note(caption + notes.text, SCALE),
         label=f"tab:study-effects-named-{SCALE}",
+        single=("p (Holm)", "p (Holm), faster", "p (Holm), better"),
+        footnotes=notes.texts,
     )
 
 
@@ -118,4 +120,4 @@ def _smallest(effect: Effect) -> Number:
 def _p(value: float) -> Number:
     if not math.isfinite(value):
         return NONE
-    return Number("<0.001" if value < 0.001 else f"{value:.3f}")
+    return Number("<0.001" if value < 0.001 else f"{value:.3f}", csv=f"{value:.3g}")

@@ -51,7 +51,7 @@ def test_a_negative_number_has_the_minus_sign_in_print_and_a_hyphen_for_programs
     assert [cell.text for cell in cells] == ["−3.3", "−2.0 [−3.3, −0.7]", "0.000"]
     made = Table((), ("printed", "ours", "zero"), (Block("b", (cells,)),), "c", "tab:x")
     assert "| −3.3 | −2.0 [−3.3, −0.7] | 0.000 |" in made.md()
-    assert made.csv().splitlines()[1] == "b,-3.3,,,,-2.0,,-3.3,-0.7,0.000,,,"
+    assert made.csv().splitlines()[1] == "b,-3.3,,-2.0,,-3.3,-0.7,0.000,"
     assert r"\ensuremath{-}3.3 & \ensuremath{-}2.0 {" in made.tex()
     assert cells[0].value == -3.3
 
@@ -79,3 +79,23 @@ def test_no_two_columns_of_a_csv_have_one_name():
     made = Table(("x mean",), ("x", "p", "p"), (Block("b", (("a", *[Number("1")] * 3),)),), "c", "tab:x")
     head = made.csv().splitlines()[0]
     assert head == "block,x mean,x mean (2),x std,p mean,p std,p mean (2),p std (2)"
+
+
+def test_a_p_value_is_one_column_of_a_csv_and_is_a_number():
+    row = (Number("<0.001", csv="3.2e-05"), Number("1.0", "0.5"))
+    made = Table((), ("p", "area"), (Block("b", (row,)),), "c", "tab:x", single=("p",))
+    assert made.csv().splitlines() == ["block,p,area mean,area std", "b,3.2e-05,1.0,0.5"]
+    assert "| <0.001 | 1.0 ± 0.5 |" in made.md()
+
+
+def test_marks_of_footnotes_leave_the_words_of_a_csv_for_a_column_of_their_texts():
+    footnotes = {"†": "no rate of its own", "§": "other seeds", "††": "games=64"}
+    rows = tuple((label, Number("1.0")) for label in ("RLOO††§", "GRPO†", "SCPO"))
+    made = Table(("Row",), ("area",), (Block("b", rows),), "c", "tab:x", footnotes=footnotes)
+    assert made.csv().splitlines() == [
+        "block,Row,area mean,area std,notes",
+        "b,RLOO,1.0,,games=64; other seeds",
+        "b,GRPO,1.0,,no rate of its own",
+        "b,SCPO,1.0,,",
+    ]
+    assert "| RLOO††§ | 1.0 |" in made.md()

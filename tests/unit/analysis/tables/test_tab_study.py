@@ -116,7 +116,7 @@ def test_named_comparisons_with_their_corrected_tests_and_both_other_questions(t
     host = made[1]
     assert (host["Verdict"], host["Difference (points) mean"]) == ("higher", "+15.0")
     # all pairs differ by the same 30 points at the last step, which three seeds of coarse rates may: no test
-    assert (host["Faster"], host["Better"], host["p (Holm), better mean"]) == ("yes", "open", "")
+    assert (host["Faster"], host["Better"], host["p (Holm), better"]) == ("yes", "open", "")
     assert host["Steps to 50 % mean"].startswith("-")
     assert host["Smallest found mean"] == ""
     order = made[2]
@@ -142,7 +142,7 @@ def test_rows_that_never_reach_half_are_not_compared_by_when_they_do(tmp_path):
     write_study(tmp_path, {"main_table": ("gigpo", "grpo")}, curves)
     table = tab_study_effects.build(collect(tmp_path).at_scale("study"))
     (line,) = lines(table)
-    assert (line["Faster"], line["Steps to 50 % mean"], line["p (Holm), faster mean"]) == ("–", "", "")
+    assert (line["Faster"], line["Steps to 50 % mean"], line["p (Holm), faster"]) == ("–", "", "")
     assert "No run of the pairs with a dash at “Steps to 50 %” reaches it" in table.caption
     assert line["Better"] == "open"
 
@@ -207,13 +207,16 @@ def test_rows_of_one_method_are_named_by_their_settings_and_every_row_has_its_ra
     rate = ("trainer.optimizer.learning_rate=0.03",)
     write_study(tmp_path, {"second": ("scpo", "gigpo")}, CURVES, seeds=(0, 1), primary={}, overrides=rate)
     table = tab_study.build(collect(tmp_path).at_scale("study"))
-    rates = {line["Row"]: line["learning rate mean"] for line in lines(table)}
-    assert rates == {
-        "SCPO, learning_rate=0.004†": "4e-3",
-        "GiGPO, learning_rate=0.002‡": "2e-3",
-        "SCPO, learning_rate=0.03§": "3e-2",
-        "GiGPO, learning_rate=0.03¶": "3e-2",
+    made = {line["Row"]: line for line in lines(table)}
+    assert {row: line["learning rate"] for row, line in made.items()} == {
+        "SCPO, learning_rate=0.004": "4e-3",
+        "GiGPO, learning_rate=0.002": "2e-3",
+        "SCPO, learning_rate=0.03": "3e-2",
+        "GiGPO, learning_rate=0.03": "3e-2",
     }
+    note = made["SCPO, learning_rate=0.03"]["notes"]
+    assert note == "minus GiGPO: of “GiGPO, learning_rate=0.03”"
+    assert "| SCPO, learning_rate=0.03§ |" in table.md()
     assert "† minus GiGPO: of “GiGPO, learning_rate=0.002”." in table.caption
     assert "§ minus GiGPO: of “GiGPO, learning_rate=0.03”." in table.caption
 
@@ -238,5 +241,7 @@ def test_only_the_row_that_deviates_from_the_main_tables_is_named_by_it(tmp_path
 def test_a_difference_over_fewer_pairs_than_seeds_is_marked(tmp_path):
     write_study_run(tmp_path, "gigpo", 2, CURVES["gigpo"](2), state="FAILED")
     table = tab_study.build(study(tmp_path))
-    assert lines(table)[0]["Row"] == "SCPO†"
+    row = lines(table)[0]
+    assert (row["Row"], row["notes"]) == ("SCPO", "over 2 of 3 finished seeds: minus GiGPO")
+    assert "| SCPO† |" in table.md()
     assert "† over 2 of 3 finished seeds: minus GiGPO." in table.caption
