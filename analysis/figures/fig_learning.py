@@ -386,6 +386,7 @@ def _numbers(
         blocks=tuple(blocks),
         caption=names.with_note(caption, scale),
         label=f"tab:learning-{scale}",
+        footnotes=notes.texts,
     )
 
 

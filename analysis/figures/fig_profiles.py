@@ -359,25 +359,25 @@ def _numbers(
     caption = CAPTION.format(panel=names.PANELS[names.JUDGED[scale]])
     caption += f"{notes.text}{names.own_seeds(part for part, _ in models)}"
     return Table(
-        words=("Method", "Seeds", "95 % interval", "Seeds that reach 50 %, 80 %"),
+        words=("Method", "Seeds", "Seeds that reach 50 %, 80 %"),
         numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),
         blocks=tuple(blocks),
         caption=names.with_note(f"{caption}{_not_drawn(data, models, others)}", scale),
         label=f"tab:profiles-{scale}",
+        footnotes=notes.texts,
     )
 
 
 def _cells(line: Line, notes: Footnotes) -> Cells:
-    interval = "–"
+    iqm = percent(line.iqm, spread=False)
     if line.iqm.n > 1:
-        low, high = line.interval
-        interval = f"{decimal(100 * low, 1)} to {decimal(100 * high, 1)}"
+        low, high = (decimal(100 * bound, 1) for bound in line.interval)
+        iqm = replace(iqm, interval=(low, high))
     return (
         _label(line, notes),
         line.row.count,
-        interval,
         ", ".join(line.reaching(level) for level in LEVELS),
-        percent(line.iqm, spread=False),
+        iqm,
         *(_steps(line, level) for level in LEVELS),
     )
 

@@ -473,6 +473,8 @@ def _numbers(lines: Sequence[Line], caption: str, notes: names.Footnotes) -> Tab
         blocks=(Block(heading, tuple(_cells(line, notes) for line in lines)),),
         caption=names.with_note(f"{caption}{notes.text}", SCALE),
         label=f"tab:study-effects-{SCALE}",
+        single=("Learning rate",),
+        footnotes=notes.texts,
     )
 
 

@@ -54,6 +54,7 @@ def build(data: Collected) -> Table:
         blocks=(_published(ready, scale), *measured),
         caption=names.with_note(f"{CAPTION}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
+        footnotes=notes.texts,
     )
 
 

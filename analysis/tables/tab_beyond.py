@@ -58,7 +58,7 @@ def build(data: Collected) -> Table:
     margin = MARGIN if COLUMNS[-1] in table.numbers else ""
     more = names.own_seeds(ready) + names.more_seeds(ready)
     caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
-    return replace(table, caption=caption)
+    return replace(table, caption=caption, footnotes=notes.texts)
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:

@@ -173,7 +173,7 @@ def build(data: Collected) -> Table:
     parts = [section for part in measured for section in part.parts]
     more = names.own_seeds(parts) + names.more_seeds(parts)
     caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
-    return replace(table, caption=caption)
+    return replace(table, caption=caption, footnotes=notes.texts)
 
 
 # Sections

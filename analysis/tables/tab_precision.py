@@ -45,6 +45,7 @@ def build(data: Collected) -> Table:
         blocks=tuple(blocks),
         caption=names.with_note(f"{caption}{notes.text}", scale),
         label=f"tab:precision-{scale}",
+        footnotes=notes.texts,
     )
 
 

@@ -69,7 +69,11 @@ def test_a_row_on_other_seeds_than_the_first_experiments_is_marked(tmp_path):
     write_lines(folder, lines)
     write_experiment(tmp_path, {"chronological": [later]}, name="wide_intervals")
     made = build(collect(tmp_path).at_scale("mini"))
-    assert [row["Row"] for row in csv.DictReader(io.StringIO(made.csv()))] == ["SCPO (default)", "chronological order†"]
+    default, other = csv.DictReader(io.StringIO(made.csv()))
+    note = "on seed 50, the rows of ablation on seed 0"
+    assert (default["Row"], default["notes"]) == ("SCPO (default)", "")
+    assert (other["Row"], other["notes"]) == ("chronological order", note)
+    assert "| chronological order† |" in made.md()
     assert "† on seed 50, the rows of ablation on seed 0." in made.caption
 
 
