@@ -462,7 +462,8 @@ class Sources:
         codes = [data.by_id[run].code for run in runs]
         # Includes runs and samples that the figure did not use: it could choose them now.
         given = [(record.experiment, record.given) for record in data.experiments]
-        state = (data.sections, given, data.chosen, runs, samples, codes, self._look, self._code)
+        choice = (data.chosen, data.asked, data.common_seeds)
+        state = (data.sections, given, choice, runs, samples, codes, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 
     @cached_property

@@ -90,6 +90,7 @@ class Selection:
             sections=compared_with_present(_told_apart_by_seeds(selected, data.by_id)),
             problems=tuple(problems),
             chosen=names,
+            asked=self.experiments,
             common_seeds=self.common_seeds,
         )
 
@@ -264,10 +265,14 @@ def _without_common_seed(data: Collected, part: Section) -> list[Problem]:
     rows = [row for row in part.rows if row.finished]
     if not rows:
         return []
-    names = first_names([row.name for row in rows])
     place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
-    reason = f"no seed is finished in all of {names} ({place}){_row_to_drop(data, rows)}"
-    return [Problem(COMMON_SEEDS, reason)]
+    return [Problem(COMMON_SEEDS, without_common_seed(data, rows, place))]
+
+
+def without_common_seed(data: Collected, rows: Sequence[Row], place: str) -> str:
+    """The reason why finished rows of a place are left out, with the row to leave out instead."""
+    names = first_names([row.name for row in rows])
+    return f"no seed is finished in all of {names} ({place}){_row_to_drop(data, rows)}"
 
 
 def _row_to_drop(data: Collected, rows: Sequence[Row]) -> str:

@@ -1,7 +1,7 @@
 """Area under validation over the share of reworded observations, one line per state identity."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,10 @@ from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import (
     MEANING,
     StudyRow,
+    on_common_seeds,
     rate_text,
     reported,
-    rows_of,
-    selected,
+    shown_rows,
     started,
 )
 from scpo.intervals import Summary, summarise
@@ -181,13 +181,16 @@ def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
     ``fresh``: take the experiment on seeds of its own instead of all others.
     """
     by_name: dict[tuple[str, str], dict[float, StudyRow]] = {}
+    placed: list[tuple[Run, StudyRow]] = []
     for row in _rows(data, fresh=fresh):
         run = started(data, row.row)
-        if run is None or not row.row.finished:
-            continue
+        if run is not None and row.row.finished and not _has_other_arms(run):
+            placed.append((run, row))
+    if data.common_seeds:
+        common = on_common_seeds(data, [row for _, row in placed])
+        placed = [(run, row) for (run, _), row in zip(placed, common, strict=False)]
+    for run, row in placed:
         wordings = _wordings(run)
-        if _has_other_arms(run):
-            continue
         # Labels are "method, identity"; a method that compares no states has no second part.
         identity = row.row.label.partition(", ")[2] or row.row.label
         key = (run.head.method.name, identity)
@@ -222,13 +225,12 @@ def _baseline(found: Sequence[Line]) -> Line | None:
     return next((line for line in found if line.method == BASELINE), None)
 
 
-def _rows(data: Collected, *, fresh: bool) -> Iterator[StudyRow]:
+def _rows(data: Collected, *, fresh: bool) -> list[StudyRow]:
+    rows: list[StudyRow] = []
     for record in reported(data, meaning=True):
-        if (record.experiment == FRESH) != fresh:
-            continue
-        for row in rows_of(data, record):
-            if row.env == ENV and selected(data, row):
-                yield row
+        if (record.experiment == FRESH) == fresh:
+            rows += [row for row in shown_rows(data, record) if row.env == ENV]
+    return rows
 
 
 def _area(data: Collected, row: StudyRow) -> Summary:

@@ -31,10 +31,10 @@ from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     find,
+    on_common_seeds,
     rate_text,
     reported,
-    rows_of,
-    selected,
+    shown_rows,
     started,
     study_rows,
 )
@@ -118,7 +118,7 @@ def build(data: Collected) -> Drawing:
     Raises:
         MissingRunsError: None of them has finished runs.
     """
-    groups, others = _groups(data)
+    groups, others, without_seed = _groups(data)
     if not groups:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     heights = [group.height for group in groups]
@@ -140,7 +140,7 @@ def build(data: Collected) -> Drawing:
             ncols=2,
             fontsize=points(TINY),
         )
-    return Drawing(figure, _numbers(data, groups, others))
+    return Drawing(figure, _numbers(data, groups, others, without_seed))
 
 
 def _folded(text: str, most: int) -> str:
@@ -164,25 +164,30 @@ def _legend_handle(fill_style: Any, label: str) -> Line2D:
 # Data
 
 
-def _groups(data: Collected) -> tuple[list[Group], list[str]]:
-    """Groups to draw, and the titles of other experiments with runs."""
+def _groups(data: Collected) -> tuple[list[Group], list[str], list[str]]:
+    """Groups to draw, titles of other experiments with runs, and of those without a common seed."""
     merged = study_rows(data)
     groups: list[Group] = []
     others: list[str] = []
+    without_seed: list[str] = []
     for record in sorted(reported(data), key=_order):
         rows = []
-        for row in rows_of(data, record):
-            if selected(data, row) and _has_curve(data, row):
+        for row in shown_rows(data, record):
+            if _has_curve(data, row):
                 rows.append(_titled(data, merged, row))
         for place in dict.fromkeys((row.env, row.model) for row in rows):
             here = tuple(row for row in rows if (row.env, row.model) == place)
-            if record.primary and len(here) > 1 and len(groups) < MOST:
+            if data.common_seeds:
+                here = tuple(on_common_seeds(data, here))
+            if not here:
+                without_seed.append(record.title)
+            elif record.primary and len(here) > 1 and len(groups) < MOST:
                 groups.append(Group(record, here))
             else:
                 others.append(record.title)
 
     drawn = {group.record.title for group in groups}
-    return groups, [title for title in dict.fromkeys(others) if title not in drawn]
+    return groups, [title for title in dict.fromkeys(others) if title not in drawn], without_seed
 
 
 def _order(record: ExperimentRecord) -> int:
@@ -282,8 +287,17 @@ def _draw_effect(
 # Numbers
 
 
-def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) -> Table:
+def _numbers(
+    data: Collected,
+    groups: Sequence[Group],
+    others: Sequence[str],
+    without_seed: Sequence[str],
+) -> Table:
     left_out = f" (not drawn, in the tables: {', '.join(others)})" if others else ""
+    caption = CAPTION.format(left_out=left_out)
+    if without_seed:
+        titles = "; ".join(dict.fromkeys(without_seed))
+        caption += f" Left out, because no seed is finished in all rows: {titles}."
     return Table(
         words=("Row", "Seeds"),
         numbers=(
@@ -294,7 +308,7 @@ def _numbers(data: Collected, groups: Sequence[Group], others: Sequence[str]) ->
             "Last, minus the reference (points)",
         ),
         blocks=tuple(Block(group.record.title, tuple(_lines(data, group))) for group in groups),
-        caption=with_note(CAPTION.format(left_out=left_out), SCALE),
+        caption=with_note(caption, SCALE),
         label=f"tab:study-curves-{SCALE}",
     )
 

@@ -27,14 +27,17 @@ from analysis.rendering.style import (
     text_scale,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
-from analysis.sources.collected import Collected, missing_runs
+from analysis.selection import without_common_seed
+from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.stats.comparisons import (
     HIGHER,
     LOWER,
     OPEN,
     REFERENCES,
+    WITHOUT_COMMON_SEED,
     Comparison,
     Effect,
+    asked_seeds,
     compare,
     named_comparisons,
 )
@@ -44,9 +47,11 @@ from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     comparable,
+    on_common_seeds,
     rate_text,
     selected,
     study_rows,
+    with_common_seeds,
 )
 from scpo.intervals import Summary, decimal
 
@@ -98,14 +103,18 @@ CAPTION = (
     "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
     "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
     "difference to GiGPO; each row trains at the learning rate chosen for it (in tab_study), so "
-    "that part of a difference may be the rate's. Filled: a comparison that was named before the "
-    "runs and is resolved at 5 % after Holm's correction over all {tests} named comparisons of "
-    "the study; hollow: named and not resolved; small point: not named, so not tested. An arrow "
-    "with a value is a difference beyond the axis, a small arrow an interval that goes on beyond "
-    "it. Right: credited steps per failed trajectory of active groups (logarithmic), mean over "
-    "training steps and seeds, and the share of steps that shorten the shortest plan to win, of "
-    "credited steps, of the others of the same trajectories, and of all steps of failures."
+    "that part of a difference may be the rate's. {kinds} An arrow with a value is a difference "
+    "beyond the axis, a small arrow an interval that goes on beyond it. Right: credited steps per "
+    "failed trajectory of active groups (logarithmic), mean over training steps and seeds, and the "
+    "share of steps that shorten the shortest plan to win, of credited steps, of the others of the "
+    "same trajectories, and of all steps of failures."
 )
+TESTED = (
+    "Filled: a comparison that was named before the runs and is resolved at 5 % after Holm's "
+    "correction over all {tests} named comparisons of the study; hollow: named and not resolved; "
+    "small point: not named, so not tested."
+)
+UNTESTED = "No comparison that was named before the runs has two pairs, so none is tested."
 
 
 @dataclass(frozen=True)
@@ -131,8 +140,13 @@ def build(data: Collected) -> Drawing:
     Raises:
         MissingRunsError: Nothing can be paired with GiGPO or SCPO.
     """
-    comparisons = named_comparisons(data)
-    references, lines = _choose(data, comparisons)
+    rows = study_rows(data)
+    comparisons = named_comparisons(data, rows)
+    references, lines = _choose(data, rows, comparisons)
+    if data.common_seeds:
+        rows = _on_common_seeds(data, rows, [line.row for line in lines])
+        comparisons = named_comparisons(data, rows)
+        references, lines = _choose(data, rows, comparisons)
     notes = names.Footnotes()
     # Marked first, because the height depends on the footnotes.
     marks = [_mark(line, notes) for line in lines]
@@ -167,11 +181,16 @@ def build(data: Collected) -> Drawing:
         )
         remark(figure, text)
 
-    caption = CAPTION.format(tests=comparisons[0].effect.tests if comparisons else 0)
+    caption = _caption(comparisons) + asked_seeds(data)
     for name, reference in references.items():
         if reference.title != REFERENCES[name]:
             caption += f" {REFERENCES[name]} is the row “{reference.title}”."
     return Drawing(figure, _numbers(lines, caption, notes))
+
+
+def _caption(comparisons: Sequence[Comparison]) -> str:
+    tests = comparisons[0].effect.tests if comparisons else 0
+    return CAPTION.format(kinds=TESTED.format(tests=tests) if tests else UNTESTED)
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:
@@ -200,15 +219,30 @@ def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
 # Data
 
 
+def _on_common_seeds(
+    data: Collected, rows: Sequence[StudyRow], shown: Sequence[StudyRow]
+) -> list[StudyRow]:
+    """The study's rows, the shown ones on the seeds that all of them have finished.
+
+    Raises:
+        MissingRunsError: There is no such seed.
+    """
+    if not on_common_seeds(data, shown):
+        place = names.place(SCALE, shown[0].env, shown[0].model)
+        reason = without_common_seed(data, [row.row for row in shown], place)
+        raise MissingRunsError(f"common seed: {reason}", WITHOUT_COMMON_SEED)
+    return with_common_seeds(data, rows, shown)
+
+
 def _choose(
-    data: Collected, comparisons: Sequence[Comparison]
+    data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comparison]
 ) -> tuple[dict[str, StudyRow], list[Line]]:
     """References and lines of the benchmark with most lines.
 
     Only trained rows: the large differences of untrained ones would squeeze the axis of the others.
     """
     trained = []
-    for row in study_rows(data):
+    for row in rows:
         if row.row.finished and data.is_trained(row.row):
             trained.append(row)
     best: list[Line] = []

@@ -20,7 +20,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import TUNING, rate_text, rows_of, selected, study_rows
+from analysis.stats.study_rows import TUNING, on_common_seeds, rate_text, shown_rows, study_rows
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
@@ -114,9 +114,10 @@ def sweeps(data: Collected) -> list[Sweep]:
     for record in data.experiments:
         if record.experiment not in TUNING or record.scale not in data.scales:
             continue
-        for row in rows_of(data, record):
-            if not selected(data, row):
-                continue
+        rows = shown_rows(data, record)
+        if data.common_seeds:
+            rows = on_common_seeds(data, [row for row in rows if row.row.finished])
+        for row in rows:
             rate = row.learning_rate
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:

@@ -36,6 +36,7 @@ class Collected:
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
+        asked: Experiments that the user chose, whose seeds alone are shown; empty: all.
         common_seeds: The user chose the seeds that all rows of a block have finished.
         used: (run, file) pairs that the present output is made from.
         seen: (run, file) pairs that the present output could choose from.
@@ -49,6 +50,7 @@ class Collected:
     by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)
     experiments: tuple[ExperimentRecord, ...] = ()
     chosen: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     common_seeds: bool = False
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)

@@ -34,6 +34,9 @@ CORRECTED_APART = (
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 
+# What to do where no seed is finished in all rows that are compared.
+WITHOUT_COMMON_SEED = "leave out --seeds common, or choose rows with --rows"
+
 # Least number of pairs for a verdict.
 FEWEST = 3
 
@@ -208,14 +211,19 @@ class _Named:
         return self.measure == other.measure and (forward or backward)
 
 
-def named_comparisons(data: Collected, *, meaning: bool = False) -> list[Comparison]:
+def named_comparisons(
+    data: Collected, rows: Sequence[StudyRow] | None = None, *, meaning: bool = False
+) -> list[Comparison]:
     """Every distinct comparison of the study, with p-values corrected over all of them.
 
     Args:
         data: The collected runs.
+        rows: The rows of ``study_rows`` on the seeds that are to be paired; None: on all of theirs.
         meaning: Take the study of reworded observations instead, which is corrected separately.
     """
-    comparisons = [_compared(data, named) for named in _distinct(data, meaning=meaning)]
+    if rows is None:
+        rows = study_rows(data, meaning=meaning)
+    comparisons = [_compared(data, named) for named in _distinct(data, rows, meaning=meaning)]
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons])
     faster = corrected([comparison.faster for comparison in comparisons])
@@ -231,6 +239,16 @@ def named_comparisons(data: Collected, *, meaning: bool = False) -> list[Compari
             )
         )
     return results
+
+
+def asked_seeds(data: Collected) -> str:
+    """Sentence on the seeds that the user's choice of experiments leaves; empty without it."""
+    if not data.asked:
+        return ""
+    return (
+        f" Seeds: those of {', '.join(data.asked)} alone; the correction takes comparisons of rows "
+        "of other experiments on all of their seeds."
+    )
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
@@ -310,9 +328,8 @@ def pair_up(
     return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
 
 
-def _distinct(data: Collected, *, meaning: bool) -> list[_Named]:
+def _distinct(data: Collected, rows: Sequence[StudyRow], *, meaning: bool) -> list[_Named]:
     """The distinct comparisons of all experiments, the main table's first."""
-    rows = study_rows(data, meaning=meaning)
     distinct: list[_Named] = []
     for record in reported(data, meaning=meaning):
         for comparison in _named_in(data, record, rows):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from analysis.selection import rows_with_common_seeds
 from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run
@@ -77,6 +78,10 @@ class StudyRow:
         """True if an experiment has it under this row name."""
         return any(own == name for _, own in self.names)
 
+    def called_as(self, other: "StudyRow") -> bool:
+        """True if every experiment that has the other row has this one under the same name."""
+        return set(other.names) <= set(self.names)
+
 
 def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord]:
     """Experiments of the data's scale without the tuning ones, the main table first.
@@ -96,7 +101,10 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
 
 
 def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
-    """The configurations of all reported experiments, each once per benchmark."""
+    """The configurations of all reported experiments, each once per benchmark.
+
+    A row of an experiment that the user chose has the seeds of the chosen experiments alone.
+    """
     merged: list[StudyRow] = []
     for record in reported(data, meaning=meaning):
         for row in rows_of(data, record):
@@ -107,6 +115,7 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged.append(row)
             else:
                 merged[index] = _joined(merged[index], row)
+    merged = [_on_chosen_seeds(data, row) for row in merged]
     titled = []
     for row in merged:
         title = _title(data, row, merged)
@@ -130,7 +139,52 @@ def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
 
 def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
     """The row of ``study_rows`` into which a row of one experiment was merged."""
-    return next(row for row in rows if _same(row, like))
+    rows = tuple(rows)
+    same = next((row for row in rows if _same(row, like)), None)
+    # Rows that have not started are the same if they share a run, and the user's choice of
+    # experiments may have left them none.
+    return same or next(row for row in rows if _same_place(row, like) and row.called_as(like))
+
+
+def shown_rows(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
+    """The rows of one experiment that the user chose, in the chosen order."""
+    rows = [row for row in rows_of(data, record) if selected(data, row)]
+    if data.chosen:
+        place = {name: index for index, name in enumerate(data.chosen)}
+        rows.sort(key=lambda row: place.get(row.row.name, len(place)))
+    return rows
+
+
+def on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
+    """The rows on the seeds that all of them have finished; empty if there is no such seed.
+
+    Args:
+        data: The collected runs.
+        rows: Rows with finished runs.
+    """
+    common = rows_with_common_seeds(data, (row.row for row in rows))
+    # ``common`` holds all of the rows in the same order, or is empty.
+    return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
+
+
+def with_common_seeds(
+    data: Collected, rows: Iterable[StudyRow], shown: Sequence[StudyRow]
+) -> list[StudyRow]:
+    """The rows, some of them on the seeds that all of these have finished.
+
+    Args:
+        data: The collected runs.
+        rows: The rows of ``study_rows``.
+        shown: Those of them that are shown under each other, all with finished runs. They are left
+            without runs if no seed is finished in all of them.
+    """
+    kept = on_common_seeds(data, shown)
+    if not kept:
+        kept = [replace(row, row=replace(row.row, runs=())) for row in shown]
+    results = list(rows)
+    for before, after in zip(shown, kept, strict=True):
+        results[results.index(before)] = after
+    return results
 
 
 def selected(data: Collected, row: StudyRow) -> bool:
@@ -158,8 +212,27 @@ def started(data: Collected, row: Row) -> Run | None:
     return None
 
 
+def _on_chosen_seeds(data: Collected, row: StudyRow) -> StudyRow:
+    """The row on the seeds that the chosen experiments plan for it; unchanged if none has it."""
+    seeds: set[int] = set()
+    for record in data.experiments if data.asked else ():
+        if record.experiment not in data.asked or record.scale not in data.scales:
+            continue
+        for planned in record.rows:
+            if (record.experiment, planned.name) in row.names:
+                seeds.update(run.seed for run in planned.runs if run.env == row.env)
+    if not seeds:
+        return row
+    runs = tuple(run for run in row.row.runs if run.seed in seeds)
+    return replace(row, row=replace(row.row, runs=runs))
+
+
+def _same_place(row: StudyRow, other: StudyRow) -> bool:
+    return (row.env, row.model) == (other.env, other.model)
+
+
 def _same(row: StudyRow, other: StudyRow) -> bool:
-    if (row.env, row.model) != (other.env, other.model):
+    if not _same_place(row, other):
         return False
     if row.configuration is not None and row.configuration == other.configuration:
         return True

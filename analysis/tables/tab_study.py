@@ -2,11 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from analysis.names import Footnotes, place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
-from analysis.selection import rows_with_common_seeds
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import is_implied
 from analysis.stats.comparisons import REFERENCES, compare
@@ -29,10 +27,10 @@ from analysis.stats.study_rows import (
     StudyRow,
     comparable,
     find,
+    on_common_seeds,
     rate_text,
     reported,
-    rows_of,
-    selected,
+    shown_rows,
     study_rows,
 )
 from scpo.intervals import summarise
@@ -65,15 +63,12 @@ def build(data: Collected) -> Table:
     blocks: list[tuple[str, list[StudyRow]]] = []
     without_seed: list[str] = []
     for record in reported(data):
-        own = []
-        for row in rows_of(data, record):
-            if selected(data, row) and _has_curve(data, row):
-                own.append(row)
+        own = [row for row in shown_rows(data, record) if _has_curve(data, row)]
         for env, model in dict.fromkeys((row.env, row.model) for row in own):
             here = [row for row in own if (row.env, row.model) == (env, model)]
             title = f"{record.title}: {place(record.scale, env, model)}"
             if data.common_seeds:
-                here = _on_common_seeds(data, here)
+                here = on_common_seeds(data, here)
             if not here:
                 without_seed.append(title)
             elif not (data.chosen and _is_repeated(here, blocks)):
@@ -117,12 +112,6 @@ def _is_repeated(
     """
     own = {row.row.runs for row in rows}
     return any(own <= {row.row.runs for row in known} for _, known in blocks)
-
-
-def _on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
-    common = rows_with_common_seeds(data, (row.row for row in rows))
-    # ``common`` holds all of the rows in the same order, or is empty.
-    return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
 
 
 def _has_curve(data: Collected, row: StudyRow) -> bool:

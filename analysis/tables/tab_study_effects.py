@@ -1,19 +1,31 @@
 """Comparisons named before the runs: differences, intervals, corrected tests, faster and better."""
 
 import math
+from collections.abc import Sequence
 
 from analysis.names import Footnotes, benchmark, with_note
+from analysis.names import place as place_name
 from analysis.rendering.table import NONE, Block, Number, Table, difference
-from analysis.sources.collected import Collected, missing_runs
+from analysis.selection import without_common_seed
+from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.stats.comparisons import (
     CORRECTED_APART,
     FEWEST,
     NOT_RUN,
+    WITHOUT_COMMON_SEED,
     Comparison,
     Effect,
+    asked_seeds,
     named_comparisons,
 )
-from analysis.stats.study_rows import MAIN, selected
+from analysis.stats.study_rows import (
+    MAIN,
+    StudyRow,
+    on_common_seeds,
+    selected,
+    study_rows,
+    with_common_seeds,
+)
 from scpo.intervals import decimal
 
 SCALE = "study"
@@ -36,11 +48,14 @@ NEVER = " No run of the pairs with a dash at “Steps to 50 %” reaches it."
 
 def build(data: Collected) -> Table:
     """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
-    found = []
-    for comparison in named_comparisons(data):
-        rows = (comparison.first, comparison.second)
-        if comparison.finished and all(selected(data, row) for row in rows):
-            found.append(comparison)
+    rows = study_rows(data)
+    found = _found(data, rows)
+    left_out: list[str] = []
+    if data.common_seeds:
+        rows, left_out = _on_common_seeds(data, rows, found)
+        found = _found(data, rows)
+    if left_out and not found:
+        raise MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
     if not found:
         needed = "two finished seeds of both rows of a named comparison"
         raise missing_runs(needed, data.sections, MAIN)
@@ -54,6 +69,9 @@ def build(data: Collected) -> Table:
         caption += FEW
     if not all(comparison.reached for comparison in found):
         caption += NEVER
+    caption += asked_seeds(data)
+    if left_out:
+        caption += f" Left out: {'; '.join(left_out)}."
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()
@@ -78,6 +96,35 @@ def build(data: Collected) -> Table:
         single=("p (Holm)", "p (Holm), faster", "p (Holm), better"),
         footnotes=notes.texts,
     )
+
+
+def _found(data: Collected, rows: Sequence[StudyRow]) -> list[Comparison]:
+    """The comparisons of chosen rows with two finished pairs."""
+    found = []
+    for comparison in named_comparisons(data, rows):
+        both = (comparison.first, comparison.second)
+        if comparison.finished and all(selected(data, row) for row in both):
+            found.append(comparison)
+    return found
+
+
+def _on_common_seeds(
+    data: Collected, rows: list[StudyRow], found: Sequence[Comparison]
+) -> tuple[list[StudyRow], list[str]]:
+    """The study's rows on the seeds that all compared ones of a benchmark have finished.
+
+    Returns:
+        The rows, and the reason for each benchmark that has no such seed.
+    """
+    without: list[str] = []
+    compared = [row for comparison in found for row in (comparison.first, comparison.second)]
+    for place in dict.fromkeys((row.env, row.model) for row in compared):
+        here = [row for row in rows if row in compared and (row.env, row.model) == place]
+        if not on_common_seeds(data, here):
+            own = [row.row for row in here]
+            without.append(without_common_seed(data, own, place_name(SCALE, *place)))
+        rows = with_common_seeds(data, rows, here)
+    return rows, without
 
 
 def _line(comparison: Comparison, notes: Footnotes) -> tuple[str | Number, ...]:

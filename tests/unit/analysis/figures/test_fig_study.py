@@ -113,6 +113,13 @@ def test_only_what_was_named_and_is_resolved_is_filled_and_the_key_says_so(data)
     assert named["GiGPO − GRPO"] == HIGHER  # the text bolds what the figure fills
 
 
+def test_a_caption_without_a_tested_comparison_speaks_of_no_correction(tmp_path):
+    write_study(tmp_path, {"beyond": ("scpo", "gigpo")}, CURVES, primary={})
+    caption = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
+    assert "No comparison that was named before the runs has two pairs, so none is tested." in caption
+    assert "Holm" not in caption
+
+
 def test_a_far_row_is_an_arrow_with_its_value_and_does_not_squeeze_the_others(tmp_path):
     curves = dict.fromkeys(("gigpo", "grpo", "crbc", "gagpo", "scpo", "chronological"), CURVES["gigpo"])
     curves |= {"random_match": lambda seed: rising(0.05, 0.001 * seed)}

@@ -62,6 +62,12 @@ def test_chosen_rows_of_several_experiments_are_one_block(tmp_path):
     assert line["block"].startswith("Main_table")
 
 
+def test_rows_are_in_the_order_in_which_they_were_named(tmp_path):
+    data = Selection(rows=("grpo", "scpo", "gigpo")).of(study(tmp_path))
+    (block,) = tab_study.build(data).blocks
+    assert [row[0] for row in block.rows] == ["GRPO", "SCPO", "GiGPO"]
+
+
 def test_a_block_without_a_common_seed_is_named(tmp_path):
     ids = write_study(tmp_path, {"main_table": ("scpo", "gigpo"), "ablation": ("scpo", "chronological")}, CURVES)
     for run in (*ids["scpo"][1:], *ids["gigpo"][1:], ids["chronological"][0]):

@@ -1,0 +1,86 @@
+"""The same choice of experiments and seeds gives the same seeds in every table and figure."""
+
+import pytest
+
+from analysis.build import builders
+from analysis.figures import fig_study_effects
+from analysis.rendering.table import Table
+from analysis.selection import Selection
+from analysis.sources.collect import collect
+from analysis.sources.collected import MissingRunsError
+from analysis.stats.comparisons import named_comparisons
+from analysis.tables import tab_study_effects
+from scpo.records.files import write_json
+from tests.support.study_runs import rising, write_study, write_study_run
+
+MAIN, MORE = (0, 1, 2), (5, 6, 7, 8)
+CURVES = {name: (lambda seed: rising(0.8, 0.01 * (seed % 3))) for name in ("scpo", "gigpo", "grpo", "chronological")}
+
+# Tables whose lines are not rows, those of samples, and those of rows or metrics that these runs do not have.
+WITHOUT_SEEDS = ("tab_hparams", "tab_shaper")
+OF_SAMPLES = ("tab_cost", "fig_credit_heatmap", "fig_credit_tsne", "fig_motivation_tsne", "fig_pipeline")
+OF_OTHER_RUNS = (
+    "tab_ablation",
+    "tab_precision",
+    "fig_credit_trend",
+    "fig_meaning",
+    "fig_profiles",
+    "fig_sensitivity",
+    "fig_study_rates",
+)
+NAMES = sorted(set(builders()) - {*WITHOUT_SEEDS, *OF_SAMPLES, *OF_OTHER_RUNS})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    write_study(folder, {"main_table": ("scpo", "gigpo", "grpo"), "ablation": ("scpo", "chronological")}, CURVES)
+    primary = {"more_seeds": (("scpo", "gigpo"),)}
+    write_study(folder, {"more_seeds": ("scpo", "gigpo")}, CURVES, seeds=MORE, primary=primary)
+    # Of more_seeds' own runs, but one row lacks a seed.
+    uneven = {"experiment": "uneven", "title": "Uneven", "scale": "study", "overrides": [], "rows": []}
+    for row, seeds in (("scpo", MORE), ("gigpo", MORE[:3])):
+        runs = [write_study_run(folder, row, seed, CURVES[row](seed)) for seed in seeds]
+        uneven["rows"].append({"name": row, "label": row.upper(), "runs": runs})
+    uneven["primary"] = {"measure": "validation_area", "comparisons": [["scpo", "gigpo"]]}
+    write_json(folder / "experiments" / "uneven-study.json", uneven)
+    return collect(folder)
+
+
+def seeds_of(made):
+    """The cells of the seeds' column, as numbers of seeds."""
+    table = made if isinstance(made, Table) else made.numbers
+    column = next(index for index, name in enumerate(table.words) if name in ("Seeds", "Pairs"))
+    cells = [row[column] for block in table.blocks for row in block.rows]
+    return {cell.split("/")[0].rstrip("†‡") for cell in cells if cell.strip("–n/a ")}
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(experiments=("more_seeds",)), {"4"}),
+        (Selection(experiments=("main_table",)), {"3"}),
+        (Selection(experiments=("uneven",), common_seeds=True), {"3"}),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_and_figure_has_the_seeds_of_the_chosen_experiments(data, name, selection, expected):
+    chosen = selection.of(data).at_scale("study")
+    assert seeds_of(builders()[name](chosen)) == expected
+
+
+def test_an_effect_of_chosen_experiments_is_over_their_pairs_alone(data):
+    chosen = Selection(experiments=("more_seeds",)).of(data).at_scale("study")
+    (comparison,) = [one for one in named_comparisons(chosen) if one.experiments[0] == "main_table" and one.finished]
+    assert comparison.name == "SCPO − GiGPO"
+    assert comparison.pairs.used == MORE
+
+
+def test_rows_without_a_common_seed_are_named_instead_of_compared(tmp_path):
+    primary = {"main_table": (("gigpo", "grpo"),), "more_seeds": (("scpo", "chronological"),)}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, seeds=MAIN, primary=primary)
+    write_study(tmp_path, {"more_seeds": ("scpo", "chronological")}, CURVES, seeds=MORE, primary=primary)
+    data = Selection(common_seeds=True).of(collect(tmp_path)).at_scale("study")
+    for build in (fig_study_effects.build, tab_study_effects.build):
+        with pytest.raises(MissingRunsError, match=r"no seed is finished in all of .*; without chronological, 3 seeds"):
+            build(data)
