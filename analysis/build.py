@@ -265,7 +265,7 @@ def _build_one(
             if problem.path == COMMON_SEEDS:
                 apart.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
         no_spread = numbers.no_spread if numbers else ()
-        notes = (*sources.code_notes(data), *data.given(), *apart, *no_spread)
+        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *apart, *no_spread)
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:

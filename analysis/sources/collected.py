@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import pandas as pd
 
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, seed_list
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series
 from analysis.sources.settings import is_prompted
@@ -92,6 +92,27 @@ class Collected:
             runs = f"all runs of {', '.join(experiments)}"
             notes.append(f"given on the command line: {' '.join(words)} for {runs}")
         return tuple(notes)
+
+    def damaged(self) -> tuple[str, ...]:
+        """A note on the damaged runs of the present output's rows; empty without any.
+
+        Returns:
+            For example ``("damaged and left out: GRPO (seeds 3, 4)",)``.
+        """
+        used = {run for run, _ in self.used}
+        left_out = {Path(problem.path).name for problem in self.problems if not problem.harmless}
+        rows: dict[str, list[int]] = {}
+        for part in self.sections:
+            for row in part.rows:
+                if not used.intersection(row.finished):
+                    continue
+                for run in row.unfinished(left_out):
+                    if run.state == State.DAMAGED:
+                        rows.setdefault(row.label, []).append(run.seed)
+        if not rows:
+            return ()
+        named = ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in rows.items())
+        return (f"damaged and left out: {named}",)
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""

@@ -398,3 +398,13 @@ def test_an_option_that_cannot_be_is_one_line(tmp_path, capsys, options, said):
     told = capsys.readouterr().out
     assert said in told
     assert "Traceback" not in told
+
+
+def test_a_damaged_run_is_named_in_the_files_of_each_output_with_its_row(few, tmp_path):
+    ids = write_ablation(tmp_path / "runs")
+    status = tmp_path / "runs" / ids["scpo"][1] / "status.json"
+    status.write_bytes(status.read_bytes()[:-5])
+    build_all(tmp_path / "runs", tmp_path / "out")
+    for name in ("tab_ablation_mini", "fig_learning_mini"):
+        text = (tmp_path / "out" / f"{name}.md").read_text()
+        assert "Note: damaged and left out: SCPO (default) (seed 1)." in text, name
