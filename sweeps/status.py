@@ -30,7 +30,7 @@ from sweeps.terminal import coloured, say, say_error, wide
 LOG_POLL_S = 0.5
 
 # Parts of a step's time, as trainers log them.
-PARTS = ("step", "validation", "diagnostics")
+PARTS = ("step", "uncached", "validation", "diagnostics")
 
 
 @dataclass(frozen=True)

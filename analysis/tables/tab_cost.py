@@ -1,8 +1,8 @@
 """Cost of the shaper: seconds of its stages, added seconds per training step, peak memory."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from analysis import names
@@ -21,6 +21,12 @@ SHAPED, HOST = "scpo", "gigpo"
 # Row that scores all pairs, like the paper; our default scores only the pairs that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
+# Seconds of filling the environment's caches, which the trainer takes out of the step and rollout.
+UNCACHED = "timing_s/uncached"
+ROLLOUT = "timing_s/rollout"
+
+# Ours: an added cost above this many times the seconds of the sub-stages has another cause.
+BEYOND = 2.0
 
 # The paper does not specify which of these peaks its numbers are.
 PEAKS = {
@@ -51,6 +57,18 @@ CAPTION = (
     "numbers: mean ± standard deviation over the finished seeds (SCPO/GiGPO: finished/planned). "
     "Shares: of the sub-stages, and of the host's step."
 )
+DAGGER = " †"
+NOT_THE_COST = (
+    "† Not the cost of the shaper, which is the sum of the medians: {why}. The rows' runs differ "
+    "in something else, such as the load of the machine or the length of the episodes{caches}."
+)
+BELOW = "the shaper only adds work, and these steps are shorter than the host's"
+ABOVE = f"these seconds are more than {BEYOND:g} times that sum"
+OLD_RUNS = (
+    f"Runs without {UNCACHED} ({{rows}}) count in their steps the games that they were the first "
+    "on a machine to open: the row that ran first looks slower than it is. Runs of this version "
+    "log those seconds apart."
+)
 
 
 def build(data: Collected) -> Table:
@@ -66,7 +84,7 @@ def build(data: Collected) -> Table:
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
         blocks=tuple(blocks),
-        caption=names.with_note(CAPTION, scale),
+        caption=names.with_note(" ".join((CAPTION, *_notes(data, parts))), scale),
         label=f"tab:cost-{scale}",
     )
 
@@ -103,8 +121,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     shaped = part.row(name)
     host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
-    # Stages that no run has timed are left out.
-    total = sum(seconds.mean for seconds in stages.values() if seconds.n)
+    total = _total(stages.values())
     lines: list[Cells] = []
     for stage, label in STAGES.items():
         seconds = stages[stage]
@@ -116,10 +133,15 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
     # A sum of means has no deviation over seeds.
     sum_of_medians = Summary(total, float("nan"), 1)
     lines.append((SUM, "s", shaped.count, _seconds(sum_of_medians), NONE))
-    lines += _step_lines(data, shaped, host)
+    lines += _step_lines(data, shaped, host, stages_s=total)
     dense = "; all pairs scored, as in the paper" if name == DENSE else ""
     place = names.place(part.scale, part.env, part.model)
     return Block(f"Measured, {place}{dense}{part.apart}", tuple(lines))
+
+
+def _total(stages: Iterable[Summary]) -> float:
+    """Sum of the medians; stages that no run has timed are left out."""
+    return sum(seconds.mean for seconds in stages if seconds.n)
 
 
 def _stage(data: Collected, row: Row, name: str) -> Summary:
@@ -134,8 +156,70 @@ def _stage(data: Collected, row: Row, name: str) -> Summary:
     return summarise(medians)
 
 
-def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
-    """Yield seconds of a training step, the seconds that the shaper adds, and peak memory."""
+@dataclass(frozen=True)
+class _Difference:
+    """Seconds by which a step of a shaped row is longer than one of the host.
+
+    Attributes:
+        mean: Of the rows' means.
+        bounds: Welch's interval; NaN for single seeds.
+        why_not: Why the difference cannot be the cost of the shaper; empty if it can.
+    """
+
+    mean: float
+    bounds: tuple[float, float]
+    why_not: str
+
+
+def _difference(data: Collected, shaped: Row, host: Row, stages_s: float) -> _Difference:
+    """Compare the rows' steps; ``stages_s``: seconds of the sub-stages, of which the cost is."""
+    host_step = data.summary(host, STEP, "mean")
+    shaped_step = data.summary(shaped, STEP, "mean")
+    # Not paired by seed, because the runs of a pair were timed at different hours.
+    mean = shaped_step.mean - host_step.mean
+    bounds = unpaired_interval(shaped_step, host_step)
+    low, high = (mean, mean) if math.isnan(bounds[0]) else bounds
+    why_not = ""
+    if high < 0:
+        why_not = BELOW
+    elif low > BEYOND * stages_s:
+        why_not = ABOVE
+    return _Difference(mean, bounds, why_not)
+
+
+def _notes(data: Collected, parts: Sequence[Section]) -> Iterator[str]:
+    """Yield sentences on differences that are not the shaper's cost, and on runs of old versions.
+
+    Runs of verl, which log no seconds of a rollout by this name, open their games beforehand.
+    """
+    reasons: dict[str, None] = {}
+    old: dict[str, None] = {}
+    for part in parts:
+        host = part.row(HOST)
+        for shaped in (part.row(SHAPED), part.row(DENSE)):
+            if not host.finished or not shaped.finished:
+                continue
+            stages_s = _total(_stage(data, shaped, stage) for stage in STAGES)
+            reasons[_difference(data, shaped, host, stages_s).why_not] = None
+            for row in (host, shaped):
+                logged = [data.metric_names(run) for run in row.finished]
+                if any(ROLLOUT in metrics and UNCACHED not in metrics for metrics in logged):
+                    old[row.label] = None
+    for why in filter(None, reasons):
+        yield NOT_THE_COST.format(why=why, caches=" or colder caches" if old else "")
+    if old:
+        yield OLD_RUNS.format(rows=", ".join(old))
+
+
+def _step_lines(data: Collected, shaped: Row, host: Row, *, stages_s: float) -> Iterator[Cells]:
+    """Yield seconds of a training step, the seconds that the shaper adds, and peak memory.
+
+    Args:
+        data: The collected runs.
+        shaped: The row with the shaper.
+        host: The row without.
+        stages_s: Seconds of the shaper's sub-stages.
+    """
     host_step = data.summary(host, STEP, "mean")
     shaped_step = data.summary(shaped, STEP, "mean")
     counts = _count(shaped, shaped_step)
@@ -145,12 +229,10 @@ def _step_lines(data: Collected, shaped: Row, host: Row) -> Iterator[Cells]:
         if row.runs:
             yield (f"training step, {row.label}", "s", _count(row, step), _seconds(step), NONE)
     if host.finished and shaped.finished:
-        # Not paired by seed, because the runs of a pair were timed at different hours.
-        added = shaped_step.mean - host_step.mean
-        bounds = unpaired_interval(shaped_step, host_step)
-        seconds = _added(added, bounds, 1, 2)
-        share = _added(added, bounds, 100 / host_step.mean, 1)
-        yield (ADDED, "s", counts, seconds, share)
+        added = _difference(data, shaped, host, stages_s)
+        seconds = _added(added.mean, added.bounds, 1, 2)
+        share = _added(added.mean, added.bounds, 100 / host_step.mean, 1)
+        yield (ADDED + DAGGER * bool(added.why_not), "s", counts, seconds, share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
             # The peak of a run is the highest of its steps.

@@ -160,6 +160,18 @@ class OpenableEnvironment(Environment, Protocol):
 
 
 @runtime_checkable
+class CachingEnvironment(Environment, Protocol):
+    """Environment with caches that outlive a run: later runs find done what an earlier one did."""
+
+    @property
+    def uncached_s(self) -> float:
+        """Seconds spent so far, in this process, on what the caches did not hold."""
+
+    def fill_caches(self, tasks: Sequence[Task]) -> None:
+        """Do in advance what takes longest of that, on all cores."""
+
+
+@runtime_checkable
 class PlanningEnvironment(Environment, Protocol):
     """Environment that knows the length of a shortest plan, for ``credit/precision``.
 

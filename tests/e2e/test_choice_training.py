@@ -1,10 +1,12 @@
 """A choice policy through the whole trainer on real games: it learns, resumes with the same bytes, and is evaluated."""
 
+import json
 import shutil
 import time
 
 import pytest
 
+from scpo.envs.alfworld.engine.engine import Engine
 from scpo.records import State, run_config
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.forked import Forked, forked_runs
@@ -45,6 +47,23 @@ def test_a_run_records_every_step_and_its_samples(finished):
     assert validated == {0: (both := {"valid_seen", "valid_unseen"}), 1: set(), 2: both, 3: set(), 4: both}
     probes = sorted(path.name for path in (finished.path / "diagnostics").glob("probe_*"))
     assert probes == ["probe_step_00000.npz", "probe_step_00002.npz", "probe_step_00004.npz"]
+
+
+def test_seconds_of_what_no_cache_held_are_no_part_of_a_step(cache, tmp_path, monkeypatch):
+    """As if a game took a thousand seconds to open, which the clock has not seen."""
+    opens = Engine.open
+
+    def opens_slowly(engine, game_id):
+        engine.uncached_s += 1000
+        return opens(engine, game_id)
+
+    monkeypatch.setattr(Engine, "open", opens_slowly)
+    folder = run(tmp_path, cache, "trainer.steps=2")
+    lines = [json.loads(line) for line in folder.timing.read_text().splitlines()][1:]
+    for line in lines:
+        assert line["timing_s/uncached"] >= 1000
+        for name in ("step", "rollout"):
+            assert 0 < line[f"timing_s/{name}"] + line["timing_s/uncached"] < 900
 
 
 def test_a_run_killed_between_checkpoints_and_resumed_ends_with_the_same_bytes(finished, cache, tmp_path):

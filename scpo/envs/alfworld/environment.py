@@ -77,6 +77,19 @@ class AlfworldEnvironment:
             else:
                 self.engine.hold(games)
 
+    @property
+    def uncached_s(self) -> float:
+        """See ``scpo.envs.base.CachingEnvironment``."""
+        return self.engine.uncached_s
+
+    def fill_caches(self, tasks: Sequence[Task]) -> None:
+        """Translate the games of these tasks; see ``scpo.envs.base.CachingEnvironment``.
+
+        Raises:
+            GameError: A game cannot be read or translated.
+        """
+        self.engine.translate([task.id for task in tasks])
+
     def task(self, game_id: str) -> Task:
         """The panel entry of a game."""
         return task_of(self.engine.game(game_id))

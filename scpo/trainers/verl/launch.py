@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from scpo.diagnostics.validation_episodes import panel_records
-from scpo.envs.base import DemonstratingEnvironment
+from scpo.envs.base import CachingEnvironment, DemonstratingEnvironment
 from scpo.errors import ConfigError, first_line
 from scpo.policies.kept import made_once
+from scpo.progress import progress
 from scpo.records import RunFolder
 from scpo.records.files import write_bytes, write_yaml
 from scpo.schema.model import TinyModel
@@ -27,7 +28,7 @@ from scpo.stop_signals import STOP_SIGNALS
 from scpo.trainers.verl import update_guard
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
-from scpo.trainers.verl.data import training_rows, validation_rows, write_parquet
+from scpo.trainers.verl.data import TRAIN, training_rows, validation_rows, write_parquet
 from scpo.trainers.verl.readiness import (
     attention,
     check_machine,
@@ -54,6 +55,9 @@ PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor
 # Ours: nodes of a job start their Ray within seconds of each other.
 NODES_DEADLINE_S = 300.0
 NODES_POLL_S = 1.0
+
+# Ours: games that are opened in advance before the next look at whether the run shall stop.
+CACHED_AT_ONCE = 256
 START_RAY = (
     "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 "
     "on the others"
@@ -100,6 +104,7 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     # Ray's processes may have another working directory.
     place = Workplace(config, RunFolder(folder.path.resolve()))
     place.folder.pin_panels(panel_records(place.environment, config))
+    _fill_caches(place, should_stop)
     files = _files(place, should_stop)
 
     # Settings of the configuration, then those of the machine.
@@ -125,6 +130,23 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     extra = list(verl.overrides)
     _write_down(folder, chosen, extra)
     return [*(setting.override for setting in chosen), *extra]
+
+
+def _fill_caches(place: Workplace, should_stop: Callable[[], bool]) -> None:
+    """Open the games of the whole schedule, which the agent loops would do within the first steps.
+
+    Of two runs on one machine, the first one's rollouts would otherwise look slower.
+    """
+    if not isinstance(place.environment, CachingEnvironment):
+        return
+    names = {row["extra_info"]["task"] for row in training_rows(place.environment, place.config)}
+    tasks = [task for task in place.environment.panel(TRAIN).tasks if task.id in names]
+    firsts = range(0, len(tasks), CACHED_AT_ONCE)
+    parts = [tasks[first : first + CACHED_AT_ONCE] for first in firsts]
+    for part in progress(parts, f"games, {CACHED_AT_ONCE} at once", "part"):
+        if should_stop():
+            return
+        place.environment.fill_caches(part)
 
 
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:

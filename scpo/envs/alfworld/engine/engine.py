@@ -7,8 +7,10 @@ set to any state of its game, one lane serves all siblings, in any order of step
 
 from __future__ import annotations
 
+import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -85,6 +87,10 @@ class Engine:
         translations: Translated games, in memory and on disk.
         limits: Bounds of memory; None: the defaults.
         transitions: Folder of the graphs; None: they are kept in memory only.
+
+    Attributes:
+        uncached_s: Seconds spent so far on opening games and on computing transitions, which a run
+            whose caches were filled by others does not spend.
     """
 
     def __init__(
@@ -96,6 +102,7 @@ class Engine:
         transitions: Path | None = None,
     ) -> None:
         self.source = source
+        self.uncached_s = 0.0
         self._translations = translations
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
@@ -118,7 +125,8 @@ class Engine:
         """
         opened = self._games.get(game_id)
         if opened is None:
-            opened = self._open(self.game(game_id))
+            with self._counted():
+                opened = self._open(self.game(game_id))
             forgotten = self._games.evict()
             if forgotten is not None:
                 # What the game has learned must not be lost with it.
@@ -132,8 +140,7 @@ class Engine:
     def hold(self, game_ids: Sequence[str]) -> None:
         """Open these games with a lane of their own each, on top of the other games' limits."""
         self._games.widen(len(game_ids))
-        games = map(self.game, game_ids)
-        self._translations.make([(game.domain, game.problem) for game in games])
+        self.translate(game_ids)
         for game_id in game_ids:
             self._held[game_id] = self._lane(game_id, self.open(game_id).world)
             self._lanes.pop(game_id)
@@ -171,9 +178,24 @@ class Engine:
         if self._unkept > self._limits.unkept:
             self._unkept = 0
             self.keep()
-        if self._opened:
-            self._provide_lanes()
-        return opened.world.step(state, command, self._lane(opened.game.id, opened.world))
+        with self._counted():
+            if self._opened:
+                self._provide_lanes()
+            return opened.world.step(state, command, self._lane(opened.game.id, opened.world))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the seconds of a block as ``uncached_s``; such blocks are not nested."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.uncached_s += time.perf_counter() - started
+
+    def translate(self, game_ids: Sequence[str]) -> None:
+        """Translate those of these games whose translation is not on disk, on all cores."""
+        games = map(self.game, game_ids)
+        self._translations.make([(game.domain, game.problem) for game in games])
 
     def _lane(self, game_id: str, world: World) -> Lane:
         """Lane that holds this game.

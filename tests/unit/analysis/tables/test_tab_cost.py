@@ -55,6 +55,39 @@ def test_what_a_step_takes_longer_has_an_interval_over_seeds(tmp_path):
     assert added[4].text == "−44.9 [−169.1, 79.3]"
 
 
+@pytest.mark.parametrize(
+    ("host_s", "why"),
+    [(6.0, "shorter than the host's"), (0.1, "more than 2 times that sum")],
+    ids=["cheaper than nothing", "more than its stages"],
+)
+def test_a_difference_that_cannot_be_the_shapers_cost_is_marked_and_explained(tmp_path, host_s, why):
+    hosts = [hosted(tmp_path, host_s + seed / 10, 33.5, seed) for seed in (0, 1, 2)]
+    shaped = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
+    write_experiment(tmp_path, {"scpo": shaped, "gigpo": hosts}, name="cost")
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert [row[0] for row in made.blocks[1].rows if row[0].startswith("added")] == [
+        "added to a training step (mean) †"
+    ]
+    assert made.caption.count("† Not the cost of the shaper") == 1
+    assert why in made.caption
+
+
+def test_runs_whose_steps_count_what_no_cache_held_are_named(tmp_path):
+    runs = {"gigpo": hosted(tmp_path, 2.0, 33.5), "scpo": write_run(tmp_path)}
+    write_experiment(tmp_path, {row: [run] for row, run in runs.items()}, name="cost")
+
+    def caption(**more):
+        lines = [
+            {"step": step, "timing_s/step": 2.0, "timing_s/scpo/matching": 0.1, "timing_s/rollout": 1.0, **more}
+            for step in (1, 2)
+        ]
+        write_lines(tmp_path / runs["scpo"]["id"] / "timing.jsonl", lines)
+        return build(collect(tmp_path).at_scale("mini")).caption
+
+    assert "Runs without timing_s/uncached (SCPO (default)) count in their steps" in caption()
+    assert "timing_s/uncached" not in caption(**{"timing_s/uncached": 0.0})
+
+
 def test_a_stage_that_a_seed_did_not_time_says_how_many_did(tmp_path):
     runs = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
     write_lines(tmp_path / runs[2]["id"] / "timing.jsonl", [{"step": step, "timing_s/step": 2.0} for step in (1, 2)])

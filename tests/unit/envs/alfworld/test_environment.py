@@ -10,7 +10,7 @@ from scpo.envs import make_environment
 from scpo.envs.alfworld.environment import AlfworldEnvironment
 from scpo.envs.alfworld.games.games import generate
 from scpo.envs.alfworld.transcript import Transcript
-from scpo.envs.base import DemonstratingEnvironment, Task
+from scpo.envs.base import CachingEnvironment, DemonstratingEnvironment, Task
 from scpo.errors import EnvironmentFailure, GameError, PanelError
 from scpo.schema.env import FAMILIES
 from tests.support.alfworld_games import alfworld_config, official_data
@@ -48,6 +48,30 @@ def test_a_won_episode_pays_once_and_ends(environment):
     assert episode.observation == results[-1].observation
     with pytest.raises(RuntimeError, match=f"over after {len(results)} steps"):
         episode.step("look </action>")
+
+
+def test_seconds_are_uncached_where_no_cache_holds_the_game_or_the_transition(tmp_path):
+    environment = AlfworldEnvironment(alfworld_config(horizon=20), cache_dir=tmp_path)
+    assert isinstance(environment, CachingEnvironment)
+    task = environment.panel("train").tasks[0]
+    seconds = [environment.uncached_s]
+    for _ in range(2):
+        episode = environment.start(task, slot=0)
+        seconds.append(environment.uncached_s)
+        play(episode, ["look"])
+        seconds.append(environment.uncached_s)
+    start, opened, played, again, replayed = seconds
+    assert start == 0 < opened < played
+    assert played == again == replayed
+
+
+def test_games_are_translated_in_advance(tmp_path, monkeypatch):
+    first, second = (AlfworldEnvironment(alfworld_config(), cache_dir=tmp_path) for _ in range(2))
+    tasks = first.panel("train").tasks[:2]
+    first.fill_caches(tasks)
+    monkeypatch.setattr("scpo.envs.alfworld.planning.translation.translate", None)  # must not be called
+    for task in tasks:
+        second.start(task, slot=0)
 
 
 def test_an_episode_ends_at_the_horizon(cache):

@@ -10,11 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from scpo import verl_config
+from scpo.envs.base import Panel, Task
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
-from scpo.trainers.verl import readiness, sockets
+from scpo.trainers.verl import launch, readiness, sockets
+from scpo.trainers.verl.data import training_rows
 from scpo.trainers.verl.launch import _stop_file, prepare
 from scpo.trainers.verl.readiness import check_engine
+from scpo.trainers.verl.workplace import Workplace
 from sweeps.compose.configuration import compose_run
 
 torch = pytest.importorskip("torch", reason="needs torch: make setup")
@@ -162,3 +165,35 @@ def test_a_wish_to_stop_becomes_a_file_while_the_process_waits_and_is_gone_after
             time.sleep(0.05)
         assert path.exists()
     assert not path.exists()
+
+
+def test_the_games_of_the_schedule_are_opened_before_training_until_a_stop_is_wished(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "CACHED_AT_ONCE", 4)
+
+    class Environment:
+        families, uncached_s = (), 0.0
+
+        def __init__(self):
+            self.filled = []
+
+        def panel(self, name):
+            return Panel(name, tuple(Task(f"game {number:02}", "look", "") for number in range(64)))
+
+        def start(self, task, slot):
+            raise AssertionError
+
+        def fill_caches(self, tasks):
+            self.filled.append([task.id for task in tasks])
+
+    def filled(asked_after=99):
+        place = Workplace(config, RunFolder(tmp_path))
+        place.__dict__["environment"] = Environment()  # in place of the cached property
+        looks = iter(range(100))
+        launch._fill_caches(place, lambda: next(looks) >= asked_after)
+        return place.environment.filled
+
+    config = compose_run([*PAPER, "trainer.steps=1"])
+    parts = filled()
+    scheduled = {row["extra_info"]["task"] for row in training_rows(Environment(), config)}
+    assert {name for part in parts for name in part} == scheduled
+    assert filled(asked_after=1) == parts[:1]
