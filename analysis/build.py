@@ -462,7 +462,9 @@ class Sources:
         codes = [data.by_id[run].code for run in runs]
         # Includes runs and samples that the figure did not use: it could choose them now.
         given = [(record.experiment, record.given) for record in data.experiments]
-        choice = (data.chosen, data.asked, data.common_seeds)
+        # All rows of the experiments decide which line style is left for a row.
+        styled = [[(row.name, row.method) for row in rows] for rows in data.experiment_rows]
+        choice = (data.chosen, data.asked, data.common_seeds, styled)
         state = (data.sections, given, choice, runs, samples, codes, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 

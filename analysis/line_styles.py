@@ -141,19 +141,31 @@ def line_style(name: str, method: str = "") -> LineStyle:
     return _variant(_host_style(method), _variant_number(name))
 
 
-def line_styles(rows: Iterable[Row]) -> dict[str, LineStyle]:
+def line_styles(
+    rows: Iterable[Row], experiments: Iterable[Iterable[Row]] = ()
+) -> dict[str, LineStyle]:
     """Styles of all rows of a figure, no two alike.
 
     A registered method keeps its style in every figure. A variant that would share a shade with
-    another row takes the next free shade, so that lines differ only in their dashes when the
-    shades have run out.
+    another row of its experiment takes the next free shade, so that lines differ only in their
+    dashes when the shades have run out.
+
+    Args:
+        rows: The rows.
+        experiments: All rows of each experiment. They are styled first, so that a row looks the
+            same whatever rows are drawn beside it.
     """
     by_name = {row.name: row for row in rows}
+    groups = [list(group) for group in experiments]
+    groups.append(list(by_name.values()))
     # First, so that no other row takes the style of a method that comes later.
-    chosen = {name: line_style(name) for name in by_name if name in STYLES or name in METHODS}
-    for name, row in by_name.items():
-        if name not in chosen:
-            chosen[name] = _free_style(row, list(chosen.values()))
+    names = {row.name: None for group in groups for row in group}
+    chosen = {name: line_style(name) for name in names if name in STYLES or name in METHODS}
+    for group in groups:
+        for row in group:
+            if row.name not in chosen:
+                beside = [chosen[other.name] for other in group if other.name in chosen]
+                chosen[row.name] = _free_style(row, beside, list(chosen.values()))
     return {name: chosen[name] for name in by_name}
 
 
@@ -161,6 +173,7 @@ def plot_styles(
     rows: Iterable[Row],
     colors: Sequence[str] = (),
     earlier: Mapping[str, str] = MappingProxyType({}),
+    experiments: Iterable[Iterable[Row]] = (),
 ) -> dict[str, dict[str, Any]]:
     """Styles of all rows as keyword arguments of ``plot``.
 
@@ -168,8 +181,9 @@ def plot_styles(
         rows: The rows.
         colors: A user's palette; rows get its colours in the order of the registry.
         earlier: Colours of the palette that rows have in other panels of the figure, and keep.
+        experiments: All rows of each experiment, as for ``line_styles``.
     """
-    styles = line_styles(rows)
+    styles = line_styles(rows, experiments)
     if colors:
         registered = list(STYLES)
 
@@ -188,7 +202,14 @@ def plot_styles(
     return {name: style.line() for name, style in styles.items()}
 
 
-def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
+def _free_style(row: Row, beside: Sequence[LineStyle], used: Sequence[LineStyle]) -> LineStyle:
+    """A style that no other row has.
+
+    Args:
+        row: The row.
+        beside: Styles of the other rows of its experiment.
+        used: Styles of all other rows.
+    """
     own = line_style(row.name, row.method)
     # A method that is not registered here keeps its style too unless another one has it.
     if row.name == row.method and own not in used:
@@ -196,12 +217,12 @@ def _free_style(row: Row, used: Sequence[LineStyle]) -> LineStyle:
     host = _host_style(row.method)
     number = _variant_number(row.name)
     candidates = [own]
-    for k in range(len(SHADES) * len(VARIANT_DASHES)):
+    for k in range(len(SHADES) * len(VARIANT_DASHES) * len(VARIANT_MARKERS)):
         candidates.append(_variant(host, number + k))
     # Prefer another shade, because readers distinguish colours faster than dashes.
-    used_colors = {style.color for style in used}
+    used_colors = {style.color for style in beside}
     for candidate in candidates:
-        if candidate.color not in used_colors:
+        if candidate.color not in used_colors and candidate not in used:
             return candidate
     for candidate in (*candidates, *RESERVE):
         if candidate not in used:

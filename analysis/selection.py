@@ -91,6 +91,7 @@ class Selection:
             problems=tuple(problems),
             chosen=names,
             asked=self.experiments,
+            unselected=data.unselected or data.sections,
             common_seeds=self.common_seeds,
         )
 

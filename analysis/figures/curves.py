@@ -84,14 +84,18 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
 # Drawing
 
 
-def row_styles(rows: Iterable[Row], earlier: Styles | None = None) -> Styles:
+def row_styles(data: Collected, rows: Iterable[Row], earlier: Styles | None = None) -> Styles:
     """Line style of each row by its name, in the colours of the user's style if given.
 
-    Call it inside ``house_style``, which sets these colours. ``earlier``: the styles of other
-    panels of the figure, whose rows keep their colours.
+    Call it inside ``house_style``, which sets these colours.
+
+    Args:
+        data: The collected runs; a row looks the same whichever of their rows are selected.
+        rows: The rows.
+        earlier: The styles of other panels of the figure, whose rows keep their colours.
     """
     kept = {name: style["color"] for name, style in (earlier or {}).items()}
-    return plot_styles(rows, palette(), kept)
+    return plot_styles(rows, palette(), kept, data.experiment_rows)
 
 
 def over_training(axis: Axes, *, percent: bool = True) -> None:

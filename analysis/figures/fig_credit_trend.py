@@ -99,7 +99,7 @@ def _choose(data: Collected) -> Section:
 
 def _draw(data: Collected, rows: Sequence[Row]) -> Figure:
     width = canvas_width(COLUMN_WIDTH)
-    styles = {name: style | {"marker": ""} for name, style in row_styles(rows).items()}
+    styles = {name: style | {"marker": ""} for name, style in row_styles(data, rows).items()}
     labels = [f"{ROWS[row.name]}, {row.count}" for row in rows]
     figure = new_figure(width, HEIGHT + LEGEND_HEIGHT * legend_lines(labels, width))
 

@@ -312,7 +312,7 @@ def _draw(
     legend_height = LEGEND_HEIGHT * legend_lines(list(labels.values()), width)
     height = (NARROW_HEIGHT if narrow else ROW_HEIGHT) * sum(lines) + margin + legend_height
     figure = new_figure(width, height)
-    styles = row_styles(row for strip in strips for row in strip.rows)
+    styles = row_styles(data, (row for strip in strips for row in strip.rows))
     # Step axes are not shared, because benchmarks may train for different numbers of steps.
     axes = figure.subplots(sum(lines), columns, sharex=False, sharey=True, squeeze=False)
     start = 0

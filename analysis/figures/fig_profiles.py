@@ -133,7 +133,7 @@ def build(data: Collected) -> Drawing:
     drawn = (usual or models)[:MOST]
     notes = Footnotes()
     with house_style():
-        figure = _draw(drawn, notes)
+        figure = _draw(data, drawn, notes)
         panel = names.PANELS[names.JUDGED[drawn[0][0].scale]]
         settings = (names.setting(replace(part, differs="")) for part, _ in drawn)
         place = f"{drawn[0][0].scale} scale, {'; '.join(settings)}"
@@ -196,11 +196,11 @@ def _line(data: Collected, part: Section, row: Row) -> Line | None:
 # Drawing
 
 
-def _draw(drawn: Sequence[Model], notes: Footnotes) -> Figure:
+def _draw(data: Collected, drawn: Sequence[Model], notes: Footnotes) -> Figure:
     width = canvas_width(PAGE_WIDTH)
     narrow = width < NARROW
     rows = {line.row.name: line.row for _, lines in drawn for line in lines}
-    styles = row_styles(line.row for _, lines in drawn for line in lines)
+    styles = row_styles(data, (line.row for _, lines in drawn for line in lines))
     labels = [row.label for row in rows.values()]
     heights = []
     for _, lines in drawn:

@@ -127,7 +127,7 @@ def build(data: Collected) -> Drawing:
         figure = new_figure(canvas_width(COLUMN_WIDTH), sum(heights) + MARGIN)
         parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
         for group, part in zip(groups, parts, strict=True):
-            styles = row_styles((row.row for row in group.rows), drawn)
+            styles = row_styles(data, (row.row for row in group.rows), drawn)
             drawn = {**styles, **drawn}
             left, right = part.subplots(1, 2, width_ratios=(1.15, 1))
             part.suptitle(_folded(group.heading, HEADING), fontsize=points(7))

@@ -227,7 +227,7 @@ def _runs(data: Collected) -> list[dict[str, Any]]:
     """Runs in the order of the tables' rows; runs of no row come last."""
     members = _rows(data.sections)
     places = {run: place for place, run in enumerate(members)}
-    styles = line_styles(row for _, row in members.values())
+    styles = line_styles((row for _, row in members.values()), data.experiment_rows)
     lines = data.runs.to_dict("records")
     # The sort is stable, so that runs in no row keep the order of the data.
     lines.sort(key=lambda line: places.get(line["id"], len(places)))

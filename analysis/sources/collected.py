@@ -37,6 +37,7 @@ class Collected:
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
         asked: Experiments that the user chose, whose seeds alone are shown; empty: all.
+        unselected: Sections of all scales before the user chose; empty: ``sections``.
         common_seeds: The user chose the seeds that all rows of a block have finished.
         used: (run, file) pairs that the present output is made from.
         seen: (run, file) pairs that the present output could choose from.
@@ -51,6 +52,7 @@ class Collected:
     experiments: tuple[ExperimentRecord, ...] = ()
     chosen: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    unselected: tuple[Section, ...] = ()
     common_seeds: bool = False
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
@@ -62,10 +64,24 @@ class Collected:
         """Scales that have rows. A table or figure has rows of one scale only."""
         return tuple(sorted({section.scale for section in self.sections}))
 
+    @property
+    def experiment_rows(self) -> tuple[tuple[Row, ...], ...]:
+        """Rows of each experiment by name of the experiment, whichever rows the user chose."""
+        rows: dict[str, dict[str, Row]] = {}
+        for section in self.unselected or self.sections:
+            for family in section.families:
+                own = rows.setdefault(family.experiment, {})
+                for row in family.runs:
+                    # A row of which no run has started in a section has no method there.
+                    if row.name not in own or not own[row.name].method:
+                        own[row.name] = row
+        return tuple(tuple(rows[name].values()) for name in sorted(rows))
+
     def at_scale(self, scale: str) -> "Collected":
         """The data for one builder: sections of one scale; ``used`` and ``seen`` are empty."""
         parts = tuple(part for part in self.sections if part.scale == scale)
-        return replace(self, sections=parts, used=set(), seen=set())
+        every = self.unselected or self.sections
+        return replace(self, sections=parts, unselected=every, used=set(), seen=set())
 
     def to_choose_from(self) -> "Collected":
         """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""

@@ -89,6 +89,24 @@ def test_more_variants_than_shades_are_still_told_apart():
     assert len(set(styles.values())) == 21
 
 
+def test_a_variant_looks_the_same_whichever_rows_are_drawn_beside_it():
+    names = [f"theta_{at}" for at in range(6)]
+    every = rows("scpo", *names, method="scpo")
+    among = line_styles(every, [every])
+    for name in names:
+        alone = line_styles(rows(name, method="scpo"), [every])
+        assert alone[name] == among[name]
+    assert len(set(among.values())) == len(every)
+
+
+def test_variants_of_an_experiment_differ_in_shade_and_those_of_two_experiments_in_style():
+    experiments = [rows("scpo", *(f"{kind}_{at}" for at in range(4)), method="scpo") for kind in "abcdefgh"]
+    styles = line_styles([row for group in experiments for row in group], experiments)
+    assert len(set(styles.values())) == 33
+    for group in experiments:
+        assert len({styles[row.name].color for row in group}) == 5
+
+
 def test_unknown_methods_get_different_looks_that_stay():
     names = [f"newcomer_{at}" for at in range(3)]
     styles = line_styles([Row(name, name, (), name) for name in ("scpo", *names)])

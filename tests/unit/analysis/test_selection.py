@@ -4,6 +4,7 @@ import pytest
 
 from analysis.build import build_from
 from analysis.figures import fig_learning
+from analysis.figures.curves import row_styles
 from analysis.names import compared
 from analysis.rendering.table import Table
 from analysis.selection import Selection, missing_samples
@@ -39,6 +40,21 @@ def test_rows_are_drawn_in_the_order_in_which_they_were_named(tmp_path):
     made = fig_learning.build(chosen.at_scale("mini"))
     first = [row[1] for row in made.numbers.blocks[0].rows][:2]
     assert first == ["chronological order", "SCPO"]
+
+
+def test_a_row_looks_the_same_whichever_rows_are_selected(tmp_path):
+    # Three rows whose names would give them one shade.
+    overrides = {"forward_matcher": "matcher=forward", "theta_0.5": "theta=0.5", "minilm": "soft_base=0.3"}
+    runs = {name: [write_run(tmp_path, name, overrides=(f"method.shaper.{o}",))] for name, o in overrides.items()}
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)], **runs})
+    whole = collect(tmp_path)
+    (part,) = whole.at_scale("mini").sections
+    every = row_styles(whole.at_scale("mini"), part.rows)
+    assert len({style["color"] for style in every.values()}) == 4
+    for chosen in (("scpo", "minilm"), ("minilm", "theta_0.5"), tuple(reversed(overrides))):
+        selected = Selection(rows=chosen).of(whole).at_scale("mini")
+        styles = row_styles(selected, selected.sections[0].rows)
+        assert styles == {name: every[name] for name in chosen}
 
 
 def test_variants_that_were_named_are_compared_with_methods():
