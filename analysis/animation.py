@@ -105,7 +105,7 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
     """The experiment's runs in the order of its rows.
 
     Raises:
-        RecordError: There is no such experiment, or not all of its runs are finished.
+        RecordError: The experiment does not exist, or not all of its runs are finished.
     """
     known, _ = read_experiments(runs_dir)
     # An experiment may exist at several scales; reversed, so that the first one wins.

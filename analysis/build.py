@@ -458,7 +458,7 @@ class Sources:
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
             samples.append(sorted(path.name for path in folder.glob("*")))
-        # A caption tells of several versions.
+        # A caption names several versions.
         codes = [data.by_id[run].code for run in runs]
         # Includes runs and samples that the figure did not use: it could choose them now.
         given = [(record.experiment, record.given) for record in data.experiments]

@@ -78,14 +78,14 @@ def load_runs(
         six show which runs must not be pooled. ``row`` is the run's name in the first table that
         has it (``scpo``, ``chronological``, ...), or the method's name for a run of no experiment,
         with what differs if such runs have several configurations (``scpo_alpha_2.0``). Runs with
-        an equal ``setting`` stand in one table; ``differs`` names the differences of a row's runs
-        from the others of its table, besides the method. Runs that differ in the seed alone have an
-        equal ``configuration``, in whichever tables they stand; ``attrs["configurations"]`` has
+        an equal ``setting`` share a table; ``differs`` names the differences of a row's runs
+        from the others of its table, besides the method. Runs that differ only in the seed have an
+        equal ``configuration``, in any table; ``attrs["configurations"]`` has
         each as JSON. ``attrs["left_out"]`` lists runs and files that were left out, with the
         reasons.
 
     Raises:
-        RecordError: A folder does not exist, a project cannot be read, or there is no run at all.
+        RecordError: A folder does not exist, a project cannot be read, or they hold no runs.
 
     Warns:
         UserWarning: A run was left out because it is damaged or not finished, or was trained as the
@@ -289,7 +289,7 @@ def compare(
         their ``difference``, its 95 % Student-t interval (``low``, ``high``), ``p`` of the paired
         t-test, ``p_holm`` corrected over the rows of this call, the number of ``pairs`` and their
         ``seeds``. NaN if there are too few pairs: an interval takes two. ``p`` is also NaN if all
-        pairs have the same difference other than 0: without a spread there is no t-test (SciPy's
+        pairs have the same difference other than 0: without a spread a t-test is undefined (SciPy's
         has p = 0).
 
     Raises:

@@ -358,11 +358,11 @@ def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: 
     Args:
         entry: The estimator.
         batch: The steps.
-        step_N: Its step term; None if it has none.
+        step_N: Its step term; None without one.
         answer_N: Its advantages.
 
     Raises:
-        ContractError: It has none, or one that separates no step; names two steps.
+        ContractError: It lacks a step term, or the term separates no step; names two steps.
     """
     pair = _separated(batch, answer_N)
     if pair is None or (step_N is not None and _separated(batch, step_N) is not None):
@@ -426,7 +426,7 @@ def _check_made_up_groups(
     repeated = [_five_siblings(5 * [total], batch) for total in (0.0, 0.1, 10.0)]
     for siblings in repeated:
         _check_siblings(entry.name, siblings, estimate, steps_differ=steps_differ)
-    # Some estimators read the bonus only beside successes that did otherwise in the same state.
+    # Some estimators read the bonus only if successes did otherwise in the same state.
     mixed = _five_siblings([10.0, 0.0, 10.0, 0.0, 0.0], batch)
     action_N = np.where(mixed.success_N, mixed.action_N, "other")
     with_bonus = [(batch, bonus_N)]
@@ -545,12 +545,12 @@ def _check_bonus(
     cases: Sequence[tuple[StepBatch, FloatArray]],
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
-    """The bonus is read if the estimator says so, and only then.
+    """The bonus is read if and only if the estimator declares it.
 
     In several batches, since in one the bonus may cancel: GiGPO adds it where states repeat.
 
     Raises:
-        ContractError: It reads the bonus without saying so, or says so and does not.
+        ContractError: It reads the bonus without declaring it, or declares it and does not.
     """
     reads = any(
         not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), estimate(batch, bonus_N))
@@ -723,7 +723,7 @@ def _same(
         rows: Rows of the batch that the advantages belong to.
         got: Advantages after the change, one for each of ``rows``.
         wanted: Advantages before it, likewise.
-        law: The law that says so, for the message.
+        law: The violated law, for the message.
 
     Raises:
         ContractError: They differ; names the first row.

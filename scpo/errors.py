@@ -70,7 +70,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def no_space(error: BaseException) -> OSError | None:
     """The OSError of a full disk, quota or file-size limit that caused an error; None if none did.
 
-    To try again cannot help there, so such an error is no failure of what met it.
+    To try again cannot help there, so such an error does not count as a failure of what met it.
     """
     cause: BaseException | None = error
     while cause is not None:

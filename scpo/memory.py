@@ -406,7 +406,7 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
     if config.trainer.loss.kl_coefficient > 0:
         # A copy of the policy, and so in float32.
         yield Part("reference", FLOAT32 * count, FLOAT32 * count)
-    # A micro-batch has at least one row, even if that row alone exceeds BATCH_TOKENS.
+    # A micro-batch has at least one row, even if that row exceeds BATCH_TOKENS.
     tokens = max(_longest(config), BATCH_TOKENS)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)

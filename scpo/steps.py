@@ -152,7 +152,7 @@ class StepBatch:
     ) -> Self:
         """Build a batch from rollouts, episode by episode in time order; other columns are derived.
 
-        Rows stay in that order, which ``position_N`` says: for SCPO's order of the paper,
+        Rows stay in that order, as ``position_N`` has it: for SCPO's order of the paper,
         ``balanced``, replace it (``dataclasses.replace``) by the rows' places in your trainer's
         batch.
 
@@ -255,7 +255,7 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
         dtype: The contract's.
 
     Raises:
-        StepBatchError: It is no such sequence, or a value does not fit; names the row.
+        StepBatchError: It is not such a sequence, or a value does not fit; names the row.
     """
     if np.ma.isMaskedArray(value):
         raise StepBatchError(

@@ -24,7 +24,7 @@ CONTROLLER_CPUS = 1
 def cores_needed(trainer: VerlTrainer) -> int:
     """CPU cores per node: with fewer, Ray never places all actors and verl waits forever.
 
-    These are Ray's logical CPUs, that is reservations; they do not say how busy a core is.
+    These are Ray's logical CPUs, that is reservations; they do not show how busy a core is.
     """
     return CONTROLLER_CPUS + STORAGE_UNITS + CPUS_A_GPU * trainer.verl.gpus
 

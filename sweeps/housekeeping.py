@@ -148,7 +148,7 @@ def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
             try:
                 planned = {run.id for row in manifest.read(path).rows for run in row.runs}
             except RecordError:
-                # The commands that read it say so; here it is no reason to fail after deleting.
+                # The commands that read it report it; here it must not fail after deleting.
                 continue
             if ids & planned and not any((runs_dir / run).exists() for run in planned):
                 empty.append(path)

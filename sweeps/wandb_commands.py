@@ -216,6 +216,6 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
 def health_metrics() -> tuple[str, ...]:
     """Metrics that conf/health.yaml examines and that the other sections do not show."""
     metrics = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
-    # A pattern with * is no metric that W&B could plot. A metric may have several rules.
+    # W&B cannot plot a pattern with *. A metric may have several rules.
     plotted = [metric for metric in metrics if "*" not in metric and metric not in CREDIT]
     return tuple(dict.fromkeys(plotted))

@@ -153,7 +153,7 @@ def _strips(data: Collected) -> Iterator[Strip]:
 def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
     """Drop strips whose runs are all in an earlier one.
 
-    An ablation with several methods draws these alone, which are the main table's, too.
+    An ablation with several methods draws only these, which are the main table's, too.
     """
     kept: list[Strip] = []
     seen: set[str] = set()

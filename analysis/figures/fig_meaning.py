@@ -75,7 +75,7 @@ STYLES = {
     "effects in matcher and host": LineStyle("#117733", "d", (2, 2)),
     "oracle in matcher and host": LineStyle("#000000", "H", (4, 2)),
 }
-# Rows that compare observations instead of states are in the table alone, because their areas would
+# Rows that compare observations instead of states are only in the table, because their areas would
 # compress the axis of all others. Their labels end so.
 BY_OBSERVATION = ", by observation"
 OTHER = LineStyle("#999999", ".")

@@ -302,7 +302,7 @@ def _draw_steps(axis: Axes, lines: Sequence[Line], styles: Styles, *, narrow: bo
                     fontsize=SMALL,
                 )
 
-    # One of three panels beside each other, or as wide as the figure.
+    # One of three panels in a row, or as wide as the figure.
     share = 0.9 if narrow else 0.16
     axis.set_xlabel(fill("training steps to reach", characters(canvas_width(PAGE_WIDTH), share)))
     # Room on the right for the annotations.

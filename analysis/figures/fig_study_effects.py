@@ -225,7 +225,7 @@ def _on_common_seeds(
     """The study's rows, the shown ones on the seeds that all of them have finished.
 
     Raises:
-        MissingRunsError: There is no such seed.
+        MissingRunsError: The shown rows have no finished seed in common.
     """
     if not on_common_seeds(data, shown):
         place = names.place(SCALE, shown[0].env, shown[0].model)

@@ -34,7 +34,7 @@ def draw_similarity(
         axis: The panel.
         similarity_ml: Similarities.
         most: Value of the darkest shade.
-        graded: False draws two shades, for a scorer that gives 0 and 1 alone.
+        graded: False draws two shades, for a scorer that gives only 0 and 1.
     """
     shades = mpl.colormaps[SEQUENTIAL]
     image = axis.imshow(

@@ -319,7 +319,7 @@ def exact_share(data: Collected, part: Section, run: str) -> float | None:
 def of_inexact_scorer(measure: OfRun) -> OfSection:
     """Values of a section: a quantity of SCPO with a scorer that credits unequal texts, too.
 
-    The study's default scorer credits equal texts alone; the row with MiniLM has the scorer that is
+    The study's default scorer credits only equal texts; the row with MiniLM has the scorer that is
     most like the paper's.
     """
 

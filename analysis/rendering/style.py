@@ -205,7 +205,7 @@ def read_style(name: str) -> tuple[tuple[str, Any], ...]:
     """Settings of a ``.mplstyle`` file, or of a style that matplotlib ships.
 
     Raises:
-        ConfigError: There is no such file or style, or a line of it is not a setting.
+        ConfigError: The file or style does not exist, or a line of it is not a setting.
     """
     if name in mpl_style.library:
         settings = mpl_style.library[name]

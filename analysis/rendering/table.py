@@ -173,7 +173,7 @@ class Table:
             texts; empty for short words.
         repeated: For a table of texts with many columns: number of leading columns that are
             repeated in each of the several grids that LaTeX needs; 0 for other tables.
-        single: Names of the columns whose numbers are no means over seeds, such as p-values.
+        single: Names of the columns of single values (p-values, for example), not of means.
         footnotes: Text of each mark that ends a word, e.g. ``RLOO†``; its caption has them, too.
     """
 

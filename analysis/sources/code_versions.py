@@ -28,7 +28,7 @@ WITHDRAWN = (
 
 
 class HasCode(Protocol):
-    """What of a run tells its code: a ``Run``, or ``CodeOf`` where only that is known."""
+    """The code that ran: of a ``Run``, or ``CodeOf`` where only that is known."""
 
     @property
     def code(self) -> str: ...

@@ -152,7 +152,8 @@ def _one_for_each(
     """Join the records of one experiment, which an archive and a folder of runs may both have.
 
     Records that have different runs of one row and seed stay two, and so do those whose rows have
-    other configurations: a later edition of an experiment on other seeds is no part of the first.
+    other configurations: a later edition of an experiment on other seeds is an experiment of its
+    own.
     """
     kept: list[ExperimentRecord] = []
     for record in records:

@@ -36,7 +36,7 @@ class Collected:
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
-        asked: Experiments that the user chose, whose seeds alone are shown; empty: all.
+        asked: Experiments that the user chose, of which only the seeds are shown; empty: all.
         unselected: Sections of all scales before the user chose; empty: ``sections``.
         common_seeds: The user chose the seeds that all rows of a block have finished.
         used: (run, file) pairs that the present output is made from.

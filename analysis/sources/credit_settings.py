@@ -8,7 +8,7 @@ from analysis.sources.run_records import Run
 
 
 def is_exact(config: Mapping[str, Any]) -> bool:
-    """True if the scorer of a run is equality of texts, whose similarities are 0 and 1 alone."""
+    """True if the scorer of a run is equality of texts, whose similarities are only 0 and 1."""
     return (config.get("scorer") or {}).get("kind") == "exact"
 
 

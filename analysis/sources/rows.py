@@ -162,7 +162,7 @@ class Section:
     def all_rows(self) -> Iterator[Row]:
         """Yield its rows as they are shown, then as each experiment asked for them.
 
-        A run whose seed no view shows beside the other rows is in the latter alone.
+        A run whose seed no view shows beside the other rows is only in the latter.
         """
         yield from self.rows
         for family in self.families:
@@ -180,7 +180,7 @@ class Section:
     def by_seeds(self) -> tuple["Section", ...]:
         """The section as parts whose rows have seeds in common, its main rows first.
 
-        A row that shows seeds of which the main table, or else the first experiment, has none is
+        A row that shows seeds of which the main table, or else the first experiment, lacks is
         in a part of its experiment, with the rows that this one shares with others on its seeds.
         """
         asides = [row for row in self.rows if self.aside(row)]
@@ -221,7 +221,7 @@ class Section:
         return own, left
 
     def is_loose(self, row: Row) -> bool:
-        """True if no experiment has a row: it is of runs of train.py alone."""
+        """True if no experiment has a row: it has only runs of train.py."""
         asked = [family.experiment for family in self.families if row.name in family.rows]
         return bool(asked) and set(asked) == {SINGLE}
 

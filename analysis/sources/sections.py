@@ -138,7 +138,7 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
 def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:
     """The section with its differences from another one, of which these are example runs.
 
-    A heading holds for all rows: what only some of them have stands at these rows.
+    A heading holds for all rows: what only some of them have is shown at these rows.
     """
     usual = replace(
         part,
@@ -480,7 +480,7 @@ def _usual(
     """A run with the setting of most rows; None without runs.
 
     Among equals, a setting wins that another record has with the same rows, because the same runs
-    would stand in two sections; then the default row's, then the first one.
+    would be in two sections; then the default row's, then the first one.
     """
     usual = _usual_settings(known)
     own = {(row, run.setting) for row, run in known}

@@ -132,7 +132,7 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
 )
 """Measures by their names in experiments' files (``scpo.schema.experiment.Measure``)."""
 
-HALF = 0.5  # the level of success whose first step says which row is faster
+HALF = 0.5  # the level of success whose first step decides which row is faster
 
 AREA = MEASURES["validation_area"]
 FASTER = steps_to(HALF)

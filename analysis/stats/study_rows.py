@@ -103,7 +103,7 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
 def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     """The configurations of all reported experiments, each once per benchmark.
 
-    A row of an experiment that the user chose has the seeds of the chosen experiments alone.
+    A row of an experiment that the user chose has only the seeds of the chosen experiments.
     """
     merged: list[StudyRow] = []
     for record in reported(data, meaning=meaning):
@@ -156,7 +156,7 @@ def shown_rows(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
 
 
 def on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
-    """The rows on the seeds that all of them have finished; empty if there is no such seed.
+    """The rows on the seeds that all of them have finished; empty without such a seed.
 
     Args:
         data: The collected runs.
@@ -306,7 +306,7 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
 def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Append the settings that differ to each title that several rows of a benchmark share.
 
-    The main table's row keeps its title; beside it, the others are named by what differs from it: a
+    The main table's row keeps its title; the others are named by what differs from it: a
     run of few steps must not add the usual number of steps to the name of every other row. Of two
     editions of the main table, the first one's row keeps its title.
     """

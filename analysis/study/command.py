@@ -82,7 +82,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
     Raises:
         ConfigError: Options contradict each other, or a pattern matches no run.
-        RecordError: There is no archive, some of its runs are damaged, or a source cannot be read.
+        RecordError: No archive, damaged runs in it, or a source that cannot be read.
     """
     check_options(options, ARCHIVE, PAGE)
     if not add_runs(options, console):

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
     Raises:
         ConfigError: Options contradict each other, or a pattern matches no run.
-        RecordError: There is no archive, some of its runs are damaged, or a source cannot be read.
+        RecordError: No archive, damaged runs in it, or a source that cannot be read.
     """
     check_options(options, ARCHIVE, PAGE)
     if not add_runs(options, console, meaning=True):
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     refuse_other_study(data, options.archive, meaning=True)
     figures = draw(data, [FIGURE], options.archive)
     target = options.page or PAGE
-    # Like the study's page, a new one is made; it begins with the results alone.
+    # Like the study's page, a new one is made; it begins with only the results.
     written = target.read_text() if target.exists() else "\n".join((*MARKERS, ""))
     text = with_results(written, data, figures)
     write_bytes(target, text.encode(), readable=True)

@@ -82,7 +82,7 @@ def _has_results(part: Section, whole: Section) -> bool:
 
 
 def _seeds(part: Section) -> str:
-    """The block's seeds, if they are others than the main table's; they stand in its title."""
+    """The block's seeds, if they are others than the main table's; they are in its title."""
     other = {run.seed for row in _rows(part) for run in row.runs if part.aside(row)}
     return f", {seed_list(other)}" if other else ""
 

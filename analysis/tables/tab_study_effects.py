@@ -129,7 +129,7 @@ def _on_common_seeds(
 
 def _line(comparison: Comparison, notes: Footnotes) -> tuple[str | Number, ...]:
     effect = comparison.effect
-    # Runs that never reach 50 % count with their last step: among such, a difference of 0 is none.
+    # Runs that never reach 50 % count with their last step, so their difference means nothing.
     faster = comparison.faster if comparison.reached else None
     return (
         f"{comparison.name}{comparison.rates}",

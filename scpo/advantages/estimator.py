@@ -98,7 +98,7 @@ class Estimator:
         try:
             return self.function(*arguments)
         except ValueError as error:
-            # NumPy has no class of its own for this error; its texts all say so.
+            # NumPy has no class for this error, so it is recognised by its text.
             if "read-only" not in str(error):
                 raise
             line = traceback.extract_tb(error.__traceback__)[-1]

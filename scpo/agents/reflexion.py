@@ -48,7 +48,7 @@ class Reflexion:
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """Earlier reflections, how the attempt began, how it went on, and the question.
 
-        The first prompt holds the task; the latest turns alone need not.
+        The first prompt holds the task; the latest turns need not.
         """
         return _QUESTION.format(
             memory=self._notes(reflections),

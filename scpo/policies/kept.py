@@ -116,7 +116,7 @@ class _Sums(BaseModel):
 
 
 def _damage(folder: Path) -> str | None:
-    """First difference between a folder and its checksums; None if there is none."""
+    """First difference between a folder and its checksums; None if they are equal."""
     try:
         record = _Sums.model_validate(unsealed(json.loads((folder / SUMS).read_bytes())))
     except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)

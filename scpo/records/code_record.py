@@ -141,7 +141,7 @@ def _earlier_and_present(
 ) -> str:
     """The code under which a run stopped and the present code, for a message.
 
-    The commits alone would mislead: often only the uncommitted changes differ.
+    The commits would mislead: often only the uncommitted changes differ.
     """
     earlier = f"the run stopped under commit {commits[0]}"
     diff = latest_diff(folder)

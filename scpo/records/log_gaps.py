@@ -93,7 +93,7 @@ def gap(
 
     Args:
         config: The run's configuration. Without the needed keys, as in that of another program,
-            there are no gaps.
+            nothing is missing.
         steps: The steps that have a line, in ascending order.
         numbers: See :func:`numbers_by_metric`.
         every_line: True if a missing line between others is a gap, too. False for W&B, which drops

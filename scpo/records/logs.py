@@ -342,7 +342,7 @@ def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str,
     They hold the processor of the run and the commit of its code.
 
     Raises:
-        RecordError: The run has made attempts, but there is no record of any.
+        RecordError: The run has made attempts, but no record of any exists.
     """
     if status.state is State.DONE and status.attempt and not attempts:
         raise RecordError(

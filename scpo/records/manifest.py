@@ -66,7 +66,7 @@ class Manifest(BaseModel):
     title: str
     scale: Scale
     overrides: tuple[str, ...] = ()
-    # Arguments that select the experiment on the command line, if its name alone does not: its
+    # Arguments that select the experiment on the command line, if its name does not suffice: its
     # file, or the experiment and axes that were typed (+experiment=one method=gigpo,scpo).
     asked_as: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     primary: PrimaryComparisons | None = None
@@ -197,7 +197,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         for name, runs in members.items():
             if fnmatch.filter([name, *others.get(name, ())], pattern):
                 matches |= runs & folders.keys()
-        # "*" may match nothing: there are no runs before the first sweep.
+        # "*" may match nothing, before the first sweep.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"

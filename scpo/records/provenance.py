@@ -171,7 +171,7 @@ def output(*command: str, statuses: Collection[int] = (0,)) -> bytes | None:
 
     Args:
         command: Its words.
-        statuses: Exit statuses that are no failure; `git diff --no-index` has 1 for a difference.
+        statuses: Exit statuses that count as success; `git diff --no-index` has 1 for a difference.
     """
     try:
         done = subprocess.run(

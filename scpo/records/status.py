@@ -25,7 +25,7 @@ class State(StrEnum):
     # Stopped by a search; final.
     PRUNED = "PRUNED"
 
-    # There is no folder yet.
+    # The folder does not exist yet.
     NEW = "NEW"
     # Its job is waiting.
     QUEUED = "QUEUED"

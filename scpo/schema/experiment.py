@@ -86,7 +86,7 @@ class Experiment(Strict):
         return self.overrides.get(scale, ())
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
-        """Values of an axis at a scale; empty if it has none there."""
+        """Values of an axis at a scale; empty without values there."""
         values = self.axes.get(name, ())
         if isinstance(values, dict):
             values = values.get(scale, ())

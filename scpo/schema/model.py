@@ -44,7 +44,7 @@ class WarmStart(Imitation):
     """Warm start of a language model, which also learns its prompts' words.
 
     Attributes:
-        prompt_loss_weight: Weight of a prompt token's cross-entropy beside a response token's 1.
+        prompt_loss_weight: Weight of a prompt token's cross-entropy; a response token has 1.
     """
 
     prompt_loss_weight: NonNegativeFloat

@@ -281,7 +281,7 @@ def _no_states(config: RunConfig) -> str | None:
     instead = "use method.estimator.state_key=anchor, and the shaper's defaults"
     if not config.env.gives_states:
         return f"{asked} env={config.env.name} does not give: {instead}"
-    # The fork's rows hold observations and commands alone; only in some benchmarks do these
+    # The fork's rows hold only observations and commands; only in some benchmarks do these
     # determine the state.
     if (
         config.trainer.name == "verl_agent"

@@ -130,7 +130,7 @@ def known_matcher(name: T) -> T:
     """Check that a matcher of this name is registered, and return the name.
 
     Raises:
-        ConfigError: It is not registered; the message says how to add one.
+        ConfigError: It is not registered; the message explains how to add one.
     """
     # A tuple, so that a value that cannot be hashed is refused, too.
     if name not in tuple(MATCHERS):

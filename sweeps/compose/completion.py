@@ -38,7 +38,7 @@ def candidates(word: str) -> list[str]:
         return [candidate for candidate in words if candidate.startswith(word)]
 
     keys = {"+experiment=", "+search="}
-    # One level at a time, as with folders: ``trainer.`` stands for all keys that begin so.
+    # One level at a time, as with folders: ``trainer.`` completes to all keys that begin so.
     depth = word.count(".") + 1
     for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig)):
         parts = name.split(".")

@@ -41,7 +41,7 @@ class Matrix:
     """All runs of an experiment at one scale.
 
     Rows with equal configurations share a run; ``notes`` names them. ``asked_as``: the words that
-    ask for the experiment if its name alone does not.
+    ask for the experiment if its name does not suffice.
     """
 
     experiment: Experiment

@@ -87,7 +87,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         return
 
     folder = subject.runs_dir.absolute()
-    # Before the first run there is no folder yet, and nodes can only test what exists.
+    # Before the first run the folder does not exist yet, and nodes can only test what exists.
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     needs = (
         Need("the Python of the environment", Path(sys.executable), "x"),

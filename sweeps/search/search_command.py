@@ -58,7 +58,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
     trials = study.trials()
     _ending(console, plan, trials, search_folder.write_results(plan, trials))
-    # A search that was over before is no news.
+    # A search that was over before needs no message.
     if trials != before or not completed:
         what = "ended" if completed else "was stopped"
         notify(f"scpo: search {plan.study_id} {what}: {counts(trials)}")

@@ -72,7 +72,7 @@ class Hooks:
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
             estimator = self.config.trained.estimator
-            # PPO has neither a shaper nor step terms, so the fork computes it alone.
+            # PPO has neither a shaper nor step terms, so the fork computes it by itself.
             if estimator.name == "gae":
                 return original(data, adv_estimator=adv_estimator, **options)
 

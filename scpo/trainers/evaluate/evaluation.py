@@ -75,7 +75,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     environment = open_environment(config)
     with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))
-        # There are no checkpoints: what earlier attempts have played is in the episode logs.
+        # Without checkpoints: what earlier attempts have played is in the episode logs.
         tracker.resume_at(-1)
         started = time.perf_counter()
         metrics = _measure(

@@ -35,7 +35,7 @@ def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
     Raises:
         ConfigError: A file holds a secret, or the value of one of these variables, which would be
             copied into every snapshot; or other users can access the snapshot.
-        RecordWriteError: The disk is full or not writable; there is no snapshot.
+        RecordWriteError: The disk is full or not writable; no snapshot is left.
     """
     files = _files(secret_names)
     target = _place(runs_dir, files)

@@ -109,7 +109,7 @@ class Room:
         """A location where no receptacle is reached from."""
         taken = set(taken)
         pose = rng.choice(self.poses)
-        # The engine tells locations apart by name only: at a receptacle's location, the episode
+        # The engine distinguishes locations by name only: at a receptacle's location, the episode
         # would begin there.
         while (location := _aside(pose, rng)) in taken:
             pose = rng.choice(self.poses)
@@ -136,7 +136,7 @@ def position(rng: random.Random, x: float = 0.0, z: float = 0.0, spread: float =
 
 
 def _turned(pose: Pose, rng: random.Random) -> Pose:
-    """A pose half a metre beside, in another direction: where missing furniture is reached from."""
+    """A pose half a metre away, in another direction: where missing furniture is reached from."""
     return Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z, rng.choice((0, 90, 180, 270)), 30)
 
 

@@ -288,7 +288,7 @@ class _Resolver:
             if atom not in self.variables or conditions is None or overruled:
                 continue
             value = (self.variables[atom], int(effect.literal.negated))
-            # What a precondition guarantees already is no effect.
+            # What a precondition guarantees already does not count as an effect.
             if value not in preconditions:
                 yield conditions - preconditions, value
 

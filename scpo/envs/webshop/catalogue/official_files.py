@@ -130,7 +130,7 @@ def report(folder: Path | None) -> str:
 
 
 def _loaded(folder: Path) -> str:
-    """Load the catalogue and describe it, or say why it cannot be used."""
+    """Load the catalogue and describe it, or explain why it cannot be used."""
     try:
         catalogue = load_catalogue(folder)
     except CatalogueError as error:
