@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 import scpo
 from analysis import __main__ as analysis
@@ -13,8 +14,12 @@ from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
 from analysis.study import meaning
+from scpo.records.archive_index import read_index
 from scpo.records.files import write_json
+from scpo.schema.method import METHOD_LABELS
 from tests.support.study_runs import rising, write_study, write_study_run
+
+ROOT = Path(__file__).resolve().parents[4]
 
 SEEDS = (30, 31, 32)
 # Row -> (method, further overrides, label, end of its curve at doses 0 and 1).
@@ -160,10 +165,19 @@ def test_a_new_page_is_made_as_the_studys_is(runs, tmp_path, monkeypatch):
     assert (tmp_path / "new" / "page.md").read_text() == text
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "conf/experiment").glob("meaning*.yaml")), ids=lambda path: path.stem)
+def test_every_row_is_labelled_with_its_method_in_the_experiment_and_in_the_archive(path):
+    rows = {row["name"]: row for row in yaml.safe_load(path.read_text())["experiment"]["rows"]}
+    (record,) = (r for r in read_index(ROOT / "docs/meaning")[0].experiments if r["experiment"] == path.stem)
+    for row in record["rows"]:
+        method = rows[row["name"]]["overrides"][0].removeprefix("method=")
+        assert row["label"] == rows[row["name"]]["label"]
+        assert row["label"].startswith(METHOD_LABELS[method])
+
+
 def test_the_committed_page_has_what_the_committed_archive_gives():
-    root = Path(__file__).resolve().parents[4]
-    data = collect(root / meaning.ARCHIVE).at_scale("study")
-    page = (root / meaning.PAGE).read_text()
+    data = collect(ROOT / meaning.ARCHIVE).at_scale("study")
+    page = (ROOT / meaning.PAGE).read_text()
     same = meaning.with_results(page, data, [meaning.FIGURE]) == page
     assert same, "what the page is made by has changed: give `python -m analysis meaning` and commit docs/meaning.md"
 
