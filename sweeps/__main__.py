@@ -48,7 +48,7 @@ from scpo.records.manifest import experiment_members, manifests_of, other_names,
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
-from sweeps.export import experiment_yaml
+from sweeps.export import experiment_yaml, launcher_words
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.observer import Observer
@@ -151,7 +151,14 @@ def _how_it_ends(folder: RunFolder) -> str:
         return "cancelled"
     if run_config.read_config(folder).method.kind == "prompted":
         return "ends after the episodes that it plays"
-    if status.step or folder.complete_checkpoints():
+    checkpoints = folder.complete_checkpoints()
+    # The record of a resumed run that is still loading is that of one which has just saved.
+    if checkpoints and status.step <= checkpoints[-1]:
+        return (
+            "ends with a checkpoint after its present step, or at once if it is still loading: its "
+            f"last checkpoint is of step {checkpoints[-1]}"
+        )
+    if status.step:
         return "ends with a checkpoint after its present step"
     return "ends at once, or after its first step if that has begun: it has no checkpoint yet"
 
@@ -179,8 +186,9 @@ def _call_of(folder: RunFolder) -> str:
     runs_dir = folder.path.parent
     here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
     for manifest in manifests_of(runs_dir, folder.run_id):
-        seeds = f"seeds=[{run_config.read_config(folder).seed}]"
-        return f": python sweep.py {shlex.join((*manifest.words, seeds, *here))}"
+        config = run_config.read_config(folder)
+        words = (*manifest.words, f"seeds=[{config.seed}]", *launcher_words(config.launcher), *here)
+        return f": python sweep.py {shlex.join(words)}"
     return ""
 
 

@@ -10,7 +10,7 @@ import yaml
 from scpo.errors import ConfigError
 from scpo.records import RunFolder, run_config
 from scpo.records.identity import identity, run_id
-from scpo.schema.run import RunConfig
+from scpo.schema.run import LauncherConfig, RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options
 
@@ -84,6 +84,26 @@ def _host(config: RunConfig, method: str) -> list[str]:
     usual = compose_run([f"method={method}"]).trained.estimator.name
     chosen = config.method.estimator.name
     return [f"method.host={chosen}"] if chosen != usual else []
+
+
+def launcher_words(launcher: LauncherConfig) -> list[str]:
+    """Overrides that choose a launcher with these settings; none for the default."""
+    default = compose_run([]).launcher
+    if launcher == default:
+        return []
+    # Files of the same launcher, such as two clusters', differ in values only.
+    choices = [name for name in options("launcher") if _launcher(name).name == launcher.name]
+    words = []
+    for choice in choices:
+        chosen = [] if _launcher(choice) == default else [f"launcher={choice}"]
+        differences = _differences(_launcher(choice).model_dump(), launcher.model_dump())
+        changed = [f"launcher.{key}={_value(value)}" for key, value in differences]
+        words.append([*chosen, *changed])
+    return min(words, key=len, default=[])
+
+
+def _launcher(choice: str) -> LauncherConfig:
+    return compose_run([f"launcher={choice}"]).launcher
 
 
 def _nearest(config: RunConfig, group: str, words: list[str]) -> str:

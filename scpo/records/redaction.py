@@ -31,6 +31,13 @@ ASSIGNED = re.compile(
 )
 LISTED = re.compile(r"(?<![\w$])(?P<name>[A-Za-z_]\w*)=(?P<value>.+?)(?=,\w+=|$)", re.DOTALL)
 
+# A key as an argument: of `wandb login`, and of options such as --token and --password.
+PASSED = re.compile(
+    r"(?P<what>\bwandb\s+login\b(?=\s)(?:\s+--?(?:host|base-url)[\s=]\S+|\s+--?[\w-]+)*"
+    r"|(?<![\w-])--(?:[\w-]+-)?(?:token|password|passphrase|secret|api-key))"
+    r"(?:\s+|=)(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|'\"-][^\s;&|]*)"
+)
+
 # Values that are not secret under any name: those that the shell fills in, and counts.
 FILLED_IN = re.compile(r"\"?[$`].*|\d{1,7}", re.DOTALL)
 
@@ -40,7 +47,11 @@ WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s
 
 # Formats of keys, by their issuers' prefixes.
 SHAPES = {
-    "a W&B key": re.compile(r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"),
+    "a W&B key": re.compile(
+        r"(?i)(?<=wandb_api_key)\W{1,4}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"
+        r"|(?<=wandb login)\b[^\n;&|]{1,200}?\b[0-9a-f]{40}\b"
+        r"|\b[0-9a-f]{40}\b(?=\W{1,5}wandb login)"
+    ),
     "an OpenAI or Anthropic key": re.compile(r"\bsk-[A-Za-z0-9_-]{20,}"),
     "a Hugging Face token": re.compile(r"\b(hf|api_org)_[A-Za-z0-9]{30,}"),
     "a key of another model provider": re.compile(
@@ -142,6 +153,17 @@ def assigned(
         if not FILLED_IN.fullmatch(value):
             values[name] = value
     return values
+
+
+def passed(text: str) -> dict[str, str]:
+    """Keys and passwords that a line of shell passes as arguments, by the words before each."""
+    found = {}
+    for match in PASSED.finditer(text):
+        if not FILLED_IN.fullmatch(match["value"]):
+            # Without the options in between, one of which may name a host.
+            what = " ".join(match["what"].split()[:2])
+            found[f"the argument of {what}"] = match["value"]
+    return found
 
 
 def _matches(

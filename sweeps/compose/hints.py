@@ -8,7 +8,7 @@ lists flags and keys of other tools.
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -419,14 +419,34 @@ def _shared_sections(one_key: str, other_key: str) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def explain_validation(error: ValidationError, model: type[BaseModel]) -> str:
-    """One line for each error of a validation, with the value and what is allowed."""
+def explain_validation(
+    error: ValidationError, model: type[BaseModel], *, hidden: Collection[str] = ()
+) -> str:
+    """One line for each error of a validation, with the value and what is allowed.
+
+    Values of the top-level keys ``hidden``, and of unknown ones, are named by their type: they may
+    hold a key or password. Only a model with such keys has ``hidden``.
+    """
     # Of several attempts at one union, pydantic's first is the one that people mean.
     details: dict[tuple[int | str, ...], ErrorDetails] = {}
     for detail in error.errors(include_url=False):
         place = tuple(_without_types(detail["loc"]))
         details.setdefault(place, {**detail, "loc": place})
+    if hidden:
+        for place, detail in details.items():
+            if place[0] in hidden or detail["type"] == "extra_forbidden":
+                detail["input"] = _Hidden(type(detail["input"]).__name__)
     return "\n".join(_explain_detail(detail, model) for detail in details.values())
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """Stands for a value that is not shown."""
+
+    kind: str
+
+    def __repr__(self) -> str:
+        return f"a value of type {self.kind}, not shown"
 
 
 _TYPE = re.compile(r"(constrained-|literal\[|dict\[|tuple\[|list\[).*|int|str|float|bool")

@@ -16,6 +16,8 @@ from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
 PRESETS = REPOSITORY / "slurm" / "presets"
+# Settings whose values no message shows; with a wrong type, what they hold is not known.
+MAY_HOLD_SECRETS = ("setup", "more")
 IN_THE_SHELL = "take it out and export it in the shell that submits, whose environment jobs inherit"
 MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
 
@@ -80,6 +82,7 @@ class Site(Strict):
             kinds = [leak.what for leak in redaction.leaks(text, names=names)]
             # A shape adds nothing to the name of the variable that has such a value.
             found |= dict.fromkeys(list(redaction.assigned(text, names, form)) or kinds)
+            found |= dict.fromkeys(redaction.passed(text))
         if not found:
             return None
         return (
@@ -93,6 +96,8 @@ class Site(Strict):
         def without(text: str, form: re.Pattern[str]) -> str:
             for name, value in redaction.assigned(text, names, form).items():
                 text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
+            for value in redaction.passed(text).values():
+                text = text.replace(value, redaction.REDACTED)
             return redaction.redact(text, names=names)
 
         setup = tuple(without(line, redaction.ASSIGNED) for line in self.setup)
@@ -150,7 +155,9 @@ def read_site(name: str | Path) -> Site:
     try:
         return Site.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{path}:\n{explain_validation(error, Site)}") from error
+        raise ConfigError(
+            f"{path}:\n{explain_validation(error, Site, hidden=MAY_HOLD_SECRETS)}"
+        ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -165,5 +172,8 @@ def _read(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ConfigError(yaml_problem(path, error)) from error
     if not isinstance(data, dict | None):
-        raise ConfigError(f"{path}: key: value lines are expected, got {data!r}")
+        # The value is not shown: it may be a line of `setup`, with a key.
+        raise ConfigError(
+            f"{path}: key: value lines are expected, got a value of type {type(data).__name__}"
+        )
     return data or {}

@@ -28,6 +28,7 @@ from sweeps.launchers.slurm.observer import Observer
 from sweeps.status import statuses
 from tests.support import fake_runs as fake
 from tests.support.fake_slurm import FakeSlurm, quick_records
+from tests.support.run_records import write_experiment
 
 ROOT = Path(__file__).parents[3]
 
@@ -268,6 +269,23 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
     damaged = status(tmp_path, "verify")
     assert (damaged.returncode, "status.json is damaged" in damaged.out.replace("\n", "")) == (1, True)
     assert status(tmp_path, "status", "nothing-like-that").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("launcher", "words"),
+    [
+        ((), ""),
+        (("launcher.slots=1",), " launcher.slots=1"),
+        (("launcher=slurm_a800x4", "launcher.time_h=3"), " launcher=slurm_a800x4 launcher.time_h=3.0"),
+    ],
+)
+def test_a_retried_run_goes_on_with_the_launcher_that_it_had(status, tmp_path, launcher, words):
+    folder = fake.make_run(tmp_path, *launcher)
+    status(tmp_path, "cancel", folder.run_id)
+    run = {"id": folder.run_id, "env": "alfworld", "model": "tiny", "seed": 0}
+    write_experiment(tmp_path, {"scpo": [run]}, name="ablation")
+    said = status(tmp_path, "retry", folder.run_id).out
+    assert f": python sweep.py +experiment=ablation 'seeds=[0]'{words} machine.runs_dir=" in said
 
 
 def test_watching_ends_when_nothing_moves_any_more(status, tmp_path):

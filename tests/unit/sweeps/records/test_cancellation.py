@@ -127,7 +127,13 @@ def test_a_run_that_failed_stays_so_when_it_is_cancelled(tmp_path, capsys):
     [
         (0, False, "ends at once, or after its first step if that has begun: it has no checkpoint yet"),
         (1, False, "ends with a checkpoint after its present step"),
-        (0, True, "ends with a checkpoint after its present step"),
+        (2, True, "ends with a checkpoint after its present step"),
+        (
+            1,
+            True,
+            "ends with a checkpoint after its present step, or at once if it is still loading: its last checkpoint is "
+            "of step 1",
+        ),
     ],
 )
 def test_a_run_without_a_step_is_not_promised_a_checkpoint(tmp_path, capsys, step, checkpoint, end):

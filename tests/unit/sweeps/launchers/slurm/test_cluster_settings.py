@@ -18,7 +18,7 @@ def test_the_shipped_settings_leave_all_to_the_cluster():
 
 BAD = {
     "misspelt": ("max_time_h: 24", "partitoin: gpu", "unknown key partitoin"),
-    "misspelt preset": ("max_time_h: 24", "presets: gres", "unknown key presets (got 'gres'); did you mean preset?"),
+    "misspelt preset": ("max_time_h: 24", "presets: gres", "not shown); did you mean preset?"),
     "all keys": ("max_time_h: 24", "node: a", "memory_gb, more, partition, preset, qos, setup"),
     "wrong type": ("max_time_h: 24", "max_time_h: long", "max_time_h: got 'long'"),
     "no YAML": ("max_time_h: 24", "partition: gpu: a", "line 12, column 15: no YAML: mapping values"),
@@ -80,3 +80,43 @@ def test_keys_in_clear_are_found_by_name_and_by_shape():
     assert "OTHER" in site.secrets_in_clear(["OTHER"])
     assert site.redacted().more == {"nice": 100}
     assert read_site(SHIPPED).secrets_in_clear() is None
+
+
+@pytest.mark.parametrize(
+    ("line", "shown", "named"),
+    [
+        (
+            f"wandb login --relogin {'0a' * 20}",
+            "wandb login --relogin [redacted]",
+            "a W&B key, the argument of wandb login",
+        ),
+        ("wandb login --host https://w.org my-key", "wandb login --host https://w.org [redacted]", "of wandb login"),
+        ("hf auth login --token my-token", "hf auth login --token [redacted]", "the argument of --token"),
+        (f"echo {'0a' * 20} | wandb login", "echo [redacted] | wandb login", "a W&B key"),
+        ("wandb login && module load cuda", "wandb login && module load cuda", None),
+        ("wandb login $KEY", "wandb login $KEY", None),
+    ],
+)
+def test_a_key_that_is_passed_as_an_argument_is_found_and_not_shown(line, shown, named):
+    site = Site(setup=(line,))
+    assert site.redacted().setup == (shown,)
+    found = site.secrets_in_clear()
+    assert found is None if named is None else named in found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("setup: wandb login my-key", "setup: got a value of type str, not shown; input should be a valid tuple"),
+        ("setup: [{wandb login: my-key}]", "setup.0: got a value of type dict, not shown"),
+        ("more: my-key", "more: got a value of type str, not shown"),
+        ("wandb_key: my-key", "unknown key wandb_key (got a value of type str, not shown)"),
+        ("wandb login my-key", "key: value lines are expected, got a value of type str"),
+    ],
+)
+def test_what_may_be_a_key_is_not_shown_with_what_is_wrong_with_it(tmp_path, text, said):
+    (tmp_path / "site.yaml").write_text(text)
+    with pytest.raises(ConfigError) as error:
+        read_site(tmp_path / "site.yaml")
+    assert said in str(error.value)
+    assert "my-key" not in str(error.value)
