@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from scpo.generation import Generation, Ids
 from scpo.policies.base import TokenStatistics, ValueModel
@@ -122,8 +124,9 @@ class LocalPolicy:
         unique = {prompt: index for index, prompt in enumerate(dict.fromkeys(prompts))}
         owner = torch.tensor([unique[prompt] for prompt in prompts], device=self.device)
         ids, mask = self.left_padded(list(unique))
-        output = self.forward(ids, mask, logits_to_keep=1, use_cache=True)
-        cache = output.past_key_values
+        cache = DynamicCache(config=self.model.config)
+        cached = {_cache_argument(self.model): cache, "use_cache": True}
+        output = self.forward(ids, mask, logits_to_keep=1, **cached)
         cache.batch_select_indices(owner)
         mask = mask[owner]
         # With left padding the last column is the last token of every prompt.
@@ -142,7 +145,7 @@ class LocalPolicy:
                 break
             # Padding of finished rows is not masked: nothing reads these rows again.
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
-            output = self.forward(token[:, None], mask, past_key_values=cache, use_cache=True)
+            output = self.forward(token[:, None], mask, **cached)
             logits = output.logits[:, -1]
 
         return list(_rows(torch.stack(tokens, 1), torch.stack(logprobs, 1)))
@@ -269,6 +272,15 @@ class LanguageValue(ValueModel):
         # float32, even if the base is in bfloat16.
         before = output.last_hidden_state[:, -response_mask.shape[1] - 1 : -1]
         return self.head(before.float())[..., 0], response_mask
+
+
+def _cache_argument(model: PreTrainedModel) -> str:
+    """Name of the argument for the cache of keys and values.
+
+    transformers 5.24 renamed it, and removes the former name in 5.40.
+    """
+    names = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in names else "past_key_values"
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:

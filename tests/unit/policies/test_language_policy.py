@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -73,3 +75,10 @@ def test_a_long_prompt_loses_its_beginning_and_is_marked_as_truncated():
 def test_words_survive_encoding_and_decoding(text):
     policy = tiny_policy()
     assert policy.decode(policy.encode([text])[0]) == text
+
+
+def test_sampling_uses_the_present_name_of_the_models_cache():
+    """transformers 5.24 renamed ``past_key_values`` and removes that name in 5.40."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        tiny_policy().generate(PROMPTS, 1.0, uniforms(4))
