@@ -13,7 +13,7 @@ import hydra
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
-from scpo.advantages.registry import HOSTS, configuration_folders
+from scpo.advantages.registry import HOSTS, configuration_folders, missing_configuration
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
@@ -162,6 +162,9 @@ def _check_name(name: str, group: str) -> None:
     folders = (CONF, *configuration_folders())
     known = sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
     if name not in known:
+        missing = missing_configuration(name) if group == "method" else None
+        if missing is not None:
+            raise ConfigError(missing)
         raise ConfigError(
             f"no {group} is called {name!r}{_nearest(name, known)}; allowed: {', '.join(known)}"
         )

@@ -109,5 +109,26 @@ def configuration_folders() -> tuple[Path, ...]:
 
     Each is the folder ``conf`` next to the file of the estimator's function.
     """
-    beside = (Path(inspect.getfile(entry.function)).parent / "conf" for entry in INSTALLED)
+    beside = map(_configurations_of, INSTALLED)
     return tuple(dict.fromkeys(folder for folder in beside if folder.is_dir()))
+
+
+def missing_configuration(name: str) -> str | None:
+    """Say that an estimator of this name is installed without the file that makes it a method.
+
+    None if there is such a file, or no such estimator of another package.
+    """
+    for entry in INSTALLED:
+        file = _configurations_of(entry) / "method" / f"{name}.yaml"
+        if name in (entry.name, *entry.labels) and not file.is_file():
+            return (
+                f"{place_of(PACKAGES[entry.name])}, was found, but the package brings no "
+                f"configuration of that name: {file} is missing; list it in the package's "
+                "package-data (CONTRIBUTING.md, A baseline) and install it again"
+            )
+    return None
+
+
+def _configurations_of(entry: Estimator) -> Path:
+    """The folder that is next to the file of an estimator's function, whether it exists or not."""
+    return Path(inspect.getfile(entry.function)).parent / "conf"

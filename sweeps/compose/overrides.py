@@ -11,7 +11,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from scpo.advantages.registry import HOSTS, configuration_folders
+from scpo.advantages.registry import HOSTS, configuration_folders, missing_configuration
 from scpo.errors import ConfigError
 from scpo.strict import MACHINE_SECTIONS
 from sweeps.compose.hints import (
@@ -106,6 +106,9 @@ class Override:
         deletes = self.text.startswith("~")
         # A dict sets keys of the group instead of naming one of its files.
         if not deletes and isinstance(self.value, str | None) and self.value not in known:
+            missing = missing_configuration(str(self.value)) if self.target == "method" else None
+            if missing is not None:
+                raise ConfigError(f"{self}: {missing}")
             raise ConfigError(explain_option(self.text, self.target, str(self.value), known))
 
 

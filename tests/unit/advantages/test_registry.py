@@ -1,6 +1,7 @@
 """Estimators of other packages: a file, an entry point and two YAML files outside the checkout make a method."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,18 @@ def test_the_config_of_an_estimator_whose_package_is_missing_says_so(tmp_path):
     folder = python(tmp_path, "-c", f"import sys; {make}", str(tmp_path / "runs")).stdout.strip()
     with pytest.raises(RecordError, match=r"names the estimator 'doubled', which neither this code nor an installed"):
         read_config(RunFolder(folder))
+
+
+LOAD = "from scpo.library import load_method; load_method('doubled')"
+
+
+@pytest.mark.parametrize("words", [["train.py", "method=doubled"], ["-c", LOAD]], ids=["command", "library"])
+def test_a_package_without_its_configurations_is_found_and_told_so(tmp_path, words):
+    install(tmp_path)
+    shutil.rmtree(tmp_path / "conf")
+    refused = python(tmp_path, *words).stderr
+    assert "entry point scpo.estimators of doubled, doubled:DOUBLED, was found, but the package brings" in refused
+    assert f"{tmp_path}/conf/method/doubled.yaml is missing" in refused
 
 
 CODE = """
