@@ -16,6 +16,7 @@ from analysis.sources.run_records import COMMON_SEEDS, Problem, Run
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
+from scpo.schema.method import METHOD_LABELS
 from scpo.suggestions import did_you_mean
 
 
@@ -248,9 +249,9 @@ def _left_out(data: Collected, rows: Iterable[Row], kept: Sequence[Row]) -> str:
     without: list[str] = []
     for row in rows:
         if row.name not in shown:
-            without.append(row.label)
+            without.append(_printed(row))
         elif seeds := {run.seed for run in row.runs if run not in shown[row.name].runs}:
-            cut.setdefault(seed_list(seeds), []).append(row.label)
+            cut.setdefault(seed_list(seeds), []).append(_printed(row))
     parts = [f"{seeds} of {first_names(labels)}" for seeds, labels in cut.items()]
     if without:
         parts.append(f"{first_names(without)}, without a finished run")
@@ -272,6 +273,7 @@ def _without_common_seed(data: Collected, part: Section) -> list[Problem]:
 
 def without_common_seed(data: Collected, rows: Sequence[Row], place: str) -> str:
     """The reason why finished rows of a place are left out, with the row to leave out instead."""
+    # By the names that --rows takes.
     names = first_names([row.name for row in rows])
     return f"no seed is finished in all of {names} ({place}){_row_to_drop(data, rows)}"
 
@@ -284,7 +286,15 @@ def _row_to_drop(data: Collected, rows: Sequence[Row]) -> str:
         others = rows_with_common_seeds(data, (other for other in trained if other is not row))
         seeds[row.name] = len(others[0].runs) if others else 0
     best = max(seeds, key=seeds.__getitem__)
-    return f"; without {best}, {seeds[best]} seeds are (--rows)" if seeds[best] else ""
+    if not seeds[best]:
+        return ""
+    are = "is" if seeds[best] == 1 else "are"
+    return f"; without {best}, {counted(seeds[best], 'seed')} {are} (--rows)"
+
+
+def _printed(row: Row) -> str:
+    """Name of a row as tables print it."""
+    return METHOD_LABELS.get(row.name, row.label)
 
 
 def _check(

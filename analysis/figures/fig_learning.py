@@ -238,17 +238,20 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
     for strip in strips:
         for row in strip.rows:
             label = labels.setdefault(row.name, row.label)
-            # Called for drawn strips only, because it adds a footnote to the figure.
-            mark = notes.mark(_difference(row, strip, strips))
-            if mark not in label:
-                label += mark
-            other_seeds = notes.mark(strip.part.aside(row))
-            if other_seeds not in label:
-                label += other_seeds
+            # Called for drawn strips only, because it adds footnotes to the figure.
+            for mark in _marks(row, strip, strips, notes):
+                if mark not in label:
+                    label += mark
             if len(strips) == 1 and row.count != strip.usual_count:
                 label += f", {row.count}"
             labels[row.name] = label
     return labels
+
+
+def _marks(row: Row, strip: Strip, drawn: Sequence[Strip], notes: Footnotes) -> tuple[str, ...]:
+    """Marks of a row's settings and seeds, where these are not those of its strip's others."""
+    texts = (_difference(row, strip, drawn), strip.part.aside(row))
+    return tuple(notes.mark(text) for text in texts)
 
 
 def _difference(row: Row, strip: Strip, drawn: Sequence[Strip]) -> str:
@@ -405,7 +408,7 @@ def _values(
         for row in strip.rows:
             yield (
                 title,
-                f"{row.label}{notes.mark(_difference(row, strip, drawn))}",
+                row.label + "".join(_marks(row, strip, drawn, notes)),
                 row.count,
                 percent(data.summary(row, panel.metric, "before")),
                 percent(data.summary(row, panel.metric, "last")),

@@ -135,8 +135,9 @@ def build(data: Collected) -> Drawing:
         method for method in dict.fromkeys(line.method for line in shown) if method in varied
     ]
 
-    # If no method has several doses yet, the first one is drawn, as points.
-    methods = methods or [line.method for line in shown[:1]]
+    # If no method has several doses, the one with most identities is drawn, as points.
+    comparing = [line.method for line in shown if line.method != BASELINE]
+    methods = methods or [max(comparing, key=comparing.count)]
     with house_style():
         width = canvas_width(PAGE_WIDTH)
         columns = 1 if width < NARROW else len(methods)
@@ -160,8 +161,17 @@ def build(data: Collected) -> Drawing:
         legend_below(figure, [handles[name] for name in entries if name in handles], entries)
         remark(figure, STUDY_TITLE)
 
-    left_out = _other_arms(data, start=" Not shown: ")
-    return Drawing(figure, _table(data, found, f"{CAPTION}{left_out}." if left_out else CAPTION))
+    others = [METHOD_LABELS.get(name, name) for name in dict.fromkeys(comparing)]
+    for method in methods:
+        others.remove(METHOD_LABELS.get(method, method))
+    caption = CAPTION
+    if others:
+        caption += f" Not drawn, in the table: {', '.join(others)}."
+    if left_out := _other_arms(data, start=" Not shown: "):
+        caption += f"{left_out}."
+    if of_fresh := _fresh(data):
+        caption += f" Not shown: {of_fresh}."
+    return Drawing(figure, _table(data, found, caption))
 
 
 def numbers(data: Collected, *, fresh: bool = False) -> Table:
@@ -196,7 +206,10 @@ def lines(data: Collected, *, fresh: bool = False) -> list[Line]:
         key = (run.head.method.name, identity)
         by_name.setdefault(key, {})[float(wordings.get("dose", 0))] = row
     if not by_name:
-        raise missing_runs("finished runs on reworded texts", data.sections, MEANING)
+        of_fresh = "" if fresh else _fresh(data)
+        needed = "finished runs on reworded texts"
+        needed += f" among the chosen ones; not shown: {of_fresh}" if of_fresh else ""
+        raise missing_runs(needed, data.sections, MEANING)
     return [Line(method, identity, rows) for (method, identity), rows in by_name.items()]
 
 
@@ -219,6 +232,14 @@ def _other_arms(data: Collected, start: str) -> str:
     if not labels:
         return ""
     return f"{start}rows under other arms of rewording (env.wordings.arms): {first_names(labels)}"
+
+
+def _fresh(data: Collected) -> str:
+    """Note on the chosen rows of the experiment on seeds of its own; empty if none is chosen."""
+    labels = [row.row.label for row in _rows(data, fresh=True)] if FRESH in data.asked else []
+    if not labels:
+        return ""
+    return f"rows of {FRESH}, which is on seeds of its own: {first_names(labels)}"
 
 
 def _baseline(found: Sequence[Line]) -> Line | None:

@@ -145,7 +145,7 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         for note in code_notes(finished, runs, f"the rows of {_experiments(part)}"):
             notes.setdefault(note)
         if part.left_out and finished:
-            notes.setdefault(f"{_experiments(part)}: {part.left_out}")
+            notes.setdefault(f"{_experiments(part)}{part.apart}: {part.left_out}")
         every = {run for row in finished for run in row.finished}
         moved = [run for run in every if moved_by_entropy_alone(runs[run])]
         if part.scale == STUDY and moved:

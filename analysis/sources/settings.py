@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from scpo.progress import counted
 from scpo.strict import MACHINE_SECTIONS
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
@@ -180,7 +181,7 @@ def setting_differences(
     differences += _differing_panels(*games)
     text = "; ".join(differences[:MOST_DIFFERENCES])
     if len(differences) > MOST_DIFFERENCES:
-        text += f"; {len(differences) - MOST_DIFFERENCES} more settings"
+        text += f"; {counted(len(differences) - MOST_DIFFERENCES, 'more setting')}"
     return text
 
 

@@ -91,7 +91,7 @@ def sentence(comparison: Comparison) -> str:
             f"{comparison.name}{comparison.rates}: no difference in {label} is shown, "
             f"{numbers}{_limits(effect)}"
         )
-    parts = [f"{lead}.", f"Faster: {_faster(comparison.faster)}."]
+    parts = [f"{lead}.", f"Faster: {_faster(comparison)}."]
     parts.append(f"Better at the end: {_better(comparison.better)}.")
     if comparison.pairs.remark:
         parts.append(f"Of the pairs: {comparison.pairs.remark}.")
@@ -144,7 +144,11 @@ def _limits(effect: Effect) -> str:
     return f"; one such test, uncorrected, finds {shown} or more with 80 % power"
 
 
-def _faster(effect: Effect) -> str:
+def _faster(comparison: Comparison) -> str:
+    effect = comparison.faster
+    if effect.verdict != NOT_RUN and not comparison.reached:
+        # Each counts with its last step, so the difference of 0 compares no speeds.
+        return "not compared, no run reaches 50 %"
     numbers = f"{effect_text(effect)} to 50 %, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"

@@ -40,6 +40,7 @@ from analysis.sources.rows import DEFAULT, Section, compared_with_present
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
+from scpo.progress import counted
 from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
@@ -469,8 +470,8 @@ def _variants(measured: Iterable[Measured]) -> str:
     if not variants:
         return ""
     return (
-        f" Variants of a method ({len(variants)} rows) are in the tables and figures of their "
-        "experiments."
+        f" Variants of a method ({counted(len(variants), 'row')}) are in the tables and figures of "
+        "their experiments."
     )
 
 

@@ -1,5 +1,7 @@
 """Rows, experiments and environments that a user asks for, and what is said of runs without samples."""
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.build import build_from
@@ -9,6 +11,7 @@ from analysis.names import compared
 from analysis.rendering.table import Table
 from analysis.selection import Selection, missing_samples
 from analysis.sources.archive_writing import write_archive
+from analysis.sources.code_versions import section_notes
 from analysis.sources.collect import collect
 from analysis.sources.rows import Row
 from scpo.errors import ConfigError
@@ -167,9 +170,15 @@ def test_a_caption_says_which_seeds_and_rows_were_left_out(tmp_path):
     data = Selection(common_seeds=True).of(collect(tmp_path))
     (output,) = build_from(data, tmp_path / "out", only=["fig_learning"]).outputs
     caption = output.made.numbers.caption
-    shown = "seeds 0, 1 alone (--seeds common); left out: seed 2 of SCPO (default); shortest reference, without"
+    shown = "seeds 0, 1 alone (--seeds common); left out: seed 2 of SCPO; shortest reference, without"
     assert f"Note: ablation_monotonicity on ALFWorld: {shown} a finished run." in caption
     assert "Note: left out (--seeds common): no seed is finished in all of scpo, chronological (mini scale" in caption
+
+
+def test_the_note_on_common_seeds_names_the_setting_of_its_section(data):
+    part = replace(data.sections[0], differs="trainer.steps=20 (the others: 40)", left_out="seed 1 alone")
+    (note,) = section_notes([part], data.by_id)
+    assert note.endswith(" on ALFWorld; trainer.steps=20 (the others: 40): seed 1 alone")
 
 
 def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):

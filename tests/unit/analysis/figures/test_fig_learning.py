@@ -225,3 +225,14 @@ def test_a_benchmark_that_does_not_fit_is_named_in_the_figure(tmp_path):
         headline = figure.get_suptitle().replace("\n", " ")
         assert ("Only in the table: WebShop, choice policy." in headline) is said
         assert any("WebShop" in axis.get_ylabel() for axis in figure.axes) is not said
+
+
+def test_the_table_has_the_marks_of_the_key(tmp_path):
+    curves = {name: (lambda seed: rising(0.8)) for name in ("scpo", "gigpo", "crbc")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    write_study(tmp_path, {"more_seeds": ("crbc",)}, curves, seeds=(5, 6, 7))
+    drawing = build(collect(tmp_path).at_scale("study"))
+    marked = {label for label in legend(drawing.figure) if label[-1] in "†‡"}
+    assert {label[:4] for label in marked} >= {"CRBC"}
+    assert marked <= {row[1] for row in drawing.numbers.blocks[0].rows}
+    assert "on seeds 5 to 7, the rows of main_table on seeds 0 to 2" in drawing.numbers.caption

@@ -124,6 +124,22 @@ def test_rows_on_fresh_seeds_are_paired_among_themselves(runs):
     assert crbc[-1].text.startswith("+20.0")
 
 
+def test_at_one_dose_a_method_that_compares_states_is_drawn_and_rows_on_fresh_seeds_are_named(runs):
+    words = ("env.wordings.dose=1",)
+    fresh = [write_study_run(runs, "crbc", 40, rising(0.9), overrides=words)]
+    rows = [{"name": "crbc_fresh", "label": "CRBC, reworded", "runs": fresh}]
+    record = {"experiment": fig_meaning.FRESH, "title": "Fresh", "scale": "study", "rows": rows}
+    write_json(runs / "experiments" / f"{fig_meaning.FRESH}-study.json", record)
+    data = collect(runs)
+    made = fig_meaning.build(Selection(experiments=("meaning", fig_meaning.FRESH)).of(data).at_scale("study"))
+    assert [axis.get_title() for axis in made.figure.axes] == ["CRBC"]
+    assert [text.get_text() for text in made.figure.legends[0].get_texts()] == ["history", "equal texts", "GRPO"]
+    of_fresh = "rows of meaning_fresh, which is on seeds of its own: CRBC, reworded"
+    assert f"Not shown: {of_fresh}." in made.numbers.caption
+    with pytest.raises(MissingRunsError, match=of_fresh):
+        fig_meaning.build(Selection(experiments=(fig_meaning.FRESH,)).of(data).at_scale("study"))
+
+
 def test_without_such_runs_the_figure_names_the_command(tmp_path):
     write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, dict.fromkeys(("scpo", "gigpo"), lambda _: rising(0.9)))
     with pytest.raises(MissingRunsError, match="reworded"):

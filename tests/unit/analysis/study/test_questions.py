@@ -50,6 +50,13 @@ def test_a_resolved_difference_of_the_other_sign_is_named_too(tmp_path):
     assert headline(named_comparisons(data)).startswith("SCPO − GiGPO (rates 4e-3, 2e-3) is −5.0 points [")
 
 
+def test_pairs_that_never_reach_half_are_not_compared_by_when_they_do(tmp_path):
+    low = {name: (lambda seed: rising(0.3, 0.001 * seed)) for name in ("scpo", "gigpo")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, low)
+    (comparison,) = named_comparisons(collect(tmp_path).at_scale("study"))
+    assert "Faster: not compared, no run reaches 50 %. Better" in sentence(comparison)
+
+
 def test_an_open_comparison_names_the_smallest_difference_that_its_pairs_find(tmp_path):
     text = sentence(first(study(tmp_path, scpo=0.8, seeds=range(6))))
     assert text.startswith("SCPO − GiGPO (rates 4e-3, 2e-3): no difference in area under validation is shown, ")
