@@ -264,6 +264,8 @@ def _build_one(
         for problem in data.problems:
             if problem.path == COMMON_SEEDS:
                 apart.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
+        if not_shown := data.not_shown(run for run, _ in data.used):
+            apart.append(not_shown)
         no_spread = numbers.no_spread if numbers else ()
         notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *apart, *no_spread)
         made = _with_notes(made, notes)
@@ -464,7 +466,7 @@ class Sources:
         given = [(record.experiment, record.given) for record in data.experiments]
         # All rows of the experiments decide which line style is left for a row.
         styled = [[(row.name, row.method) for row in rows] for rows in data.experiment_rows]
-        choice = (data.chosen, data.asked, data.common_seeds, styled)
+        choice = (data.chosen, data.asked_rows, data.asked, data.common_seeds, styled)
         state = (data.sections, given, choice, runs, samples, codes, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 

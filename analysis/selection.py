@@ -91,6 +91,7 @@ class Selection:
             sections=compared_with_present(_told_apart_by_seeds(selected, data.by_id)),
             problems=tuple(problems),
             chosen=names,
+            asked_rows=self.rows,
             asked=self.experiments,
             unselected=data.unselected or data.sections,
             common_seeds=self.common_seeds,

@@ -45,6 +45,10 @@ LEGEND_HEIGHT = 0.16  # a line of the legend
 # Largest number of strips (benchmark and model), and of legend entries, on a page.
 MOST, MOST_LEGEND_ENTRIES = 5, 12
 
+# Order of solid lines: above bands, and below dashed lines, which they would hide where two curves
+# are equal.
+BELOW = 1.9
+
 # Characters per line of a strip's label, which makes it about as high as its panel.
 LABEL_CHARACTERS = 20
 HEADLINE = "Mean ± std over seeds (finished/planned)."
@@ -338,7 +342,7 @@ def _draw_strip(
             style = styles[row.name]
             # Training success is logged at every step; markers would hide the line.
             if panel.metric == TRAINING:
-                style = style | {"marker": ""}
+                style = style | {"marker": "", "zorder": BELOW if style["linestyle"] == "-" else 2}
             points = curve(data, row, panel.metric)
             if points.steps:
                 draw(axis, points, style, factor=100, crowd=len(strip.rows))

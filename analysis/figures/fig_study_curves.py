@@ -31,6 +31,7 @@ from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     find,
+    not_shown,
     on_common_seeds,
     rate_text,
     reported,
@@ -298,6 +299,7 @@ def _numbers(
     if without_seed:
         titles = "; ".join(dict.fromkeys(without_seed))
         caption += f" Left out, because no seed is finished in all rows: {titles}."
+    caption += not_shown(data, [row for group in groups for row in group.rows])
     return Table(
         words=("Row", "Seeds"),
         numbers=(

@@ -47,6 +47,7 @@ from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
     comparable,
+    not_shown,
     on_common_seeds,
     rate_text,
     selected,
@@ -182,6 +183,7 @@ def build(data: Collected) -> Drawing:
         remark(figure, text)
 
     caption = _caption(comparisons) + asked_seeds(data)
+    caption += not_shown(data, [line.row for line in lines])
     for name, reference in references.items():
         if reference.title != REFERENCES[name]:
             caption += f" {REFERENCES[name]} is the row “{reference.title}”."

@@ -4,14 +4,14 @@
 outputs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import pandas as pd
 
-from analysis.sources.rows import Row, Section, seed_list
+from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series
 from analysis.sources.settings import is_prompted
@@ -36,6 +36,7 @@ class Collected:
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
+        asked_rows: Names of ``--rows`` alone; ``chosen`` has those of chosen experiments, too.
         asked: Experiments that the user chose, of which only the seeds are shown; empty: all.
         unselected: Sections of all scales before the user chose; empty: ``sections``.
         common_seeds: The user chose the seeds that all rows of a block have finished.
@@ -51,6 +52,7 @@ class Collected:
     by_metric: Mapping[str, Mapping[str, Series]] = field(repr=False)
     experiments: tuple[ExperimentRecord, ...] = ()
     chosen: tuple[str, ...] = ()
+    asked_rows: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     unselected: tuple[Section, ...] = ()
     common_seeds: bool = False
@@ -129,6 +131,24 @@ class Collected:
             return ()
         named = ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in rows.items())
         return (f"damaged and left out: {named}",)
+
+    def not_shown(self, runs: Iterable[str]) -> str:
+        """Note on the rows of ``--rows`` of which an output shows no run; empty if it shows all.
+
+        Args:
+            runs: Ids of the runs that the output shows.
+        """
+        shown = set(runs)
+        labels: dict[str, str] = {}
+        seen: set[str] = set()
+        for part in self.sections:
+            for row in part.rows:
+                if row.name in self.asked_rows and row.finished:
+                    labels.setdefault(row.name, row.label)
+                    if shown & set(row.finished):
+                        seen.add(row.name)
+        left = [label for name, label in labels.items() if name not in seen]
+        return f"rows of --rows that have no place here: {first_names(left)}" if left else ""
 
     def series(self, run: str, metric: str) -> Series:
         """One metric of one run; empty if it was never logged."""

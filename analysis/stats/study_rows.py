@@ -155,6 +155,15 @@ def shown_rows(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
     return rows
 
 
+def not_shown(data: Collected, shown: Iterable[StudyRow]) -> str:
+    """Sentence on the rows of ``--rows`` that an output does not show; empty without any.
+
+    The study's outputs read the runs of all rows, for their titles and corrections.
+    """
+    note = data.not_shown(run for row in shown for run in row.row.finished)
+    return f" Note: {note}." if note else ""
+
+
 def on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
     """The rows on the seeds that all of them have finished; empty without such a seed.
 

@@ -42,7 +42,7 @@ def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no method has finished runs."""
     notes = Footnotes()
     blocks: list[Block] = []
-    ready = [part for part in data.sections if any(row.finished for row in method_rows(part))]
+    ready = [part for part in data.sections if _shown(data, part)]
     for part in compared_with_present(ready):
         blocks += _blocks(data, part, notes)
     if not blocks:
@@ -56,22 +56,30 @@ def build(data: Collected) -> Table:
         label=f"tab:beyond-{scale}",
     ).without_empty_columns()
     margin = MARGIN if COLUMNS[-1] in table.numbers else ""
-    more = names.own_seeds(ready) + names.more_seeds(ready)
+    more = names.own_seeds(ready)
+    more += names.more_seeds_of((part, _shown(data, part)) for part in ready)
     caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
 
 
+def _shown(data: Collected, part: Section) -> list[Row]:
+    """Finished rows of a section: those that the user chose, else the methods."""
+    if data.chosen:
+        return [row for name in data.chosen if (row := part.row(name)).finished]
+    return [part.row(name) for name in in_order(row for row in method_rows(part) if row.finished)]
+
+
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
-    methods = in_order(row for row in method_rows(part) if row.finished)
-    runs = [run for name in methods for run in part.row(name).finished]
+    rows = _shown(data, part)
+    runs = [run for row in rows for run in row.finished]
     panels = {panel for run in runs for panel in data.panels(run)}
     for panel in names.panel_order(panels):
         repeats = _repeats(data, runs, panel)
         passed = f"val/{panel}/pass_at_{repeats}"
-        lines = [_line(data, part, name, panel, passed=passed, notes=notes) for name in methods]
+        lines = [_line(data, part, row, panel, passed=passed, notes=notes) for row in rows]
         title = (
             f"{part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}, "
-            f"k = {repeats or 1}{episode_counts(data, part.rows, panel)}"
+            f"k = {repeats or 1}{episode_counts(data, rows, panel)}"
         )
         yield Block(title, tuple(lines))
 
@@ -88,14 +96,13 @@ def _repeats(data: Collected, runs: list[str], panel: str) -> int | None:
 def _line(
     data: Collected,
     part: Section,
-    name: str,
+    row: Row,
     panel: str,
     *,
     passed: str,
     notes: Footnotes,
 ) -> Cells:
     """Cells of a method on a panel; ``passed``: the panel's metric of pass@k."""
-    row = part.row(name)
     success = names.success_metric(panel)
     return (
         f"{method_of(row).label}{notes.mark(row.differs)}{notes.mark(part.aside(row))}",
@@ -106,7 +113,7 @@ def _line(
         percent(data.summary(row, passed, "last")),
         percent(data.summary(row, f"val/{panel}/score", "last")),
         number(_errored(data, row, panel), 1, 1),
-        difference(minus(data, part, DEFAULT, name, success)),
+        difference(minus(data, part, DEFAULT, row.name, success)),
     )
 
 

@@ -1,5 +1,7 @@
 """Precision of credit in training: how often a credited step shortens the shortest plan to win."""
 
+from collections.abc import Iterable
+
 from analysis import names
 from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
@@ -43,10 +45,16 @@ def build(data: Collected) -> Table:
         words=("Row", "Seeds"),
         numbers=NUMBERS,
         blocks=tuple(blocks),
-        caption=names.with_note(f"{caption}{notes.text}", scale),
+        caption=names.with_note(f"{caption}{notes.text}{_not_shown(data, shown)}", scale),
         label=f"tab:precision-{scale}",
         footnotes=notes.texts,
     )
+
+
+def _not_shown(data: Collected, shown: Iterable[Row]) -> str:
+    """Sentence on chosen rows without such a measurement; their runs were read to find none."""
+    note = data.not_shown(run for row in shown for run in row.finished)
+    return f" Note: {note}." if note else ""
 
 
 def _block(data: Collected, part: Section, notes: names.Footnotes) -> Block:

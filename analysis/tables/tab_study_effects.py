@@ -21,6 +21,7 @@ from analysis.stats.comparisons import (
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    not_shown,
     on_common_seeds,
     selected,
     study_rows,
@@ -72,6 +73,7 @@ def build(data: Collected) -> Table:
     caption += asked_seeds(data)
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
+    caption += not_shown(data, [row for one in found for row in (one.first, one.second)])
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()

@@ -2,14 +2,14 @@
 
 import pytest
 
-from analysis.build import builders
+from analysis.build import build_from, builders
 from analysis.figures import fig_study_effects
 from analysis.rendering.table import Table
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
-from analysis.tables import tab_study_effects
+from analysis.tables import tab_beyond, tab_study_effects
 from scpo.records.files import write_json
 from tests.support.study_runs import rising, write_study, write_study_run
 
@@ -84,3 +84,23 @@ def test_rows_without_a_common_seed_are_named_instead_of_compared(tmp_path):
     for build in (fig_study_effects.build, tab_study_effects.build):
         with pytest.raises(MissingRunsError, match=r"no seed is finished in all of .*; without chronological, 3 seeds"):
             build(data)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tab_claims"])
+def test_a_row_of_rows_is_shown_or_named_as_not_shown(data, name, tmp_path):
+    chosen = Selection(rows=("chronological", "gigpo")).of(data)
+    report = build_from(chosen, tmp_path, only=[name])
+    if name in ("tab_study_effects", "fig_study_curves"):
+        # No experiment has both rows.
+        assert [failure.name for failure in report.failures] == [name]
+        return
+    (output,) = report.outputs
+    table = output.made if isinstance(output.made, Table) else output.made.numbers
+    text = str(table.csv()) + table.caption
+    assert "CHRONOLOGICAL" in text or "Variants of a method (1 row)" in text
+    assert "GIGPO" in text or "GiGPO" in text
+
+
+def test_chosen_variants_are_rows_of_the_table_by_panel(data):
+    chosen = Selection(rows=("chronological", "gigpo")).of(data).at_scale("study")
+    assert {row[0] for block in tab_beyond.build(chosen).blocks for row in block.rows} >= {"CHRONOLOGICAL"}

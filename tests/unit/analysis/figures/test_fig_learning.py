@@ -236,3 +236,11 @@ def test_the_table_has_the_marks_of_the_key(tmp_path):
     assert {label[:4] for label in marked} >= {"CRBC"}
     assert marked <= {row[1] for row in drawing.numbers.blocks[0].rows}
     assert "on seeds 5 to 7, the rows of main_table on seeds 0 to 2" in drawing.numbers.caption
+
+
+def test_a_solid_line_of_training_hides_no_dashed_one(tmp_path):
+    curves = {name: (lambda seed: rising(0.8)) for name in ("scpo", "gigpo")}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    training = build(collect(tmp_path).at_scale("study")).figure.axes[0]
+    order = {line.is_dashed(): line.get_zorder() for line in training.get_lines()}
+    assert 1 < order[False] < order[True]
