@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from scpo.advantages.registry import HOSTS, configuration_folders, missing_configuration
 from scpo.errors import ConfigError
 from scpo.strict import MACHINE_SECTIONS
+from scpo.suggestions import did_you_mean
 from sweeps.compose.hints import (
     explain_axis,
     explain_bare_name,
@@ -201,6 +202,10 @@ def read_request(words: Iterable[str]) -> Request:
     chosen = last.pop(group, None)
     dry_run = last.pop("dry_run", None)
     if chosen is None:
+        for override in last.values():
+            hint = did_you_mean(override.target, ("experiment", "search"))
+            if hint and override.text.startswith("+"):
+                raise ConfigError(f"{override}: unknown key {override.target}{hint}")
         raise ConfigError(
             "which experiment? `python sweep.py` lists them; your own configuration on several "
             "seeds: "

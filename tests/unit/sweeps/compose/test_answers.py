@@ -9,7 +9,9 @@ import pytest
 
 import sweep
 import train
+from analysis import __main__ as analysis_commands
 from scpo.records import run_config
+from sweeps import __main__ as sweeps_commands
 from sweeps.compose.overrides import CONF
 
 DOCUMENT = CONF.parent / "docs" / "answers.md"
@@ -22,6 +24,12 @@ def documented():
 
 
 ANSWERS = documented()
+MAINS = {
+    "sweep.py": sweep.main,
+    "train.py": lambda _: train.main(),
+    "sweeps": sweeps_commands.main,
+    "analysis": analysis_commands.main,
+}
 
 
 def test_the_document_tells_what_users_met():
@@ -36,9 +44,12 @@ def answer(monkeypatch, capsys, tmp_path, caplog):
     monkeypatch.setenv("COLUMNS", "1000")
 
     def call(words):
-        script, *arguments = words.removeprefix("python ").split()
+        script, *arguments = words.removeprefix("python ").removeprefix("-m ").split()
         monkeypatch.setattr(sys, "argv", [script, *arguments])
-        code = sweep.main(arguments) if script == "sweep.py" else train.main()
+        try:
+            code = MAINS[script](arguments)
+        except SystemExit as end:  # as argparse ends on an option that there is not
+            code = end.code
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, said=out + err + caplog.text)
 
