@@ -36,6 +36,7 @@ from analysis.sources.settings import (
     reworded_dose,
     same_games,
     setting_differences,
+    unusual_comparison,
 )
 from scpo.records.manifest import PlannedRun
 from scpo.records.status import State
@@ -99,13 +100,14 @@ def sections(
 
     parts = []
     for key, draft in drafts.items():
-        part, displaced = draft.section(key, runs, rollouts)
+        part, displaced = draft.section(key, runs)
         parts.append(part)
         problems += displaced
 
     # Sorted first, because differences are relative to the first section of each benchmark.
     parts.sort(key=_order)
-    return tuple(_with_differences(parts, runs)), tuple(problems)
+    different = _with_differences(parts, runs)
+    return tuple(_noted(part, runs, rollouts) for part in different), tuple(problems)
 
 
 def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
@@ -211,6 +213,21 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
     return text or "other validation panels"
 
 
+def _noted(part: Section, runs: Runs, rollouts: Rollouts) -> Section:
+    """The section with notes at the rows on what is unusual for their method."""
+
+    def with_notes(row: Row) -> Row:
+        own = next((runs[run.id] for run in row.runs if _settled(run.id, runs)), None)
+        compared = unusual_comparison(own.config) if own and not own.foreign else ""
+        notes = (row.differs, compared, _more_rollouts(row, runs, rollouts))
+        return replace(row, differs="; ".join(filter(None, notes)))
+
+    families = []
+    for family in part.families:
+        families.append(replace(family, runs=tuple(map(with_notes, family.runs))))
+    return replace(part, rows=tuple(map(with_notes, part.rows)), families=tuple(families))
+
+
 def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:
     """Note on a row that has more rollouts per training step than its groups; empty without."""
     more = more_rollouts(row, runs, rollouts)
@@ -245,7 +262,7 @@ class _Draft:
         seeds = self.asked.setdefault(name, {})
         seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Runs, rollouts: Rollouts) -> tuple[Section, list[Problem]]:
+    def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
         """The section, and the problems of runs that it does not show."""
         scale, _, _, setting = key
         chosen, problems = self._choose(scale, runs)
@@ -253,9 +270,7 @@ class _Draft:
         usual = self._usual_run(chosen, setting, runs)
         every: dict[str, Row] = {}
         for name, seeds in chosen.items():
-            row = self._row(name, list(seeds.values()), scale, runs, usual)
-            notes = (row.differs, _more_rollouts(row, runs, rollouts))
-            every[name] = replace(row, differs="; ".join(filter(None, notes)))
+            every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
         families = []
         for record in self.experiments.values():
             families.append(self._family(record, every))

@@ -18,6 +18,16 @@ NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
 # Keys outside of the method's section that belong to a method: DAPO's upper clip range.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
 
+# Settings by which a method compares steps and states, with the values of all methods but those of
+# OWN_STATES (conf/method, conf/estimator).
+COMPARED_BY = {
+    "shaper.matcher": "kmp",
+    "shaper.states": None,
+    "shaper.step_text": "action_next_observation",
+    "estimator.states": "exact",
+}
+OWN_STATES = {"scpo_plus": "effects"}
+
 # Sections that only training reads: no difference from a run that prompts.
 TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
 
@@ -194,6 +204,31 @@ def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     first, second = dict(leaves(config)), dict(leaves(other))
     differing = [key for key in OF_THE_METHOD if first.get(key) != second.get(key)]
     return "; ".join(f"{key}={_shown(first.get(key))}" for key in differing)
+
+
+def unusual_comparison(config: Mapping[str, Any]) -> str:
+    """Name the settings by which a run compares steps and states, where they are not its method's.
+
+    Returns:
+        For example ``method.shaper.matcher=forward (default: kmp)``; empty if all are the default.
+    """
+    method = config.get("method")
+    if not isinstance(method, dict):
+        return ""
+    parts = []
+    for key, common in COMPARED_BY.items():
+        section, name = key.split(".")
+        own = method.get(section)
+        if not isinstance(own, dict):
+            continue
+        usual = common
+        if key == "estimator.states":
+            usual = OWN_STATES.get(str(method.get("name")), common)
+        # Records leave out what is off.
+        value = own.get(name, usual)
+        if value != usual:
+            parts.append(f"method.{key}={_shown(value)} (default: {_shown(usual)})")
+    return "; ".join(parts)
 
 
 def same_games(panels: Panels, other: Panels) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.collected import missing_runs
 from analysis.sources.rows import Section
-from tests.support.run_records import config, write_experiment, write_run
+from analysis.sources.settings import unusual_comparison
+from tests.support.run_records import ROOT, config, write_experiment, write_run
 
 
 def section(*experiments, scale="mini"):
@@ -135,6 +136,39 @@ def test_a_heading_claims_only_what_all_rows_have_and_the_rows_say_the_rest(tmp_
         assert {row.name: row.differs for row in rows} == {"gigpo": "", "scpo": rate}
 
 
+METHODS = sorted(path.stem for path in (ROOT / "conf/method").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_shipped_method_compares_in_another_way_than_its_default(method):
+    assert unusual_comparison(config("study", "", overrides=(f"method={method}",))) == ""
+
+
+def test_a_row_with_another_matcher_or_identity_than_its_methods_says_so(tmp_path):
+    overrides = {
+        "scpo": (),
+        "forward": ("method.shaper.matcher=forward", "method.shaper.step_text=action_next_state"),
+        "effects": ("method=crbc", "method.estimator.states=effects"),
+        "plus": ("method=scpo_plus",),
+        "equal": ("method=scpo_plus", "method.estimator.states=exact"),
+        "lexical": ("scorer=lexical", "method.shaper.matcher=forward"),
+    }
+    rows = {name: [write_run(tmp_path, name, overrides=words)] for name, words in overrides.items()}
+    write_experiment(tmp_path, rows)
+    (section,) = collect(tmp_path).sections
+    forward = "method.shaper.matcher=forward (default: kmp)"
+    expected = {
+        "scpo": "",
+        "forward": f"{forward}; method.shaper.step_text=action_next_state (default: action_next_observation)",
+        "effects": "method.estimator.states=effects (default: exact)",
+        "plus": "",
+        "equal": "method.estimator.states=exact (default: effects)",
+        "lexical": f"scorer=lexical (the others: minilm); {forward}",
+    }
+    assert {row.name: row.differs for row in section.rows} == expected
+    assert {row.name: row.differs for row in section.families[0].runs} == expected
+
+
 def with_rollouts(folder, run, rollouts):
     """Let a run have logged this many rollouts at each training step."""
     path = folder / run["id"] / "metrics.jsonl"
@@ -161,3 +195,17 @@ def test_rows_with_more_rollouts_than_their_groups_ask_for_say_so(tmp_path, samp
     more = f"{clip}; {4 * planned} rollouts per training step instead of {planned}"
     assert section.row("gigpo_dynamic").differs == (clip if sampling == "null" else more)
     assert section.families[0].row("gigpo_dynamic").differs == section.row("gigpo_dynamic").differs
+
+
+def test_a_row_that_is_marked_in_a_section_of_other_settings_keeps_the_note_on_its_rollouts(tmp_path):
+    rates = {"gigpo": 2e-3, "scpo": 4e-3}
+    usual = {row: at_rate(tmp_path, row, rate) for row, rate in {**rates, "grpo": 2e-3}.items()}
+    write_experiment(tmp_path, usual, name="demo")
+    longer = {row: at_rate(tmp_path, row, rate, "trainer.group_size=2") for row, rate in rates.items()}
+    planned = 2 * config()["trainer"]["groups"]
+    for run in longer["scpo"]:
+        with_rollouts(tmp_path, run, 3 * planned)
+    write_experiment(tmp_path, longer, name="one_by_method")
+    _, other = collect(tmp_path).sections
+    rate = "trainer.optimizer.learning_rate=0.004 (the others: 0.002)"
+    assert other.row("scpo").differs == f"{rate}; {3 * planned} rollouts per training step instead of {planned}"
