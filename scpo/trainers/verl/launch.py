@@ -143,7 +143,7 @@ def _fill_caches(place: Workplace, should_stop: Callable[[], bool]) -> None:
     tasks = [task for task in place.environment.panel(TRAIN).tasks if task.id in names]
     firsts = range(0, len(tasks), CACHED_AT_ONCE)
     parts = [tasks[first : first + CACHED_AT_ONCE] for first in firsts]
-    for part in progress(parts, f"games, {CACHED_AT_ONCE} at once", "part"):
+    for part in progress(parts, "translation of the games", "part"):
         if should_stop():
             return
         place.environment.fill_caches(part)
