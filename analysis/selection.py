@@ -86,9 +86,10 @@ class Selection:
         if self.rows and self.common_seeds:
             # Rows that differed only in seeds that not all of them have.
             selected = _without_repeats(selected)
+        told_apart = compared_with_present(_told_apart_by_seeds(selected, data.by_id))
         return replace(
             data,
-            sections=compared_with_present(_told_apart_by_seeds(selected, data.by_id)),
+            sections=tuple(_with_shown_others(data, part) for part in told_apart),
             problems=tuple(problems),
             chosen=names,
             asked_rows=self.rows,
@@ -118,6 +119,29 @@ class Selection:
             names = tuple(name for name in family.rows if name in kept)
             cut.append(replace(family, rows=names))
         return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
+
+
+def _with_shown_others(data: Collected, part: Section) -> Section:
+    """The section whose notes on rows call no value that of "the others" if none is shown.
+
+    A row is compared with the usual setting of its section, which may be that of rows that are not
+    selected.
+    """
+    trained = [row.differs.split("; ") for row in part.rows if data.is_trained(row)]
+
+    def with_others(row: Row) -> Row:
+        notes = []
+        for note in row.differs.split("; "):
+            key = f"{note.partition('=')[0]}="
+            of_all = all(any(text.startswith(key) for text in own) for own in trained)
+            others = "(rows that are not shown: " if trained and of_all else "(the others: "
+            notes.append(note.replace("(the others: ", others))
+        return replace(row, differs="; ".join(notes))
+
+    families = []
+    for family in part.families:
+        families.append(replace(family, runs=tuple(map(with_others, family.runs))))
+    return replace(part, rows=tuple(map(with_others, part.rows)), families=tuple(families))
 
 
 def _without_repeats(parts: Iterable[Section]) -> list[Section]:

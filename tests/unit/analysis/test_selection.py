@@ -181,6 +181,16 @@ def test_the_note_on_common_seeds_names_the_setting_of_its_section(data):
     assert note.endswith(" on ALFWorld; trainer.steps=20 (the others: 40): seed 1 alone")
 
 
+def test_a_note_calls_no_rows_the_others_that_are_not_shown(data):
+    def notes(*rows):
+        chosen = Selection(rows=rows).of(data)
+        return {row.name: row.differs for part in chosen.sections[:1] for row in part.rows}
+
+    rate = "trainer.optimizer.learning_rate=0.004"
+    assert notes("scpo", "gigpo")["scpo"] == f"{rate} (the others: 0.002)"
+    assert notes("scpo")["scpo"] == f"{rate} (rows that are not shown: 0.002)"
+
+
 def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):
     seeds = {"scpo": (0, 1, 2), "chronological": (1, 2), "no_monotonicity": (3,)}
     runs = {row: [write_run(tmp_path, row, seed) for seed in own] for row, own in seeds.items()}
