@@ -40,6 +40,7 @@ from analysis.stats.comparisons import (
     asked_seeds,
     compare,
     named_comparisons,
+    tested,
 )
 from analysis.stats.measures import AREA
 from analysis.stats.seed_statistics import fewer_seeds
@@ -112,7 +113,7 @@ CAPTION = (
 )
 TESTED = (
     "Filled: a comparison that was named before the runs and is resolved at 5 % after Holm's "
-    "correction over all {tests} named comparisons of the study; hollow: named and not resolved; "
+    "correction over {tests}; hollow: named and not resolved; "
     "small point: not named, so not tested."
 )
 UNTESTED = "No comparison that was named before the runs has two pairs, so none is tested."
@@ -191,8 +192,9 @@ def build(data: Collected) -> Drawing:
 
 
 def _caption(comparisons: Sequence[Comparison]) -> str:
-    tests = comparisons[0].effect.tests if comparisons else 0
-    return CAPTION.format(kinds=TESTED.format(tests=tests) if tests else UNTESTED)
+    if not any(comparison.finished for comparison in comparisons):
+        return CAPTION.format(kinds=UNTESTED)
+    return CAPTION.format(kinds=TESTED.format(tests=tested(comparisons)))
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:

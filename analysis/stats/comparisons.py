@@ -245,10 +245,25 @@ def asked_seeds(data: Collected) -> str:
     """Sentence on the seeds that the user's choice of experiments leaves; empty without it."""
     if not data.asked:
         return ""
+    experiments = ", ".join(data.asked)
     return (
-        f" Seeds: those of {', '.join(data.asked)} alone; the correction takes comparisons of rows "
-        "of other experiments on all of their seeds."
+        f" Seeds: of the rows of {experiments} only those of {experiments}; of other rows, whose "
+        "comparisons count in the correction, all."
     )
+
+
+def tested(comparisons: Sequence[Comparison]) -> str:
+    """The comparisons that Holm's correction covers, e.g. ``the 59 comparisons of the study``.
+
+    Args:
+        comparisons: All of ``named_comparisons``. Those of rows without two pairs are not tested;
+            a choice of seeds may leave fewer than the study has.
+    """
+    tests = sum(not math.isnan(comparison.effect.p) for comparison in comparisons)
+    every = len(comparisons)
+    if tests == every:
+        return f"the {tests} comparisons of the study"
+    return f"those {tests} of the {every} comparisons of the study that have two pairs here"
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:

@@ -17,6 +17,8 @@ CAPTION = (
     "this scale. There is no interval if all seeds are equal, as a few seeds with coarse rates may "
     "be; the claim is then undecided. {reading}"
 )
+NOT_SELECTED = "not selected"
+SELECTED = " Not selected: its rows have runs, which the choice of rows or experiments leaves out."
 AT_PAPER_SCALE = (
     "Agrees: the interval includes the printed number and not the null (no difference), or lies on "
     "the claimed side of both; disagrees: it includes the null and not the number, or lies on the "
@@ -37,6 +39,8 @@ def build(data: Collected) -> Table:
     scale = data.scales[0]
     lines = tuple(_line(data, claim, scale) for claim in claims())
     reading = AT_PAPER_SCALE if scale == "paper" else AT_OTHER_SCALES
+    if any(NOT_SELECTED in line for line in lines):
+        reading += SELECTED
     return Table(
         words=("Claim", "Place", "Printed", "Seeds", "Conclusion"),
         numbers=("Measured",),
@@ -63,8 +67,16 @@ def _line(data: Collected, claim: Claim, scale: str) -> Cells:
     seeds = str(measured.n) if measured.n else ""
     verdict = conclusion(claim, measured, scale)
     if verdict == NOT_RUN:
+        if claim.summary(_unselected(data, scale)).n:
+            verdict = NOT_SELECTED
         return (*words, seeds, verdict, NONE)
     number = difference(measured, claim.factor, claim.digits)
     if measured.std == 0:
         number = replace(number, interval=None)
     return (*words, seeds, verdict, number)
+
+
+def _unselected(data: Collected, scale: str) -> Collected:
+    """All rows of the scale, whichever the user chose; to be looked at only."""
+    parts = tuple(part for part in data.unselected if part.scale == scale)
+    return replace(data.to_choose_from(), sections=parts)

@@ -1,7 +1,7 @@
 """Comparisons named before the runs: differences, intervals, corrected tests, faster and better."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from analysis.names import Footnotes, benchmark, with_note
 from analysis.names import place as place_name
@@ -17,6 +17,7 @@ from analysis.stats.comparisons import (
     Effect,
     asked_seeds,
     named_comparisons,
+    tested,
 )
 from analysis.stats.study_rows import (
     MAIN,
@@ -35,10 +36,10 @@ CAPTION = (
     "Comparisons named in the experiments' files before their runs, each distinct one once, the "
     "first row minus the second by {measure}, paired by seed (pairs: used/planned): mean "
     "difference with the 95 % Student interval, p of the paired t-test after Holm's correction "
-    "over the {tests} comparisons of the study, and the verdict at 5 %: higher, lower or open. An "
-    "open one names the smallest true difference that its pairs find with 80 % power. “Faster”: "
-    "steps to 50 %, fewer is faster (a run that never reaches it counts with its last step). "
-    "“Better”: held-out success at the last step. {families}"
+    "over {tests}, and the verdict at 5 %: higher, lower or open. An open one names the smallest "
+    "true difference that its pairs find with 80 % power. “Faster”: steps to 50 %, fewer is faster "
+    "(a run that never reaches it counts with its last step). “Better”: held-out success at the "
+    "last step. {families}"
 )
 FEW = (
     f" With fewer than {FEWEST} pairs the verdict is open whatever the test finds, so no smallest "
@@ -50,11 +51,13 @@ NEVER = " No run of the pairs with a dash at “Steps to 50 %” reaches it."
 def build(data: Collected) -> Table:
     """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
     rows = study_rows(data)
-    found = _found(data, rows)
+    named = named_comparisons(data, rows)
+    found = _shown(data, named)
     left_out: list[str] = []
     if data.common_seeds:
         rows, left_out = _on_common_seeds(data, rows, found)
-        found = _found(data, rows)
+        named = named_comparisons(data, rows)
+        found = _shown(data, named)
     if left_out and not found:
         raise MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
     if not found:
@@ -64,7 +67,7 @@ def build(data: Collected) -> Table:
     # A dict keeps the order of appearance; a set would not.
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
     caption = CAPTION.format(
-        measure=" or ".join(measures), tests=found[0].effect.tests, families=CORRECTED_APART
+        measure=" or ".join(measures), tests=tested(named), families=CORRECTED_APART
     )
     if any(comparison.effect.difference.n < FEWEST for comparison in found):
         caption += FEW
@@ -100,10 +103,10 @@ def build(data: Collected) -> Table:
     )
 
 
-def _found(data: Collected, rows: Sequence[StudyRow]) -> list[Comparison]:
+def _shown(data: Collected, named: Iterable[Comparison]) -> list[Comparison]:
     """The comparisons of chosen rows with two finished pairs."""
     found = []
-    for comparison in named_comparisons(data, rows):
+    for comparison in named:
         both = (comparison.first, comparison.second)
         if comparison.finished and all(selected(data, row) for row in both):
             found.append(comparison)

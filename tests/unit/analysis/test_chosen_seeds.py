@@ -76,6 +76,20 @@ def test_an_effect_of_chosen_experiments_is_over_their_pairs_alone(data):
     assert comparison.pairs.used == MORE
 
 
+def test_captions_count_the_comparisons_that_chosen_seeds_leave_to_be_tested(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, seeds=MAIN)
+    primary = {"ablation": (("scpo", "chronological"),)}
+    write_study(tmp_path, {"ablation": ("scpo", "chronological")}, CURVES, seeds=MORE, primary=primary)
+    every = collect(tmp_path)
+    chosen = Selection(experiments=("ablation",)).of(every)
+    for build in (fig_study_effects.build, tab_study_effects.build):
+        made = [build(data.at_scale("study")) for data in (every, chosen)]
+        usual, some = [(table if isinstance(table, Table) else table.numbers).caption for table in made]
+        assert "over the 3 comparisons of the study" in usual
+        assert "over those 2 of the 3 comparisons of the study that have two pairs here" in some
+        assert "of the rows of ablation only those of ablation" in some
+
+
 def test_rows_without_a_common_seed_are_named_instead_of_compared(tmp_path):
     primary = {"main_table": (("gigpo", "grpo"),), "more_seeds": (("scpo", "chronological"),)}
     write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, seeds=MAIN, primary=primary)

@@ -7,6 +7,7 @@ import pytest
 
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
 from analysis.paper.paper_claims import claims
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.study.command import CLAIMS_MARKERS, with_claims
 from analysis.tables import tab_claims
@@ -110,6 +111,14 @@ def test_conclusions_of_a_scale_come_from_its_runs(tmp_path):
     assert ahead[BY_NAME["rises"].text][4] == AGREES
     assert ahead[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
     assert ahead[BY_NAME["level_alfworld_7B"].text][4] == ELSEWHERE
+
+
+def test_a_claim_whose_rows_were_not_chosen_is_not_called_not_run(tmp_path):
+    data = Selection(rows=("gigpo",)).of(study(tmp_path, 0.9))
+    lines = said(data)
+    assert lines[BY_NAME["over_gigpo_alfworld_1.5B"].text][4] == "not selected"
+    assert lines[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
+    assert "Not selected: its rows have runs" in tab_claims.build(data.at_scale("study")).caption
 
 
 def test_the_caption_names_the_panel_and_equal_seeds_have_no_interval(tmp_path):
