@@ -41,7 +41,7 @@ CREDIT: Columns = {
     "credit/aux_mean": Column("auxiliary reward per step", 3, small=True),
     "credit/shift_rms": Column("rms change of advantages by the credit", 3, small=True),
     "credit/turned_positive": Column("credited rows that turn positive, %", 1, 100),
-    "credit/exact": Column("credited steps equal to the reference's, %", 1, 100),
+    "credit/exact": Column("matched steps equal to the reference's, %", 1, 100),
     "credit/precision": Column("credited steps that shorten the plan, %", 1, 100),
     "credit/precision_uncredited": Column("uncredited steps of these trajectories, %", 1, 100),
 }
@@ -62,9 +62,13 @@ UPDATES_NOTE = (
     "mini-batch in which no row has an advantage makes no optimizer step."
 )
 
+CREDIT_NOTE = (
+    "Matched steps are those that the matcher finds, also in controls, which then move the credit "
+    "to other steps; the last two columns go by the steps that have the credit in the end."
+)
 EXACT_NOTE = (
-    "Credit of `scorer=exact` goes to steps whose text the reference has, too: that 100 % of them "
-    "equal the reference's is so by construction."
+    "`scorer=exact` matches steps whose text the reference has, too: that 100 % of them equal the "
+    "reference's is so by construction."
 )
 
 
@@ -94,8 +98,8 @@ def credit_lines(data: Collected) -> Iterator[str]:
         return
     yield "## How much credit, where, and does its precision predict a gain?\n"
     finished = [run for row in rows for run in row.row.finished]
-    if any(equal_by_construction(data.by_id[run].config) for run in finished):
-        yield f"{EXACT_NOTE}\n"
+    exact = any(equal_by_construction(data.by_id[run].config) for run in finished)
+    yield f"{CREDIT_NOTE} {EXACT_NOTE}\n" if exact else f"{CREDIT_NOTE}\n"
     yield from _table(data, rows, CREDIT)
     yield ""
     yield from _precision_and_gain(data, rows)

@@ -33,7 +33,9 @@ def test_small_credit_has_two_significant_digits_and_other_credit_three_decimals
 def test_equal_texts_are_so_by_construction_where_the_scorer_is_exact(tmp_path):
     credit = {"scpo": {"credit/steps": 1.5, "credit/exact": 1.0}}
     write_study(tmp_path, {"main_table": ("scpo",)}, {"scpo": lambda seed: rising(0.8)}, credit=credit)
-    assert "100 % of them equal the reference's is so by construction" in lines_of(tmp_path)
+    text = lines_of(tmp_path)
+    assert "100 % of them equal the reference's is so by construction" in text
+    assert "Matched steps are those that the matcher finds, also in controls" in text
 
 
 def test_the_p_value_of_a_rank_correlation_is_never_zero(tmp_path):
