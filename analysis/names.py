@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.rows import DEFAULT, Row, Section, first_names, seed_list
-from scpo.benchmarks import BENCHMARKS
+from scpo.benchmarks import BENCHMARKS, TRAINED_ON
 from scpo.schema.agent import AGENT_LABELS
 from scpo.schema.env import FAMILIES
 from scpo.schema.method import METHOD_LABELS, method_label
@@ -25,7 +25,6 @@ MARKS = "†‡§¶"
 ALL = "All"
 COLUMNS = (*FAMILIES, ALL)
 
-TRAINED_ON = "train_games"
 PANELS = {
     TRAINED_ON: "games trained on",
     "valid_seen": "held out, seen rooms",

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+# Validation panel of tasks that are trained on; all others are held out.
+TRAINED_ON = "train_games"
+
 
 @dataclass(frozen=True)
 class Family:

@@ -6,16 +6,18 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from scpo.benchmarks import TRAINED_ON
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
 from scpo.records import RunFolder, State, code_record, run_config
@@ -39,7 +41,9 @@ class RunStatus:
 
     Attributes:
         train: Last success rate of training rollouts, from 0 to 1; None before the first.
-        validation: That of the first validation panel.
+        validation: That of the first held-out validation panel; of tasks that are trained on only
+            if there is no other.
+        panel: Name of that panel.
         left_s: Estimated seconds until the end; None unless the run is running.
     """
 
@@ -51,6 +55,7 @@ class RunStatus:
     commit: str | None = None
     train: float | None = None
     validation: float | None = None
+    panel: str | None = None
     left_s: float | None = None
     remark: str = ""
 
@@ -69,7 +74,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks += code_record.resumes_by_other_code(folder)
         # The lines after it are a killed attempt's, until the present one has loaded a checkpoint.
         last = status.step if status.state is State.RUNNING else None
-        train, validation, step_s = _progress_of(folder, last)
+        rates, step_s = _progress_of(folder, last)
         remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")
@@ -85,8 +90,9 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         steps=status.steps,
         attempt=status.attempt,
         commit=status.commit,
-        train=train,
-        validation=validation,
+        train=rates.train,
+        validation=rates.validation,
+        panel=rates.panel,
         left_s=(status.steps - status.step) * (step_s or 0.0) if running else None,
         remark="; ".join(filter(None, remarks)),
     )
@@ -98,28 +104,41 @@ def _uncommitted(folder: RunFolder) -> list[str]:
     return ["uncommitted changes"] if attempts and attempts[-1].get("dirty") else []
 
 
-def _progress_of(
-    folder: RunFolder, last: int | None
-) -> tuple[float | None, float | None, float | None]:
-    """Last success rates of training and of the first panel, and mean seconds per training step.
+@dataclass
+class _Rates:
+    """Last success rates; see ``RunStatus``."""
 
-    Each is None before the first. ``last``: the last step to read; None: all.
-    """
     train: float | None = None
     validation: float | None = None
+    panel: str | None = None
+
+    def read(self, record: Mapping[str, Any]) -> None:
+        """Take the rates of a line of metrics.jsonl, where it has any."""
+        rate = record.get(f"train/{SUCCESS}")
+        self.train = self.train if rate is None else rate
+        found = panels(record)
+        held_out = [name for name in found if name != TRAINED_ON]
+        for name in [*held_out, *found][:1]:
+            self.validation, self.panel = found[name], name
+
+
+def _progress_of(folder: RunFolder, last: int | None) -> tuple[_Rates, float | None]:
+    """Last success rates, and mean seconds per training step (None before the first).
+
+    ``last``: the last step to read; None: all.
+    """
+    rates = _Rates()
     for record in read_whole(folder, folder.metrics):
         if last is not None and record["step"] > last:
             break
-        rate = record.get(f"train/{SUCCESS}")
-        train = train if rate is None else rate
-        validation = next(iter(panels(record).values()), validation)
+        rates.read(record)
     seconds = []
     # The first line is step 0, which only validates.
     for line in read_whole(folder, folder.timing)[1:]:
         if last is not None and line["step"] > last:
             break
         seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
-    return train, validation, statistics.fmean(seconds) if seconds else None
+    return rates, statistics.fmean(seconds) if seconds else None
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
@@ -168,7 +187,7 @@ def _table(rows: Iterable[RunStatus]) -> Table:
             coloured(row.state),
             step,
             _percent(row.train),
-            _percent(row.validation),
+            f"{_percent(row.validation)} {escape(row.panel or '')}".strip(),
             left,
             attempt,
             commit,

@@ -12,9 +12,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from analysis.names import PANELS, TRAINED_ON, benchmark, panel_order, task
+from analysis.names import PANELS, benchmark, panel_order, task
 from analysis.sources.collected import Collected
 from analysis.sources.run_records import Problem, noted
+from scpo.benchmarks import TRAINED_ON
 from scpo.diagnostics.sampled_groups import PATTERN as GROUPS
 from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.validation_episodes import PATTERN as VALIDATIONS

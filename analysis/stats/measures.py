@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.names import TRAINED_ON, success_metric
+from analysis.names import success_metric
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
 from analysis.sources.series import Series, make_series
+from scpo.benchmarks import TRAINED_ON
 
 # Success of the training rollouts.
 TRAINING = "train/success_rate"

@@ -9,7 +9,6 @@ import matplotlib as mpl
 
 from analysis.build import builders
 from analysis.figures import fig_study_rates
-from analysis.names import TRAINED_ON
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
@@ -36,6 +35,7 @@ from analysis.study.questions import (
     sentence,
 )
 from analysis.tables import tab_study, tab_study_effects
+from scpo.benchmarks import TRAINED_ON
 from scpo.intervals import summarise
 from scpo.progress import counted
 from scpo.records.files import write_bytes

@@ -100,3 +100,18 @@ def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_
     write_json(folder.provenance, {"attempts": {"1": {"dirty": False}, "2": {"dirty": True}}})
     (row,) = status.statuses([folder], status.Observer(None))
     assert row.remark == "uncommitted changes"
+
+
+def test_validation_is_of_held_out_tasks_and_names_its_panel(tmp_path):
+    """At mini scale the first panel is of the games that are trained on."""
+    folder = fake.make_run(tmp_path)
+    line = {"step": 0, "val/train_games/success_rate": 0.9, "val/valid_seen/success_rate": 0.3}
+    folder.metrics.write_text(f"{json.dumps(line)}\n")
+    (row,) = status.statuses([folder], status.Observer(None))
+    assert (row.validation, row.panel) == (0.3, "valid_seen")
+    console = Console(width=200, file=io.StringIO())
+    status.show_statuses(console, [row])
+    assert "30 % valid_seen" in console.file.getvalue()
+    folder.metrics.write_text('{"step": 0, "val/train_games/success_rate": 0.9}\n')
+    (row,) = status.statuses([folder], status.Observer(None))
+    assert (row.validation, row.panel) == (0.9, "train_games")
