@@ -222,6 +222,8 @@ def _results(
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
         own_scale = getattr(sys.modules[build.__module__], "SCALE", None)
+        if name in only and own_scale is not None and data.scales and own_scale not in data.scales:
+            yield _of_other_scales(name, own_scale, data)
         for scale in data.scales:
             if own_scale not in (None, scale):
                 continue
@@ -232,6 +234,19 @@ def _results(
             if isinstance(result, Failure):
                 result = _naming_older_files(result, sources.out)
             yield result
+
+
+def _of_other_scales(name: str, own_scale: str, data: Collected) -> Failure:
+    """Failure of an output that was asked for by name, and that the scale of the runs rules out."""
+    experiment = data.asked[0] if data.asked else "main_table"
+    return Failure(
+        name=name,
+        reason=(
+            f"it is of runs of {own_scale} scale only, and these are of "
+            f"{' and '.join(data.scales)} scale"
+        ),
+        remedy=f"python sweep.py +experiment={experiment} scale={own_scale}",
+    )
 
 
 def _naming_older_files(failure: Failure, out: Path) -> Failure:

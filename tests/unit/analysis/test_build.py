@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from analysis.__main__ import main
 from analysis.build import build_from, builders
 from analysis.sources.collect import collect
+from analysis.tables import tab_study
 from scpo.errors import RecordWriteError
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
@@ -71,6 +72,23 @@ def test_every_module_of_tables_and_figures_is_a_builder():
 def of_the_study(name):
     """Whether a figure is drawn at the study's scale alone."""
     return getattr(importlib.import_module(f"analysis.figures.{name}"), "SCALE", None) == "study"
+
+
+def test_an_output_of_another_scale_that_was_asked_for_by_name_says_so(tmp_path, capsys):
+    write_ablation(tmp_path / "runs", seeds=(0, 1))
+    places = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(["figures", "tab_study", "--experiment", "ablation_monotonicity", *places]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "missing tab_study: it is of runs of study scale only, and these are of mini scale" in said
+    assert "python sweep.py +experiment=ablation_monotonicity scale=study" in said
+
+
+def test_outputs_of_another_scale_are_no_failures_of_a_build_of_all(few, tmp_path, monkeypatch):
+    write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(40,))
+    chosen = {"tab_ablation": builders()["tab_ablation"], "tab_study": tab_study.build}
+    monkeypatch.setattr("analysis.build.builders", lambda: chosen)
+    report = build_all(tmp_path / "runs", tmp_path / "out")
+    assert not report.failures
 
 
 def test_builds_of_two_processes_give_the_same_bytes(tmp_path):
