@@ -111,6 +111,8 @@ class Selection:
             asked = part.as_asked_by(*self.experiments).rows
             rows = [row for row in asked if row.name in named]
         if self.rows:
+            if not self.experiments:
+                rows = _paired(part, rows, self.rows)
             by_name = {row.name: row for row in rows}
             rows = [by_name[name] for name in self.rows if name in by_name]
         kept = {row.name for row in rows}
@@ -119,6 +121,30 @@ class Selection:
             names = tuple(name for name in family.rows if name in kept)
             cut.append(replace(family, rows=names))
         return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
+
+
+def _paired(part: Section, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """The rows, the named ones on the seeds of one experiment if that pairs more of their seeds.
+
+    A row usually shows the seeds of the first experiment that has it, which another row of the
+    user's choice may lack.
+    """
+    chosen = [row for row in rows if row.name in names and row.finished]
+    if len(chosen) < 2:
+        return list(rows)
+    best, most = chosen, _in_common(chosen)
+    for family in part.families:
+        own = [family.row(row.name) for row in chosen]
+        if _in_common(own) > most:
+            best, most = own, _in_common(own)
+    by_name = {row.name: row for row in best}
+    return [by_name.get(row.name, row) for row in rows]
+
+
+def _in_common(rows: Iterable[Row]) -> int:
+    """Number of seeds that all of these rows have finished."""
+    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
+    return len(set.intersection(*seeds))
 
 
 def _with_shown_others(data: Collected, part: Section) -> Section:

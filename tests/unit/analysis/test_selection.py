@@ -233,3 +233,21 @@ def test_a_section_whose_rows_a_later_one_has_too_is_not_drawn_twice(tmp_path, c
     (part,) = chosen.sections
     assert ([row.name for row in part.rows], part.differs) == (["scpo", "gigpo", "chronological"], "")
     assert part.experiments == ("main_table", "ablation")
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_chosen_rows_are_paired_on_the_seeds_of_the_experiment_that_has_both(tmp_path, common):
+    """Each showed those of the first experiment that has it: 2 and 1 seeds, none of them in common."""
+    rows_and_seeds = [(row, seed) for row in ("scpo", "gigpo") for seed in range(4)]
+    runs = {key: write_study_run(tmp_path, *key, CURVES[key[0]](key[1])) for key in rows_and_seeds}
+    planned = {
+        "first": {"gigpo": (0, 1)},
+        "follow_up": {"scpo": (3,)},
+        "one_by_method": {"scpo": (0, 1, 2), "gigpo": (0, 1, 2)},
+    }
+    for name, own in planned.items():
+        listed = {row: [runs[row, seed] for seed in seeds] for row, seeds in own.items()}
+        write_experiment(tmp_path, listed, name=name, scale="study")
+    data = collect(tmp_path)
+    (part,) = Selection(rows=("gigpo", "scpo"), common_seeds=common).of(data).sections
+    assert [row.count for row in part.rows] == ["3/3", "3/3"]
