@@ -1,14 +1,19 @@
 """Cells of tables that compare methods: values at a checkpoint, and differences paired by seed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from analysis.rendering.table import Number, percent
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from analysis.stats.seed_statistics import difference
+from scpo.advantages.registry import WITH_STEP_TERM
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import COMPARES_STATES
+
+# State key of an estimator that separates steps by a rule of its own, such as ProxMO's weights.
+OWN_KEY = "its own"
 
 
 def value(data: Collected, row: Row, metric: str, judged: str, which: str) -> Number:
@@ -52,19 +57,29 @@ def minus(
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:
-    """Keys by which the rows' estimators compare states; – if they do not compare states.
-
-    A key is the raw observation (``anchor``) or the state.
-    """
+    """Keys by which the rows' estimators compare states; – if they do not (``key_of``)."""
     keys: dict[str, None] = {}
     for row in rows:
         for run in row.finished:
-            estimator = (data.by_id[run].config.get("method") or {}).get("estimator") or {}
-            if estimator.get("name") in COMPARES_STATES:
+            key = key_of(data.by_id[run].config)
+            if key:
                 data.used.add((run, "config.yaml"))
-                # Records leave out the default.
-                keys[str(estimator.get("state_key", "anchor"))] = None
+                keys[key] = None
     return ", ".join(keys) or "–"
+
+
+def key_of(config: Mapping[str, Any]) -> str | None:
+    """Key by which a run's estimator compares states; None if it does not compare them.
+
+    Returns:
+        ``anchor`` for the raw observation, ``state``, or OWN_KEY.
+    """
+    estimator = (config.get("method") or {}).get("estimator") or {}
+    name = estimator.get("name")
+    if name in COMPARES_STATES:
+        # Records leave out the default.
+        return str(estimator.get("state_key", "anchor"))
+    return OWN_KEY if name in WITH_STEP_TERM else None
 
 
 def episode_counts(data: Collected, rows: Iterable[Row], panel: str) -> str:

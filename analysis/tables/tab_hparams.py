@@ -4,8 +4,8 @@ from analysis import names
 from analysis.rendering.table import Table
 from analysis.sources.collected import Collected
 from analysis.sources.rows import Section
+from analysis.tables.comparison import key_of
 from analysis.tables.settings_table import Config, Entry, at, settings_table
-from scpo.schema.method import COMPARES_STATES
 
 CAPTION = "Training hyper-parameters of the finished runs, as recorded, and the paper's."
 
@@ -18,16 +18,6 @@ def build(data: Collected) -> Table:
 def _model(config: Config) -> str | None:
     name = at(config, "model.path") or at(config, "model.name")
     return names.model(name) if name else None
-
-
-def _state_key(config: Config) -> str | None:
-    """Key by which states are compared; None for an estimator that does not compare states.
-
-    Recorded configurations leave out the default, ``anchor``.
-    """
-    if at(config, "method.estimator.name") not in COMPARES_STATES:
-        return None
-    return str(at(config, "method.estimator.state_key") or "anchor")
 
 
 def _validation_episodes(data: Collected, part: Section) -> str:
@@ -62,7 +52,7 @@ ENTRIES = (
     Entry("KL coefficient", "0.01", "trainer.loss.kl_coefficient"),
     Entry("Discount γ", "0.95", "method.estimator.gamma"),
     Entry("Invalid-action penalty", "0.1", "method.estimator.invalid_penalty"),
-    Entry("State key", "–", _state_key),
+    Entry("State key", "–", key_of),
     Entry("Max prompt length (tokens)", "2048", "trainer.max_prompt_tokens"),
     Entry("Max response length (tokens)", "512", "trainer.max_response_tokens"),
     Entry("History context K", "2", "env.history_length"),

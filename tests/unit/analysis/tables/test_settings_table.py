@@ -29,10 +29,11 @@ def test_what_states_are_compared_by_is_shown_where_states_are_compared(tmp_path
         "grpo": [write_run(tmp_path, "grpo", overrides=("method=grpo",))],
         "gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))],
         "by_state": [write_run(tmp_path, "by_state", overrides=by_state)],
+        "proxmo": [write_run(tmp_path, "proxmo", overrides=("method=proxmo",))],
     }
     write_experiment(tmp_path, runs, name="main_table")
     table = values(tab_hparams.build(collect(tmp_path).at_scale("mini")))
-    assert table["State key"] == ["–", "anchor, state"]
+    assert table["State key"] == ["–", "anchor, state, its own"]
 
 
 def test_what_rows_differ_in_is_listed_with_the_default_first(tmp_path):
