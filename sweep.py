@@ -72,6 +72,7 @@ def sweep(console: Console, request: Request) -> int:
     """Run the experiment and show its table."""
     matrix = expand(request.name, request.overrides)
     status = dispatch.dispatch(console, matrix, TRAIN_SCRIPT)
+    show.show_notes(console, dispatch.of_replaced_record(matrix))
     if archive := matrix.cells[0].config.machine.archive:
         runs_dir = matrix.cells[0].config.machine.runs_dir
         say(
@@ -85,13 +86,14 @@ def sweep(console: Console, request: Request) -> int:
 
 
 def show_table(console: Console, matrix: Matrix) -> None:
-    """The experiment's table at one scale, if the analysis extra is there."""
+    """The table of this call's rows and runs, if the analysis extra is there."""
     runs_dir = dispatch.runs_dir(matrix)
     states = dispatch.observed_states(matrix)
     try:
         from analysis.show import experiment_table
 
-        table = experiment_table(runs_dir, matrix.experiment.name, matrix.scale, states)
+        # Not by name: a later call with other overrides or rows may have taken it meanwhile.
+        table = experiment_table(runs_dir, dispatch.record_of_call(matrix), states=states)
     except ImportError as error:
         say(console, f"No table: {error}. To get it: {install_command('analysis')}")
     else:

@@ -37,7 +37,7 @@ from scpo.benchmarks import with_families
 from scpo.errors import RecordError
 from scpo.intervals import Summary, decimal, decimals, paired_text, summarise
 from scpo.progress import counted
-from scpo.records.manifest import PlannedRow
+from scpo.records.manifest import Manifest, PlannedRow
 from scpo.records.status import State
 
 WIDTH = 100  # characters of a line
@@ -62,7 +62,7 @@ Runs: TypeAlias = Mapping[str, Run]
 
 def experiment_table(
     runs_dir: Path,
-    experiment: str,
+    experiment: str | Manifest,
     scale: str | None = None,
     states: Mapping[str, str] | None = None,
 ) -> str | None:
@@ -72,17 +72,21 @@ def experiment_table(
 
     Args:
         runs_dir: Folder of run folders.
-        experiment: Its name.
+        experiment: Its name, or the manifest of one call: the record of that name may be that of a
+            later call by now.
         scale: The scale to show; None: all that were run.
         states: States of runs by id, where the caller knows more than their records, e.g. that a
             job waits.
     """
     recorded, broken = read_experiments(Path(runs_dir))
-    records = [
-        record
-        for record in recorded
-        if record.experiment == experiment and scale in (None, record.scale)
-    ]
+    if isinstance(experiment, Manifest):
+        records = [ExperimentRecord.model_validate(experiment.model_dump())]
+    else:
+        records = [
+            record
+            for record in recorded
+            if record.experiment == experiment and scale in (None, record.scale)
+        ]
     if not records:
         lines = [f"left out: {problem.path}: {problem.reason}\n" for problem in broken]
         return "".join(lines) or None
@@ -108,7 +112,7 @@ def experiment_table(
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
         has_families = any(with_families(env) for env, _ in benchmarks(record))
-        if experiment.startswith("ablation") and has_families:
+        if record.experiment.startswith("ablation") and has_families:
             _print_published(console, record)
 
     # Damaged runs of other experiments are not reported here.

@@ -13,6 +13,7 @@ from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, code_record, manifest, run_config, run_folders, verify
 from scpo.records.code_files import code_files
+from scpo.records.manifest import Manifest
 from scpo.records.provenance import git_commit
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
@@ -325,6 +326,29 @@ def observed_states(matrix: Matrix) -> dict[str, str]:
         with contextlib.suppress(RecordError):
             states[run_id] = str(observer.observe(RunFolder(runs_dir(matrix) / run_id)).state)
     return states
+
+
+def record_of_call(matrix: Matrix) -> Manifest:
+    """Rows and runs of this call, with the runs of earlier calls that belong to its table."""
+    # The table names a record that was damaged since, and needs none.
+    with contextlib.suppress(RecordError):
+        return manifest.with_earlier_runs(runs_dir(matrix), matrix.manifest)
+    return matrix.manifest
+
+
+def of_replaced_record(matrix: Matrix) -> Iterator[str]:
+    """Name the later call whose record has taken the name of this one's, if there is any."""
+    later = None
+    with contextlib.suppress(RecordError):
+        later = manifest.replaced_by(runs_dir(matrix), matrix.manifest)
+    if later is None:
+        return
+    kept = manifest.kept_as(runs_dir(matrix), matrix.manifest)
+    where = f"; this call's is kept as {kept}" if kept else ""
+    yield (
+        f"the record {matrix.experiment.name} is now that of a later call, "
+        f"python sweep.py {shlex.join(later.words)}{where}"
+    )
 
 
 def has_results(matrix: Matrix) -> bool:

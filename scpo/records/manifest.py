@@ -112,19 +112,49 @@ def update(runs_dir: Path, planned: Manifest) -> None:
     row, environment and model, if there are any.
     """
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
-    aside = manifest_path(runs_dir, _name_aside(planned), planned.scale)
+    merged = with_earlier_runs(runs_dir, planned)
+    if path.exists():
+        _keep_aside(runs_dir, read(path), merged)
+    write_json(path, merged.model_dump(mode="json"))
+    manifest_path(runs_dir, _name_aside(planned), planned.scale).unlink(missing_ok=True)
+
+
+def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
+    """A call's rows and runs with those of earlier calls that belong to its table (``update``).
+
+    Raises:
+        RecordError: A manifest of the same name is damaged.
+    """
     rows = planned.rows
-    for existing in (path, aside):
+    for name in (planned.experiment, _name_aside(planned)):
+        existing = manifest_path(runs_dir, name, planned.scale)
         if not existing.exists():
             continue
         earlier = read(existing)
         if earlier.overrides == planned.overrides:
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
-    merged = planned.model_copy(update={"rows": rows})
-    if path.exists():
-        _keep_aside(runs_dir, read(path), merged)
-    write_json(path, merged.model_dump(mode="json"))
-    aside.unlink(missing_ok=True)
+    return planned.model_copy(update={"rows": rows})
+
+
+def replaced_by(runs_dir: Path, planned: Manifest) -> Manifest | None:
+    """The manifest of a later call that has taken the name of this one; None if none has.
+
+    It has other overrides, or lacks a row of this one.
+    """
+    path = manifest_path(runs_dir, planned.experiment, planned.scale)
+    if not path.exists():
+        return None
+    present = read(path)
+    rows = {row.name for row in planned.rows}
+    if present.overrides == planned.overrides and rows <= {row.name for row in present.rows}:
+        return None
+    return present
+
+
+def kept_as(runs_dir: Path, planned: Manifest) -> str | None:
+    """Name under which a replaced manifest was kept; None if it was not."""
+    name = _name_aside(planned)
+    return name if manifest_path(runs_dir, name, planned.scale).exists() else None
 
 
 def _name_aside(manifest: Manifest) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, code_record
+from scpo.records import RunFolder, State, code_record, manifest, run_config
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.code_files import code_files
 from scpo.records.files import file_sum, write_bytes, write_json
@@ -347,6 +347,50 @@ def test_the_table_at_the_end_shows_submitted_runs_as_status_does(submitted, mon
     out = io.StringIO()
     sweep.show_table(Console(file=out, width=500), matrix)
     assert out.getvalue().count(" is QUEUED\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("later", "given"),
+    [
+        (["method=gigpo,grpo", "trainer.steps=3"], "method=gigpo,grpo trainer.checkpoint_every=2 trainer.steps=3"),
+        (["method=scpo,grpo"], "method=scpo,grpo trainer.steps=4 trainer.checkpoint_every=2"),
+    ],
+)
+def test_the_table_at_the_end_is_that_of_the_call_and_names_a_later_one(tmp_path, monkeypatch, later, given):
+    words = ["+experiment=one", "seeds=[0]", *fake.QUICK, f"machine.runs_dir={tmp_path}"]
+    own, other = read_request([*words, "method=gigpo,grpo"]), read_request([*words, *later])
+
+    def both_start(_console, matrix, _script):
+        for each in (matrix, expand(other.name, other.overrides)):
+            for config in each.runs.values():
+                run_config.ensure(config)
+            manifest.update(tmp_path, each.manifest)
+        return 0
+
+    monkeypatch.setattr(dispatch, "dispatch", both_start)
+    monkeypatch.setattr(dispatch, "has_results", lambda _: True)
+    out = io.StringIO()
+    assert sweep.sweep(Console(file=out, width=500), own) == 0
+    told = out.getvalue()
+    ids = expand(own.name, own.overrides).runs
+    assert "given: trainer.steps=4 trainer.checkpoint_every=2\n" in told
+    assert [line.split()[-3] for line in told.splitlines() if line.startswith("missing: ")] == list(ids)
+    (kept,) = manifest.other_names(tmp_path).keys() - {"one_by_method"}
+    assert (
+        "note: the record one_by_method is now that of a later call, python sweep.py +experiment=one "
+        f"{given}; this call's is kept as {kept}\n"
+    ) in told
+
+
+def test_runs_of_earlier_seeds_stay_in_the_table_of_a_call(tmp_path):
+    for seeds in ("[1]", "[0]"):
+        matrix = expand("one", [f"machine.runs_dir={tmp_path}", f"seeds={seeds}", "method=gigpo,grpo"])
+        for config in matrix.runs.values():
+            run_config.ensure(config)
+        manifest.update(tmp_path, matrix.manifest)
+    rows = dispatch.record_of_call(matrix).rows
+    assert [[run.seed for run in row.runs] for row in rows] == [[0, 1], [0, 1]]
+    assert not list(dispatch.of_replaced_record(matrix))
 
 
 def sweep_here(matrix, monkeypatch):
