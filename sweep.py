@@ -12,8 +12,9 @@ env, model and seeds replace an axis of the experiment; any other key=value appl
 and key=a,b adds an axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6
 
 A dry run writes nothing. Ctrl-C stops the runs and keeps their state. Exit status: 0 all done (or,
-on Slurm, submitted), 1 some failed, 2 wrong command, 3 the rest is run by another process or was
-cancelled, 130 interrupted. Later, from any shell: python -m sweeps status
+on Slurm, submitted), 1 some failed or were lost, 2 wrong command, 3 the rest is run by another
+process or was cancelled, 130 interrupted. Runs of another process are not waited for; they count as
+they are at the end. Later, from any shell: python -m sweeps status
 """
 
 import sys

@@ -130,7 +130,7 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
 
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started: int = 0) -> None:
-    """Count the outcomes; show the reason of each failed or damaged run, and the end of its log.
+    """Count the outcomes; show why runs failed, were lost or are damaged, with their logs' ends.
 
     Args:
         console: Where to print.
@@ -144,7 +144,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
     total = counted(len(outcomes) + not_started, "run")
     console.print(f"{total}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
-        if outcome.state not in (State.FAILED, State.DAMAGED):
+        if outcome.state not in (State.FAILED, State.LOST, State.DAMAGED):
             continue
         say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:

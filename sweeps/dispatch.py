@@ -26,6 +26,7 @@ from sweeps.compose.overrides import CONF, Request, options
 from sweeps.doctor.services import missing_keys
 from sweeps.launchers.base import Launcher, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
+from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.notify import notify
@@ -34,6 +35,10 @@ from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.start_checks import obstacles, refuse_what_cannot_start
 
 LISTED_RUNS = 12
+
+# States in which a run stays, so that it need not be observed again.
+FINAL = (State.DONE, State.PRUNED)
+LOST_REASON = "its process ended without recording why; the same command starts it again"
 
 
 @dataclass
@@ -53,12 +58,30 @@ class Found:
                 folders[run_id] = self.folders[run_id]
         return folders
 
-    def outcomes(self) -> dict[str, Outcome]:
-        """Outcomes of the runs that this call does not start."""
-        outcomes = dict(self.damaged)
+    def at_end(self, ended: Mapping[str, Outcome], observer: Observer) -> dict[str, Outcome]:
+        """Outcomes at the end of the call, without the runs that nobody has started.
+
+        Other processes may have ended or continued runs of this matrix since it began.
+
+        Args:
+            ended: Outcomes of the runs that this call started.
+            observer: A new one, which has not asked the scheduler yet.
+        """
+        outcomes = {**self.damaged, **ended}
         for run_id, decision in self.plan.items():
-            if decision.action is not Action.START:
-                outcomes[run_id] = _without_start(decision, self.seen[run_id])
+            before = self.seen[run_id].state
+            if before in FINAL or (run_id in ended and ended[run_id].state in FINAL):
+                outcomes.setdefault(run_id, Outcome(before))
+                continue
+            now = _observed_end(self.folders[run_id], observer)
+            if decision.action is not Action.START and now.state is before:
+                # `Decision.why` names what a person can do about it.
+                outcomes[run_id] = Outcome(before, decision.why)
+            elif decision.action is not Action.START or run_id in ended:
+                outcomes[run_id] = _latest(ended.get(run_id), now)
+            elif now.state in FINAL or now.state.live:
+                # It waited for a free slot here, and another process was faster.
+                outcomes[run_id] = now
         return outcomes
 
 
@@ -209,25 +232,27 @@ def run(
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
 
     show.show_notes(console, _of_other_code(matrix, found.folders))
-    show.show_notes(console, _run_elsewhere(matrix, found))
+    if starts or launcher.detached:
+        show.show_notes(console, _run_elsewhere(matrix))
     if launcher.detached:
         show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
         if found.damaged:
             show.show_summary(console, found.damaged)
             show.show_notes(console, _of_damaged(matrix, found.damaged))
         return EXIT_FAILED if found.damaged else EXIT_DONE
-    outcomes = found.outcomes()
+    ended: dict[str, Outcome] = {}
     completed = True
     if starts:
         # Opened again: slots, servers and the time left depend on the runs that are to start.
         launcher = launcher_for([config for _, config in starts.values()])
         # Outside the driver's lock: another sweep may start other runs meanwhile.
         ended, completed = follow(launcher, starts, matrix.experiment.name)
-        outcomes |= ended
+    outcomes = found.at_end(ended, Observer(observer.scheduler))
     # In the order of the matrix, not in that in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order, not_started=len(matrix.runs) - len(in_order))
     show.show_notes(console, _of_damaged(matrix, in_order))
+    show.show_notes(console, _run_elsewhere(matrix))
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
@@ -236,15 +261,22 @@ def run(
     return exit_status(outcomes.values())
 
 
-def _run_elsewhere(matrix: Matrix, found: Found) -> Iterator[str]:
-    """Name the processes that run runs of this matrix, and the commands that show them."""
+def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
+    """Name the processes that run runs of this matrix now, and the commands that show them.
+
+    A process that runs a run as a job is not named: `status` shows the job.
+    """
     processes: dict[str, None] = {}
-    ids = [run_id for run_id, seen in found.seen.items() if seen.alive and seen.job is None]
-    for run_id in ids:
+    ids = []
+    for run_id in matrix.runs:
+        folder = RunFolder(runs_dir(matrix) / run_id)
+        # Damaged records are reported elsewhere.
         with contextlib.suppress(RecordError):
-            status = found.folders[run_id].read_status()
-            if status.pid is not None:
-                processes[f"{status.pid} on {status.host}"] = None
+            if read_job(folder) is None and run_folders.observe(folder).alive:
+                ids.append(run_id)
+                status = folder.read_status()
+                if status.pid is not None:
+                    processes[f"{status.pid} on {status.host}"] = None
     if not processes:
         return
     shown = ", ".join(list(processes)[:LISTED_RUNS])
@@ -301,16 +333,21 @@ def _notify_of_end(matrix: Matrix, outcomes: Iterable[Outcome], completed: bool)
 def exit_status(outcomes: Iterable[Outcome]) -> int:
     """Exit status of a sweep.
 
-    0: all done; 1: some failed or are damaged; 130: some were interrupted; 3: some are run by
-    another process or were cancelled, and the others are done.
+    0: all done; 1: some failed, were lost or are damaged; 130: some were interrupted; 3: some are
+    left to another process or were cancelled, and the others are done.
     """
     states = {outcome.state for outcome in outcomes}
     # The worst outcome decides; a shell sees one number only.
     for state, code in (
         (State.FAILED, EXIT_FAILED),
         (State.DAMAGED, EXIT_FAILED),
+        (State.LOST, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
         (State.RUNNING, EXIT_ELSEWHERE),
+        (State.QUEUED, EXIT_ELSEWHERE),
+        (State.UNKNOWN, EXIT_ELSEWHERE),
+        (State.PENDING, EXIT_ELSEWHERE),
+        (State.NEW, EXIT_ELSEWHERE),
         (State.CANCELLED, EXIT_ELSEWHERE),
     ):
         if state in states:
@@ -449,11 +486,30 @@ def _archived(matrix: Matrix) -> dict[str, Decision]:
     return dict.fromkeys(run_folders.finished_in(archive) & matrix.runs.keys(), skipped)
 
 
-def _without_start(decision: Decision, seen: Observed) -> Outcome:
-    """The outcome of a run that this call does not start."""
-    if seen.state.settled or seen.state is State.FAILED:
-        return Outcome(seen.state, None if decision.action is Action.SKIP else decision.why)
-    return Outcome(State.RUNNING, decision.why)
+def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
+    """State and reason of a run now; DAMAGED if its records cannot be read."""
+    try:
+        seen = observer.observe(folder)
+        if seen.state is State.NEW:
+            return Outcome(State.NEW, "its folder was deleted")
+        if seen.state is State.DONE:
+            verify.check_results(folder)
+        status = folder.read_status()
+    except RecordError as error:
+        return Outcome(State.DAMAGED, str(error))
+    log = folder.attempt_log(status.attempt)
+    # A process that has just begun records its state only after its imports.
+    if seen.alive and not seen.state.settled:
+        return Outcome(State.RUNNING, "another process runs it", log)
+    return Outcome(seen.state, LOST_REASON if seen.state is State.LOST else status.reason, log)
+
+
+def _latest(ended: Outcome | None, now: Outcome) -> Outcome:
+    """Outcome of a run that is not final: as its launcher saw it, or as it was observed later."""
+    # The launcher knows more: why a run could not be started, or why nothing could be recorded.
+    if ended is None or ended.state is State.RUNNING or now.state in FINAL or now.state.live:
+        return now
+    return ended
 
 
 def _announce(console: Console, found: Found) -> None:

@@ -75,7 +75,8 @@ def test_runs_outlive_a_killed_driver_and_are_not_started_again(tmp_path):
 def test_two_sweeps_at_once_start_no_run_twice(tmp_path):
     sweeps = [fake.start_sweep(tmp_path, SEEDS, step_s=0.05) for _ in range(2)]
     results = [fake.finish(one) for one in sweeps]
-    assert {code for code, _ in results} <= {0, 3}, results
+    # The later one to end finds the other's runs done.
+    assert {code for code, _ in results} in ({0}, {0, 3}), results
     fake.wait_until(lambda: fake.states(tmp_path) == ["DONE"] * 4)
     assert [fake.starts(one) for one in fake.folders(tmp_path)] == [1] * 4
 

@@ -1,5 +1,8 @@
+import contextlib
 import io
 import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ from scpo.errors import ConfigError
 from scpo.records import RunFolder, State, code_record, manifest, run_config
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.code_files import code_files
-from scpo.records.files import file_sum, write_bytes, write_json
+from scpo.records.files import file_sum, locked, write_bytes, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
 from sweeps import dispatch
@@ -25,7 +28,9 @@ from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.observer import Observer
+from sweeps.records import attempt
 from sweeps.status import statuses
+from tests.faults import fake_train
 from tests.support import fake_runs as fake
 from tests.support.fake_slurm import FakeSlurm, quick_records
 from tests.support.run_records import write_experiment
@@ -400,6 +405,110 @@ def sweep_here(matrix, monkeypatch):
     launcher = SimpleNamespace(detached=False, check=lambda configs: 1)
     status = dispatch.run(Console(file=out, width=500), matrix, lambda _: launcher, Observer(FakeSlurm()))
     return status, out.getvalue()
+
+
+class Meanwhile:
+    """A launcher of one slot; ``happens(folder)`` while its run trains gives the outcome."""
+
+    detached, poll_s, signals, free = False, 0.0, 0, 1
+
+    def __init__(self, happens):
+        self.happens = happens
+        self.started = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def check(self, configs):
+        return 1
+
+    def start(self, runs, _title):
+        self.started = {run_id: folder for run_id, (folder, _) in runs.items()}
+        return []
+
+    def poll(self):
+        return {run_id: self.happens(folder) for run_id, folder in self.started.items()}
+
+
+def train_here(folder):
+    attempt.run(folder, fake_train.train)
+    return Outcome(folder.read_status().state)
+
+
+@pytest.fixture
+def sweep_of_two(tmp_path, monkeypatch):
+    """(run of another process, its lock, sweep) of an experiment with two seeds.
+
+    ``sweep(happens)`` starts the second run: (exit status, what was printed, what was sent).
+    """
+    matrix = expand("one", [*fake.QUICK, "method=gigpo", "seeds=[0,1]", f"machine.runs_dir={tmp_path}"])
+    theirs = run_config.ensure(next(iter(matrix.runs.values())))
+    theirs.update_status(state=State.RUNNING, pid=os.getpid(), host=socket.gethostname(), attempt=1)
+    monkeypatch.setattr(dispatch, "refuse_what_cannot_start", lambda _: None)
+    sent = []
+    monkeypatch.setattr(dispatch, "notify", sent.append)
+
+    def sweep(happens):
+        out = io.StringIO()
+        launcher = Meanwhile(happens)
+        status = dispatch.run(Console(file=out, width=500), matrix, lambda _: launcher, Observer(FakeSlurm()))
+        return status, out.getvalue(), sent
+
+    with contextlib.ExitStack() as lock:
+        lock.enter_context(locked(theirs.lock))
+        yield theirs, lock, sweep
+
+
+def test_a_run_that_another_process_finishes_meanwhile_is_done_at_the_end(sweep_of_two):
+    theirs, lock, sweep = sweep_of_two
+
+    def happens(folder):
+        lock.close()
+        train_here(theirs)
+        return train_here(folder)
+
+    status, told, sent = sweep(happens)
+    assert (status, sent) == (0, ["scpo: one ended: 2 DONE"])
+    assert "1 to run, 1 run by another process\n" in told
+    assert told.endswith("2 runs: 2 DONE\n")
+
+
+def test_a_run_whose_process_is_killed_meanwhile_is_lost_at_the_end(sweep_of_two):
+    theirs, lock, sweep = sweep_of_two
+
+    def happens(folder):
+        lock.close()
+        return train_here(folder)
+
+    status, told, sent = sweep(happens)
+    assert (status, sent) == (1, ["scpo: one ended: 1 DONE, 1 LOST"])
+    assert "2 runs: 1 DONE, 1 LOST\n" in told
+    assert f"LOST {theirs.run_id}: its process ended without recording why" in told
+
+
+def test_a_run_that_another_process_still_runs_is_named_at_the_end(sweep_of_two):
+    theirs, _, sweep = sweep_of_two
+    status, told, sent = sweep(train_here)
+    assert (status, sent) == (3, ["scpo: one ended: 1 DONE, 1 RUNNING"])
+    end = told.partition("2 runs: 1 RUNNING, 1 DONE\n")[2]
+    assert f"1 run of other processes ({os.getpid()} on" in end
+    assert f"python -m sweeps status {theirs.run_id} " in end
+
+
+@pytest.mark.parametrize(("end", "code"), [(State.DONE, 0), (State.INTERRUPTED, 130)])
+def test_a_run_that_another_sweep_began_first_ends_as_it_did_there(sweep_of_two, end, code):
+    theirs, lock, sweep = sweep_of_two
+
+    def happens(folder):
+        lock.close()
+        train_here(theirs)
+        train_here(folder) if end is State.DONE else folder.update_status(state=end)
+        return Outcome(State.RUNNING, "another process runs it")
+
+    assert sweep(happens)[0] == code
 
 
 def test_a_finished_run_whose_log_was_changed_is_counted_as_damaged(finished, monkeypatch):
