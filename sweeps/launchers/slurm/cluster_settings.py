@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError
+from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError, field_validator
 
 from scpo.errors import ConfigError
 from scpo.installed import REPOSITORY
@@ -19,6 +19,56 @@ PRESETS = REPOSITORY / "slurm" / "presets"
 # Settings whose values no message shows; with a wrong type, what they hold is not known.
 MAY_HOLD_SECRETS = ("setup", "more")
 IN_THE_SHELL = "take it out and export it in the shell that submits, whose environment jobs inherit"
+# Longer than any partition's limit that we know of: a larger number is of another unit.
+MAX_HOURS = 1000
+_GPUS = "gres: gpu:<type>, which each job's number follows (launcher.gpus)"
+_CPUS = "launcher.cpus"
+_TASKS = "nothing: a job has one task a node, which starts its own processes"
+_FILES = "nothing: a job's output lies in runs/.submissions, shown by `python -m sweeps logs`"
+_REQUEUE = "nothing: an interrupted run is requeued from its checkpoint"
+_LIMIT = "launcher.time_h, or max_time_h for the partition's limit"
+# Options of sbatch that follow from the run, the launcher or another key of the site: in `more`
+# they would take the place of what a job's run, its limit and its adoption rely on.
+OWN_OPTIONS = {
+    "time": _LIMIT,
+    "time-min": _LIMIT,
+    "signal": "launcher.warn_s",
+    "partition": "partition (cpu_partition for jobs without a GPU)",
+    "account": "account",
+    "qos": "qos",
+    "constraint": "constraint",
+    "job-name": "nothing: submissions are found again by their names",
+    "array": "launcher.parallelism, the number of jobs that run at a time",
+    "nodes": "trainer.verl.nodes",
+    "mem": "memory_gb",
+    "mem-per-cpu": "memory_gb",
+    "mem-per-gpu": "memory_gb",
+    "gres": _GPUS,
+    "gpus": _GPUS,
+    "gpus-per-node": _GPUS,
+    "gpus-per-task": _GPUS,
+    "gpus-per-socket": _GPUS,
+    "cpus-per-task": _CPUS,
+    "cpus-per-gpu": _CPUS,
+    "cpus": _CPUS,
+    "mincpus": _CPUS,
+    "ntasks": _TASKS,
+    "tasks": _TASKS,
+    "ntasks-per-node": _TASKS,
+    "tasks-per-node": _TASKS,
+    "ntasks-per-core": _TASKS,
+    "ntasks-per-gpu": _TASKS,
+    "ntasks-per-socket": _TASKS,
+    "output": _FILES,
+    "error": _FILES,
+    "input": _FILES,
+    "open-mode": _FILES,
+    "requeue": _REQUEUE,
+    "no-requeue": _REQUEUE,
+    "wrap": "setup, for shell lines of each job",
+    "parsable": "nothing: the number of a job is read from sbatch's answer",
+    "test-only": "dry_run=true on the command line",
+}
 MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
 
 
@@ -33,7 +83,7 @@ class Site(Strict):
         memory_gb: "auto" is the run's estimated need, 0 the whole node.
         max_time_h: The longest limit that the partition allows, in hours.
         setup: Shell lines of the job before the run starts.
-        more: Further options of sbatch.
+        more: Further options of sbatch, none of ``OWN_OPTIONS``.
     """
 
     preset: str | None = None
@@ -47,6 +97,33 @@ class Site(Strict):
     max_time_h: PositiveFloat = 24.0
     setup: tuple[str, ...] = ()
     more: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("max_time_h", mode="before")
+    @classmethod
+    def _is_in_hours(cls, value: Any) -> Any:
+        too_long = isinstance(value, int | float) and value > MAX_HOURS
+        if isinstance(value, str) or too_long:
+            raise ValueError(
+                f"got {value!r}; it is a number of hours, at most {MAX_HOURS}: "
+                "max_time_h: 24 for Slurm's 24:00:00 or 1-00:00:00"
+            )
+        return value
+
+    @field_validator("more")
+    @classmethod
+    def _leaves_the_jobs_own_options(cls, more: dict[str, Any]) -> dict[str, Any]:
+        # sbatch gets an option with hyphens whichever way it is written here.
+        spelt = {key: key.strip("-").replace("_", "-") for key in more}
+        own = [
+            f"{key} (instead: {OWN_OPTIONS[name]})"
+            for key, name in spelt.items()
+            if name in OWN_OPTIONS
+        ]
+        if own:
+            raise ValueError(
+                f"every job sets these options itself, take them out: {', '.join(own)}"
+            )
+        return more
 
     def partition_for(self, gpus: int) -> str | None:
         """Partition for a job with this number of GPUs; None: the cluster's default."""
@@ -160,9 +237,26 @@ def read_site(name: str | Path) -> Site:
         ) from error
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which 24:00:00 is a text; YAML 1.1 takes it for 86400, a number of base 60."""
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float | str:
+    text = str(loader.construct_scalar(node))
+    if ":" in text:
+        return text
+    if node.tag.endswith(":int"):
+        return loader.construct_yaml_int(node)
+    return loader.construct_yaml_float(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(), _Loader)  # noqa: S506 (it is a SafeLoader)
     except OSError as error:
         known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.yaml")))
         raise ConfigError(

@@ -45,6 +45,47 @@ def test_the_file_needs_only_the_differences_and_may_begin_with_a_preset(tmp_pat
     assert read_site(path).partition_for(4) is None
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("time: 10, partition: x", "time (instead: launcher.time_h, or max_time_h"),
+        ("time: 10, partition: x", "partition (instead: partition (cpu_partition"),
+        ('time: "2:00:00"', "time (instead: launcher.time_h"),
+        ("gpus-per-node: 2", "gpus-per-node (instead: gres: gpu:<type>"),
+        ("gpus_per_node: 2", "gpus_per_node (instead: gres: gpu:<type>"),
+        ("job_name: mine", "job_name (instead: nothing: submissions are found"),
+        ("job-name: mine", "job-name (instead: nothing: submissions are found"),
+        ("--mem: 4G", "--mem (instead: memory_gb)"),
+        ("cpus_per_task: 2", "cpus_per_task (instead: launcher.cpus)"),
+        ("no-requeue: true", "no-requeue (instead: nothing: an interrupted run is requeued"),
+    ],
+)
+def test_an_option_that_each_job_sets_itself_is_refused_in_either_spelling(tmp_path, more, said):
+    """In `more` it replaced the job's, whose table, limit and name said otherwise."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"more: {{{more}}}\n")
+    with pytest.raises(ConfigError) as error:
+        read_site(path)
+    assert f"{path}:\nmore: every job sets these options itself" in str(error.value)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["24:00:00", "0:10:00", "1-12:00:00", "2:00", '"24"', "86400", "1440.5"])
+def test_a_limit_in_another_notation_than_hours_is_refused(tmp_path, value):
+    """YAML 1.1 takes 24:00:00 for 86400."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"max_time_h: {value}\n")
+    with pytest.raises(ConfigError, match="a number of hours, at most 1000: max_time_h: 24 for Slurm's 24:00:00"):
+        read_site(path)
+
+
+def test_a_time_of_day_stays_as_it_is_written(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_text("max_time_h: 1_0.5\nmore: {begin: 16:00, nice: 100}\n")
+    site = read_site(path)
+    assert (site.max_time_h, site.more) == (10.5, {"begin": "16:00", "nice": 100})
+
+
 def test_a_preset_is_chosen_by_its_name():
     assert read_site("gres").gpu_flags(2) == {"gres": "gpu:2"}
     assert read_site("whole_nodes").memory_flag(128) == "0"

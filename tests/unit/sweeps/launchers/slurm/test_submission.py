@@ -13,7 +13,7 @@ from scpo.records import RunFolder
 from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.slurm import submission
-from sweeps.launchers.slurm.cluster_settings import Site, read_site
+from sweeps.launchers.slurm.cluster_settings import OWN_OPTIONS, Site, read_site
 from sweeps.launchers.slurm.job import RunJob
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.node_probe import ProbedPartition
@@ -72,6 +72,14 @@ def test_the_sites_settings_are_in(tmp_path):
     assert expected.items() <= flags(text).items()
     assert "gpus-per-node" not in flags(text)
     assert "module load cuda" in text.splitlines()
+
+
+@pytest.mark.parametrize("gres", [None, "gpu:a800"])
+def test_no_option_of_a_job_may_be_set_by_more(tmp_path, gres):
+    site = Site(partition="gpu", account="lab", qos="q", constraint="c", gres=gres)
+    options = flags(submission.sbatch_text(made(tmp_path, site=site)))
+    # wckey is submitit's mark of its jobs, which nothing here reads.
+    assert options.keys() - {"wckey"} <= OWN_OPTIONS.keys()
 
 
 def test_the_code_comes_from_the_snapshot_and_paths_are_quoted(tmp_path):
