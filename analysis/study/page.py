@@ -9,6 +9,7 @@ import matplotlib as mpl
 
 from analysis.build import builders
 from analysis.figures import fig_study_rates
+from analysis.names import benchmark
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
@@ -41,6 +42,13 @@ from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
 
+# Experiments with SCPO and its host on other benchmarks and games than the main table's.
+ELSEWHERE = ("official_games", "webshop_study")
+COMPARED_ELSEWHERE = (
+    ("scpo_official", "gigpo_official"),
+    ("scpo", "gigpo"),
+    ("gigpo", "grpo"),
+)
 RATES = "fig_study_rates"
 FIGURES = {
     "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit",
@@ -246,7 +254,9 @@ def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
     first = headlined(finished)[:1]
     for comparison in first:
         at_one_rate = _at_one_rate(finished) if comparison.rates else ""
-        yield f"**Does SCPO help?** {sentence(comparison)}{at_one_rate}"
+        where = benchmark(comparison.first.env)
+        lead = f"**Does SCPO help?** On {where}: {sentence(comparison)}{at_one_rate}"
+        yield f"{lead}{_elsewhere(finished, first)}"
     main = []
     resolved = []
     for comparison in finished:
@@ -286,6 +296,20 @@ def _at_one_rate(finished: Sequence[Comparison]) -> str:
             faster = comparison.faster
             parts.append(f"{_brief(comparison)}, {effect_text(faster)} to 50 % ({p_text(faster)})")
     return f" **At one learning rate for both**: {'; '.join(parts)}." if parts else ""
+
+
+def _elsewhere(finished: Iterable[Comparison], first: Sequence[Comparison]) -> str:
+    """Sentence on SCPO, its host and GRPO on other benchmarks and games; empty without any."""
+    parts = []
+    for comparison in finished:
+        asked = any(
+            comparison.first.called(first_name) and comparison.second.called(second_name)
+            for first_name, second_name in COMPARED_ELSEWHERE
+        )
+        other_games = set(ELSEWHERE) & set(comparison.experiments)
+        if asked and other_games and comparison not in first:
+            parts.append(f"{benchmark(comparison.first.env)}, {_brief(comparison)}")
+    return f" **Elsewhere**: {'; '.join(parts)}." if parts else ""
 
 
 def _brief(comparison: Comparison) -> str:

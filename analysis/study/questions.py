@@ -208,5 +208,5 @@ def _short(comparison: Comparison) -> str:
         verdict = f"not resolved after correction for {effect.tests} comparisons"
     else:
         verdict = "resolved" if effect.resolved else "not resolved"
-    where = "" if comparison.first.env == "alfworld" else f" on {benchmark(comparison.first.env)}"
+    where = f" on {benchmark(comparison.first.env)}"
     return f"{comparison.name}{where}{comparison.rates} is {shown} ({verdict})"

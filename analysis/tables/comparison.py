@@ -8,9 +8,8 @@ from analysis.sources.collected import Collected
 from analysis.sources.rows import Row, Section
 from analysis.sources.series import Series
 from analysis.stats.seed_statistics import difference
-from scpo.advantages.registry import WITH_STEP_TERM
 from scpo.intervals import Summary, summarise
-from scpo.schema.method import COMPARES_STATES
+from scpo.schema.method import COMPARES_STATES, SEPARATES_STEPS
 
 # State key of an estimator that separates steps by a rule of its own, such as ProxMO's weights.
 OWN_KEY = "its own"
@@ -79,7 +78,7 @@ def key_of(config: Mapping[str, Any]) -> str | None:
     if name in COMPARES_STATES:
         # Records leave out the default.
         return str(estimator.get("state_key", "anchor"))
-    return OWN_KEY if name in WITH_STEP_TERM else None
+    return OWN_KEY if name in SEPARATES_STEPS else None
 
 
 def episode_counts(data: Collected, rows: Iterable[Row], panel: str) -> str:

@@ -6,7 +6,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from scpo.advantages.anchors import StateSettings
 from scpo.advantages.estimator import EstimatorSettings, Requirement
-from scpo.advantages.registry import ESTIMATORS, HOSTS, PACKAGES, place_of
+from scpo.advantages.registry import ESTIMATORS, HOSTS, PACKAGES, WITH_STEP_TERM, place_of
 from scpo.errors import ConfigError
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
@@ -60,6 +60,9 @@ COMPARES_STATES = tuple(
     name for name, entry in ESTIMATORS.items() if issubclass(entry.settings, StateSettings)
 )
 """The estimators that compare steps from the same state, and so have a ``state_key``."""
+
+SEPARATES_STEPS = WITH_STEP_TERM
+"""The estimators whose advantages differ between the steps of a trajectory."""
 
 
 def method_label(name: str) -> str:

@@ -99,6 +99,8 @@ def test_webshop_s_comparisons_stand_in_their_own_section(runs, tmp_path):
     assert "- **SCPO has a larger area under validation than GiGPO**: +2." in section
     assert "| WebShop: SCPO | 3/3 | 1.50 |" in page_of(tmp_path)
     assert "**Webshop_study: study scale, WebShop, choice policy**" in page_of(tmp_path)
+    answer = page_of(tmp_path).partition("**Does SCPO help?** On ALFWorld: ")[2].partition("\n")[0]
+    assert "**Elsewhere**: WebShop, SCPO − GiGPO +2." in answer
 
 
 def test_the_demo_and_runs_with_other_overrides_are_no_part_of_it(runs, tmp_path):
@@ -161,7 +163,8 @@ def test_the_headline_is_written_between_its_markers_and_says_what_it_rests_on(r
     text = readme.read_text()
     assert "old" not in text
     assert text.startswith(
-        f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): SCPO − GiGPO (rates 4e-3, 2e-3) is +2."
+        f"above\n{HEADLINE_MARKERS[0]}\n**[The laptop study](docs/study.md): "
+        "SCPO − GiGPO on ALFWorld (rates 4e-3, 2e-3) is +2."
     )
     scorer = "SCPO's scorer is equality of texts here (`scorer=exact`)."
     assert text.endswith(f"size of effects in language models. {scorer}\n{HEADLINE_MARKERS[1]}\nbelow\n")

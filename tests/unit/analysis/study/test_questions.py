@@ -47,7 +47,7 @@ def test_a_resolved_difference_of_the_other_sign_is_named_too(tmp_path):
     assert text.startswith("**SCPO has a smaller area under validation than GiGPO** (rates 4e-3, 2e-3): −5.0 points [−")
     assert "Faster: **no, slower**, +" in text
     assert "Better at the end: **no, worse**, −10.0 points" in text
-    assert headline(named_comparisons(data)).startswith("SCPO − GiGPO (rates 4e-3, 2e-3) is −5.0 points [")
+    assert headline(named_comparisons(data)).startswith("SCPO − GiGPO on ALFWorld (rates 4e-3, 2e-3) is −5.0 points [")
 
 
 def test_pairs_that_never_reach_half_are_not_compared_by_when_they_do(tmp_path):
@@ -127,7 +127,7 @@ def test_the_headline_is_scpo_against_gigpo_and_its_largest_resolved_difference(
     found = named_comparisons(collect(tmp_path).at_scale("study"))
     assert [one.name for one in headlined(found)] == ["SCPO − GiGPO", "CRBC − SCPO"]
     assert {one.name for one in found if one.effect.resolved} == {"CRBC − SCPO", "GAGPO − GiGPO"}
-    assert "; CRBC − SCPO is +10." in headline(found)
+    assert "; CRBC − SCPO on ALFWorld is +10." in headline(found)
 
 
 def test_each_benchmark_answers_its_own_question(tmp_path):
@@ -145,7 +145,7 @@ def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
     lines = opening(data, named_comparisons(data)).splitlines()
     numbered = [line for line in lines if re.match(r"\d+\. ", line)]
     assert 8 <= len(numbered) <= 10
-    assert lines[0].startswith("**SCPO − GiGPO (rates 4e-3, 2e-3) is +5.0 points [")
+    assert lines[0].startswith("**SCPO − GiGPO on ALFWorld (rates 4e-3, 2e-3) is +5.0 points [")
     text = "\n".join(numbered)
     assert "Question" in numbered[0]
     assert "40 training steps of 16 games × 8 rollouts" in text
