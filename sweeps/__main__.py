@@ -169,27 +169,30 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     for folder in _chosen(arguments):
         try:
             cancellation.retry(folder)
-            console.print(
-                f"{folder.run_id}: goes on at the next call of sweep.py for its experiment with "
-                f"the same overrides{_call_of(folder)}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            say(console, f"{folder.run_id}: {_how_it_goes_on(folder)}")
         except ScpoError as error:
             say_error(console, str(error))
             code = EXIT_FAILED
     return code
 
 
-def _call_of(folder: RunFolder) -> str:
-    """Command that starts a run of a sweep again; empty for other runs."""
+def _how_it_goes_on(folder: RunFolder) -> str:
+    """Name the command that starts a run again: of sweep.py, or of train.py without a sweep."""
     runs_dir = folder.path.parent
     here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
     for manifest in manifests_of(runs_dir, folder.run_id):
         config = run_config.read_config(folder)
         words = (*manifest.words, f"seeds=[{config.seed}]", *launcher_words(config.launcher), *here)
-        return f": python sweep.py {shlex.join(words)}"
-    return ""
+        return (
+            "goes on at the next call of sweep.py for its experiment with the same overrides: "
+            f"python sweep.py {shlex.join(words)}"
+        )
+    try:
+        run_config.read_config(folder).check_started_here()
+    except ConfigError as error:
+        return f"may start again; {error}"
+    path = shlex.quote(str(folder.path))
+    return f"belongs to no experiment; goes on with: python train.py {path}"
 
 
 def remove(console: Console, arguments: argparse.Namespace) -> int:

@@ -33,6 +33,7 @@ from scpo.records.run_folders import now
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
 from sweeps.notify import notify_of_failure
+from sweeps.records.cancellation import reason_of_end
 from sweeps.records.process import (
     EXIT_BUSY,
     EXIT_DONE,
@@ -178,8 +179,9 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
         folder.clear_stop()
         return False
     logger.warning("it was cancelled; `python -m sweeps retry %s` lets it start", folder.run_id)
-    # The run never started, but its end is recorded like that of a started run.
-    _end(folder, request.state, request.reason)
+    # The run never started, but its end is recorded like that of a started run. `cancel` may have
+    # recorded it already, before this process of a sweep began.
+    _end(folder, request.state, reason_of_end(request, folder.read_status()))
     return True
 
 

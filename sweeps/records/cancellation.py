@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 
 from scpo.errors import RecordError
-from scpo.records import RunFolder, State, StopRequest
+from scpo.records import RunFolder, State, Status, StopRequest
 from scpo.records.files import locked
 
 FINAL = (State.DONE, State.PRUNED)
@@ -57,13 +57,19 @@ def settle(folder: RunFolder) -> bool:
             and request.state.settled
             and before.state not in (*FINAL, request.state)
         ):
-            reason = request.reason
-            # The run had stopped by itself: why it did stays known.
-            if before.state in (State.INTERRUPTED, State.FAILED):
-                reason += f"; was {before.state}"
-                reason += f" ({before.reason})" if before.reason else ""
+            reason = reason_of_end(request, before)
             folder.update_status(state=request.state, reason=reason, pid=None)
         return free
+
+
+def reason_of_end(request: StopRequest, before: Status) -> str:
+    """Reason of a run that ends as requested without a process; why it had stopped stays known."""
+    if before.state is request.state and before.reason:
+        return before.reason
+    if before.state not in (State.INTERRUPTED, State.FAILED):
+        return request.reason
+    stopped = f" ({before.reason})" if before.reason else ""
+    return f"{request.reason}; was {before.state}{stopped}"
 
 
 def retry(folder: RunFolder) -> None:

@@ -264,7 +264,9 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
     folder = fake.make_run(tmp_path)
     assert "cancelled" in status(tmp_path, "cancel", folder.run_id).out
     assert folder.read_status().state is State.CANCELLED
-    assert "goes on at the next call of sweep.py" in status(tmp_path, "retry", "alfworld-*").out
+    # It is a run of train.py.
+    said = status(tmp_path, "retry", "alfworld-*").out
+    assert said == f"{folder.run_id}: belongs to no experiment; goes on with: python train.py {folder.path}\n"
     fake.finish(fake.start("fake_train.py", folder.path))
     refused = status(tmp_path, "retry", folder.run_id)
     assert (refused.returncode, "is DONE" in refused.err + refused.out) == (1, True)

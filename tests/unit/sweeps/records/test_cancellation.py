@@ -9,6 +9,7 @@ from scpo.records.status import JobState, Observed
 from sweeps import __main__ as command_line
 from sweeps.records import cancellation
 from sweeps.records.attempt import run as run_here
+from sweeps.records.process import EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, decide
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -155,3 +156,16 @@ def test_an_interrupted_run_that_is_cancelled_does_not_go_on_and_keeps_why_it_ha
     assert status.state is State.CANCELLED
     assert status.reason == "cancelled; was INTERRUPTED (stopped in the middle of a step)"
     assert decide(run_folders.observe(folder), max_failures=2).action is Action.LEAVE
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_sweep_that_comes_to_a_cancelled_run_keeps_why_it_had_stopped(folder, recorded):
+    folder.update_status(state=State.INTERRUPTED, reason="stopped before the first step")
+    if recorded:
+        assert cancellation.cancel(folder)
+    else:
+        folder.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
+    assert run_here(folder, fake_train.train, folder.new_attempt()) == EXIT_INTERRUPTED
+    status = folder.read_status()
+    assert status.state is State.CANCELLED
+    assert status.reason == "cancelled; was INTERRUPTED (stopped before the first step)"
