@@ -4,7 +4,8 @@ A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``buil
 returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
 caption). It is called once for each scale. Outputs of the paper's scale get the module's name; the
 name of others ends with the scale, so that a paper cannot include them by mistake. A module with a
-``SCALE`` is built only for that scale, under the module's name.
+``SCALE`` is built only for that scale, under the module's name; with ``OTHER_SCALES = True`` also
+for others where it is asked for by name.
 
 The caption of an output names the rows whose seeds ran under several versions of the code, and the
 settings that were given on the command line of an experiment. ``sources.json`` has these notes
@@ -221,14 +222,16 @@ def _results(
             continue
         if not data.scales:
             yield Failure(name, "no experiment is recorded", DEFAULT_COMMAND)
-        own_scale = getattr(sys.modules[build.__module__], "SCALE", None)
-        if name in only and own_scale is not None and data.scales and own_scale not in data.scales:
-            yield _of_other_scales(name, own_scale, data)
-        for scale in data.scales:
-            if own_scale not in (None, scale):
-                continue
+        module = sys.modules[build.__module__]
+        own_scale = getattr(module, "SCALE", None)
+        scales = data.scales
+        if own_scale is not None and not (name in only and getattr(module, "OTHER_SCALES", False)):
+            scales = tuple(scale for scale in scales if scale == own_scale)
+            if name in only and data.scales and not scales:
+                yield _of_other_scales(name, own_scale, data)
+        for scale in scales:
             # Papers include files by the plain name, which other scales must not take.
-            plain = scale == "paper" or own_scale is not None
+            plain = scale == (own_scale or "paper")
             output = name if plain else f"{name}_{scale}"
             result = _build_one(output, build, data.at_scale(scale), sources, debug=debug)
             if isinstance(result, Failure):

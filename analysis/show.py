@@ -33,6 +33,9 @@ from analysis.sources.run_records import (
 from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import setting_differences
+from analysis.stats.measures import TRAINING
+from analysis.stats.named import NamedComparison, named_by
+from analysis.stats.seed_statistics import p_text
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
 from scpo.intervals import Summary, decimal, decimals, paired_text, summarise
@@ -106,8 +109,9 @@ def experiment_table(
         markup=False,
     )
     for record in records:
-        for env, model in benchmarks(record):
-            rows = _print_benchmark(console, record, runs, metrics, (env, model))
+        named = named_by(record, runs, metrics)
+        for benchmark in benchmarks(record):
+            rows = _print_benchmark(console, record, runs, metrics, benchmark, named=named)
             _print_missing(console, rows, left_out, states or {})
         if NOTES[record.scale]:
             console.print(NOTES[record.scale])
@@ -130,6 +134,8 @@ def _print_benchmark(
     runs: Runs,
     metrics: Metrics,
     benchmark: tuple[str, str],
+    *,
+    named: Sequence[NamedComparison],
 ) -> tuple[Row, ...]:
     """Print the rows of one environment and model: success, differences, credit; returns them."""
     rows = record_rows(record, runs, *benchmark)
@@ -150,6 +156,8 @@ def _print_benchmark(
     console.print(_table(rows, headings.values(), cells), "")
 
     for part in _differences(rows, headings, runs, metrics):
+        console.print(part, "")
+    for part in _named_table(named, benchmark):
         console.print(part, "")
 
     if logged & set(CREDIT):
@@ -249,6 +257,38 @@ def _differences(
     return [title, _fitted(table), *notes]
 
 
+def _named_table(named: Iterable[NamedComparison], benchmark: tuple[str, str]) -> list[str | Table]:
+    """Title, table and notes of the named comparisons on a benchmark; empty without a pair."""
+    here = [each for each in named if each.benchmark == benchmark]
+    if not any(each.difference.n for each in here):
+        return []
+    measure, tests = here[0].measure, here[0].tests
+    table = _empty_table(here)
+    for heading in ("pairs", measure.difference_unit, "p (Holm)"):
+        table.add_column(heading, justify="right")
+    notes: list[str] = []
+    equal: list[str] = []
+    for each in here:
+        text = paired_text(each.difference, measure.factor, measure.digits)
+        table.add_row(each.label, each.pairs.count, text, p_text(each.p))
+        if each.difference.std == 0:
+            equal.append(text)
+        if each.pairs.remark:
+            notes.append(f"note: {each.label}: {each.pairs.remark}")
+    if equal:
+        notes.append(f"note: {no_spread(equal)}")
+    title = (
+        f"Named before the runs: {measure.label}, the first minus the second, paired by seed, with "
+        "95 % intervals"
+    )
+    if tests:
+        title += (
+            "; p of the paired t-test after Holm's correction over the "
+            f"{counted(tests, 'comparison')} of this experiment"
+        )
+    return [f"{title}\n", _fitted(table), *notes]
+
+
 def _reference(finished: Sequence[Row]) -> Row | None:
     for name in REFERENCES:
         for row in finished:
@@ -309,14 +349,18 @@ def _read(run: Run) -> dict[str, Series]:
 
 
 def _is_shown(metric: str) -> bool:
-    """True for a metric of credit, or of a whole panel: ``val/<panel>/<name>``."""
-    return metric in CREDIT or (metric.startswith("val/") and metric.count("/") == 2)
+    """True for a metric of credit, of training, or of a whole panel: ``val/<panel>/<name>``."""
+    return (
+        metric in CREDIT
+        or metric == TRAINING
+        or (metric.startswith("val/") and metric.count("/") == 2)
+    )
 
 
 # Cells
 
 
-def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow]) -> Table:
+def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow] | Iterable[NamedComparison]) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
     longest = max(len(row.label) for row in rows)
     table.add_column("row", overflow="fold", width=max(longest, len("row")))

@@ -194,7 +194,7 @@ def build(data: Collected) -> Drawing:
 def _caption(comparisons: Sequence[Comparison]) -> str:
     if not any(comparison.finished for comparison in comparisons):
         return CAPTION.format(kinds=UNTESTED)
-    return CAPTION.format(kinds=TESTED.format(tests=tested(comparisons)))
+    return CAPTION.format(kinds=TESTED.format(tests=tested(comparisons, SCALE)))
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from analysis.sources.collected import Collected
-from analysis.sources.run_records import ExperimentRecord, Run, one_processor_type
-from analysis.sources.settings import same_games
+from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
+from analysis.stats.pairs import Pairs, pair_rows, run_id
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
 from analysis.stats.study_rows import (
     StudyRow,
@@ -25,6 +25,7 @@ from analysis.stats.study_rows import (
     study_rows,
 )
 from scpo.intervals import Summary, summarise
+from scpo.progress import counted
 
 # How the p-values of the three questions are corrected, for pages and captions.
 CORRECTED_APART = (
@@ -34,6 +35,9 @@ CORRECTED_APART = (
 
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 
+# Scale of the study.
+STUDY = "study"
+
 # What to do where no seed is finished in all rows that are compared.
 WITHOUT_COMMON_SEED = "leave out --seeds common, or choose rows with --rows"
 
@@ -42,53 +46,6 @@ FEWEST = 3
 
 # Rows that every row of the study is compared with: name -> label.
 REFERENCES = {"gigpo": "GiGPO", "scpo": "SCPO"}
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Seeds at which both rows have a finished run.
-
-    Attributes:
-        planned: Number of seeds that the experiments plan for both rows.
-        used: Seeds whose differences are used.
-        crossed: Seeds whose two runs had different types of processor. Sums of floats differ
-            between types, so these are used only without any other pairs.
-        other_games: Seeds whose runs were validated on different games; never used.
-        unnamed: Further seeds that both rows have finished, on which no experiment named the
-            comparison; never used.
-    """
-
-    planned: int
-    used: tuple[int, ...]
-    crossed: tuple[int, ...] = ()
-    other_games: tuple[int, ...] = ()
-    unnamed: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> str:
-        """Number of used and of planned seeds, e.g. ``18/20``."""
-        return f"{len(self.used)}/{self.planned}"
-
-    @property
-    def remark(self) -> str:
-        """Remark on pairs that are left out, or have two types of processor; empty without any."""
-        parts = []
-        if self.crossed:
-            use = "used, for there are no others" if self.crossing else "left out"
-            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {use}")
-        if self.other_games:
-            parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
-        if self.unnamed:
-            parts.append(
-                f"both rows have seeds {_ranges(self.unnamed)}, too, left out, for no experiment "
-                "named the comparison on these"
-            )
-        return "; ".join(parts)
-
-    @property
-    def crossing(self) -> bool:
-        """True if the used pairs have different types of processor."""
-        return bool(set(self.crossed) & set(self.used))
 
 
 @dataclass(frozen=True)
@@ -252,18 +209,22 @@ def asked_seeds(data: Collected) -> str:
     )
 
 
-def tested(comparisons: Sequence[Comparison]) -> str:
+def tested(comparisons: Sequence[Comparison], scale: str) -> str:
     """The comparisons that Holm's correction covers, e.g. ``the 59 comparisons of the study``.
 
     Args:
         comparisons: All of ``named_comparisons``. Those of rows without two pairs are not tested;
             a choice of seeds may leave fewer than the study has.
+        scale: Scale of their runs.
     """
+    whose = "the study" if scale == STUDY else f"all experiments at {scale} scale"
     tests = sum(not math.isnan(comparison.effect.p) for comparison in comparisons)
     every = len(comparisons)
     if tests == every:
-        return f"the {tests} comparisons of the study"
-    return f"those {tests} of the {every} comparisons of the study that have two pairs here"
+        return f"the {counted(tests, 'comparison')} of {whose}"
+    return (
+        f"those {tests} of the {counted(every, 'comparison')} of {whose} that have two pairs here"
+    )
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
@@ -320,27 +281,7 @@ def pair_up(
         second: The second row.
         seeds: Seeds to take; None: all.
     """
-    planned = _seeds(first) & _seeds(second)
-    if seeds is not None:
-        planned &= set(seeds)
-    finished = {*first.row.finished, *second.row.finished}
-    same = []
-    crossed = []
-    other_games = []
-    for seed in sorted(planned):
-        if not {_run_id(first, seed), _run_id(second, seed)} <= finished:
-            continue
-        run, other = _runs_of(data, first, second, seed)
-        if not same_games(_held_out_games(run), _held_out_games(other)):
-            other_games.append(seed)
-        elif not one_processor_type(run, other):
-            crossed.append(seed)
-        else:
-            same.append(seed)
-
-    # Pairs with different types of processor are used only without any others.
-    used = same or crossed
-    return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
+    return pair_rows(first.row, second.row, data.by_id, seeds)
 
 
 def _distinct(data: Collected, rows: Sequence[StudyRow], *, meaning: bool) -> list[_Named]:
@@ -422,25 +363,5 @@ def _compared(data: Collected, named: _Named) -> Comparison:
     )
 
 
-def _ranges(seeds: Sequence[int]) -> str:
-    """Seeds as ranges, e.g. ``0–3, 7``."""
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _run_id(row: StudyRow, seed: int) -> str:
-    return next(run.id for run in row.row.runs if run.seed == seed)
-
-
 def _runs_of(data: Collected, first: StudyRow, second: StudyRow, seed: int) -> tuple[Run, Run]:
-    return data.by_id[_run_id(first, seed)], data.by_id[_run_id(second, seed)]
-
-
-def _held_out_games(run: Run) -> dict[str, object]:
-    # Training panels may differ on purpose, as in an experiment on the number of games.
-    return {name: panel for name, panel in run.panels.items() if name.startswith(("valid", "test"))}
+    return data.by_id[run_id(first.row, seed)], data.by_id[run_id(second.row, seed)]

@@ -7,13 +7,13 @@ the last step shows whether it ends *better*. Each measure is defined here and n
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from analysis.names import success_metric
-from analysis.sources.collected import Collected
 from analysis.sources.rows import Row
+from analysis.sources.run_records import Run
 from analysis.sources.series import Series, make_series
 from scpo.benchmarks import TRAINED_ON
 
@@ -22,6 +22,15 @@ TRAINING = "train/success_rate"
 
 # Success rates for ``steps_to``.
 LEVELS = (0.5, 0.8)
+
+
+class Logged(Protocol):
+    """What runs have logged: ``Collected``, or what the end of a sweep reads without pandas."""
+
+    @property
+    def by_id(self) -> Mapping[str, Run]: ...
+    def series(self, run: str, metric: str) -> Series: ...
+    def panels(self, run: str) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Measure:
     """
 
     label: str
-    of: Callable[[Collected, str], float | None]
+    of: Callable[[Logged, str], float | None]
     factor: float = 100
     unit: str = "%"
     digits: int = 1
@@ -50,13 +59,13 @@ class Measure:
         return "points" if self.unit == "%" else self.unit
 
 
-def held_out(data: Collected, run: str) -> Series:
+def held_out(data: Logged, run: str) -> Series:
     """Success over the games of all held-out panels, at steps at which all were played."""
     panels = [panel for panel in data.panels(run) if panel != TRAINED_ON]
     return _over(data, run, panels)
 
 
-def judged(data: Collected, run: str) -> Series:
+def judged(data: Logged, run: str) -> Series:
     """Success by which a run is judged: held out or, at mini scale, on the games trained on.
 
     The tiny language model of mini scale improves only on the games that it trains on.
@@ -66,7 +75,7 @@ def judged(data: Collected, run: str) -> Series:
     return held_out(data, run)
 
 
-def _over(data: Collected, run: str, panels: list[str]) -> Series:
+def _over(data: Logged, run: str, panels: list[str]) -> Series:
     rates = [data.series(run, success_metric(panel)) for panel in panels]
     games = [data.series(run, f"val/{panel}/episodes") for panel in panels]
     # Only steps at which all panels were played, so that every mean is over the same games.
@@ -95,7 +104,7 @@ def steps_to(level: float) -> Measure:
     analysis. Without such runs, the method that fails more often would look better.
     """
 
-    def of(data: Collected, run: str) -> float | None:
+    def of(data: Logged, run: str) -> float | None:
         series = judged(data, run)
         if len(series.steps) < 2:
             return None
@@ -107,12 +116,12 @@ def steps_to(level: float) -> Measure:
     return Measure(f"steps to {100 * level:.0f} %", of, factor=1, unit="steps", sign=-1)
 
 
-def reaches(data: Collected, run: str, level: float) -> bool:
+def reaches(data: Logged, run: str, level: float) -> bool:
     """True if a run reaches the level at any validation."""
     return judged(data, run).first_at(level) is not None
 
 
-def how_many_reach(data: Collected, row: Row, level: float) -> str:
+def how_many_reach(data: Logged, row: Row, level: float) -> str:
     """Number of finished runs that reach the level, and of all finished runs, as ``18/20``."""
     count = sum(reaches(data, run, level) for run in row.finished)
     return f"{count}/{len(row.finished)}"
@@ -140,6 +149,6 @@ FASTER = steps_to(HALF)
 BETTER = MEASURES["last_success"]
 
 
-def by_seed(data: Collected, row: Row, measure: Measure) -> dict[int, float | None]:
+def by_seed(data: Logged, row: Row, measure: Measure) -> dict[int, float | None]:
     """The measure of the row's finished runs by seed; None for a run without it."""
     return row.by_seed(lambda run: measure.of(data, run))

@@ -102,6 +102,13 @@ def p_value(difference: Summary) -> float:
     return float(2 * t.sf(abs(mean) / (std / math.sqrt(n)), n - 1))
 
 
+def p_text(value: float) -> str:
+    """A p-value for print; – for NaN."""
+    if not math.isfinite(value):
+        return "–"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction of the family-wise error rate (Scand. J. Statist. 6, 1979).
 

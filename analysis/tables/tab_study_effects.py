@@ -19,6 +19,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
     tested,
 )
+from analysis.stats.seed_statistics import p_text
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
@@ -31,6 +32,10 @@ from analysis.stats.study_rows import (
 from scpo.intervals import decimal
 
 SCALE = "study"
+
+# Built at another scale, too, where it is asked for by name.
+OTHER_SCALES = True
+
 YES, NO, OPEN = "yes", "no, the second", "open"
 CAPTION = (
     "Comparisons named in the experiments' files before their runs, each distinct one once, the "
@@ -45,11 +50,14 @@ FEW = (
     f" With fewer than {FEWEST} pairs the verdict is open whatever the test finds, so no smallest "
     "difference is named."
 )
+ON_TRAINING = " At mini scale, steps to 50 % are those of the games trained on."
+UNNAMED = "comparison named before the runs (primary: in the file of an experiment)"
 NEVER = " No run of the pairs with a dash at “Steps to 50 %” reaches it."
 
 
 def build(data: Collected) -> Table:
     """One block for each benchmark; MissingRunsError if no comparison has two finished pairs."""
+    scale = data.scales[0] if data.scales else SCALE
     rows = study_rows(data)
     named = named_comparisons(data, rows)
     found = _shown(data, named)
@@ -61,18 +69,20 @@ def build(data: Collected) -> Table:
     if left_out and not found:
         raise MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
     if not found:
-        needed = "two finished seeds of both rows of a named comparison"
-        raise missing_runs(needed, data.sections, MAIN)
+        needed = "two finished seeds of both rows of a named comparison" if named else UNNAMED
+        raise missing_runs(needed, data.sections, *(data.asked if named else ()) or (MAIN,))
 
     # A dict keeps the order of appearance; a set would not.
     measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
     caption = CAPTION.format(
-        measure=" or ".join(measures), tests=tested(named), families=CORRECTED_APART
+        measure=" or ".join(measures), tests=tested(named, scale), families=CORRECTED_APART
     )
     if any(comparison.effect.difference.n < FEWEST for comparison in found):
         caption += FEW
     if not all(comparison.reached for comparison in found):
         caption += NEVER
+    if scale == "mini":
+        caption += ON_TRAINING
     caption += asked_seeds(data)
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
@@ -96,8 +106,8 @@ def build(data: Collected) -> Table:
             "p (Holm), better",
         ),
         blocks=tuple(blocks),
-        caption=with_note(caption + notes.text, SCALE),
-        label=f"tab:study-effects-named-{SCALE}",
+        caption=with_note(caption + notes.text, scale),
+        label=f"tab:study-effects-named-{scale}",
         single=("p (Holm)", "p (Holm), faster", "p (Holm), better"),
         footnotes=notes.texts,
     )
@@ -127,7 +137,7 @@ def _on_common_seeds(
         here = [row for row in rows if row in compared and (row.env, row.model) == place]
         if not on_common_seeds(data, here):
             own = [row.row for row in here]
-            without.append(without_common_seed(data, own, place_name(SCALE, *place)))
+            without.append(without_common_seed(data, own, place_name(data.scales[0], *place)))
         rows = with_common_seeds(data, rows, here)
     return rows, without
 
@@ -172,4 +182,4 @@ def _smallest(effect: Effect) -> Number:
 def _p(value: float) -> Number:
     if not math.isfinite(value):
         return NONE
-    return Number("<0.001" if value < 0.001 else f"{value:.3f}", csv=f"{value:.3g}")
+    return Number(p_text(value), csv=f"{value:.3g}")

@@ -96,11 +96,23 @@ def write_panels(folder, made):
 
 
 def write_experiment(
-    runs_dir, rows, *, name="ablation_monotonicity", scale="mini", title="Ablation: monotonic crediting", overrides=()
+    runs_dir,
+    rows,
+    *,
+    name="ablation_monotonicity",
+    scale="mini",
+    title="Ablation: monotonic crediting",
+    overrides=(),
+    compared=(),
 ):
-    """``runs/experiments/<name>.json`` for {row name: [run, ...]}."""
+    """``runs/experiments/<name>.json`` for {row name: [run, ...]}.
+
+    ``compared``: pairs of rows that it names, by the area under validation.
+    """
     listed = [{"name": row, "label": LABELS.get(row, row), "runs": runs} for row, runs in rows.items()]
     record = {"experiment": name, "title": title, "scale": scale, "overrides": overrides, "rows": listed}
+    if compared:
+        record["primary"] = {"measure": "validation_area", "comparisons": compared}
     write_json(Path(runs_dir) / "experiments" / f"{name}.json", record)
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from analysis.__main__ import main
 from analysis.build import build_from, builders
 from analysis.sources.collect import collect
-from analysis.tables import tab_study
+from analysis.tables import tab_study, tab_study_effects
 from scpo.errors import RecordWriteError
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
@@ -83,9 +83,28 @@ def test_an_output_of_another_scale_that_was_asked_for_by_name_says_so(tmp_path,
     assert "python sweep.py +experiment=ablation_monotonicity scale=study" in said
 
 
+def test_named_comparisons_are_built_at_other_scales_where_they_are_asked_for(tmp_path, capsys):
+    rows = {row: [write_run(tmp_path / "runs", row, seed) for seed in (0, 1, 2)] for row in ("scpo", "no_monotonicity")}
+    write_experiment(tmp_path / "runs", rows, name="mine", compared=[("no_monotonicity", "scpo")])
+    places = ["--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main(["figures", "tab_study_effects", "--experiment", "mine", *places]) == 0
+    made = (tmp_path / "out" / "tab_study_effects_mini.md").read_text()
+    assert "3/3" in made
+    assert "over the 1 comparison of all experiments at mini scale" in made
+    assert "steps to 50 % are those of the games trained on" in made
+    write_experiment(tmp_path / "runs", rows, name="mine")
+    assert main(["figures", "tab_study_effects", *places]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "missing tab_study_effects_mini: no comparison named before the runs (primary: in the file" in said
+
+
 def test_outputs_of_another_scale_are_no_failures_of_a_build_of_all(few, tmp_path, monkeypatch):
     write_ablation(tmp_path / "runs", seeds=(0, 1), probes=(40,))
-    chosen = {"tab_ablation": builders()["tab_ablation"], "tab_study": tab_study.build}
+    chosen = {
+        "tab_ablation": builders()["tab_ablation"],
+        "tab_study": tab_study.build,
+        "tab_study_effects": tab_study_effects.build,
+    }
     monkeypatch.setattr("analysis.build.builders", lambda: chosen)
     report = build_all(tmp_path / "runs", tmp_path / "out")
     assert not report.failures

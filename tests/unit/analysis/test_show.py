@@ -108,6 +108,38 @@ def test_rows_that_share_seeds_end_with_their_paired_differences(tmp_path):
     assert "two types of processor" not in text
 
 
+def test_the_comparisons_that_an_experiment_named_are_shown_at_any_scale_corrected_over_its_own(tmp_path):
+    # From 0.1, areas are means with 0.1: differences of 5 and 15 points, so 10, deviation 7.07, half width
+    # 12.706 x 7.07 / sqrt(2) = 63.5; t = 2 of 1 degree, p = 0.295, doubled by Holm.
+    rates = {"scpo": (0.2, 0.2), "chronological": (0.3, 0.5), "no_monotonicity": (0.3, 0.2)}
+    rows = {
+        row: [with_success(tmp_path, row, seed, rate) for seed, rate in enumerate(own)] for row, own in rates.items()
+    }
+    compared = [("chronological", "scpo"), ("no_monotonicity", "scpo")]
+    write_experiment(tmp_path, rows, name="mine", compared=compared)
+    write_experiment(tmp_path, rows, name="other")
+    text = experiment_table(tmp_path, "mine")
+    assert max(len(line) for line in text.splitlines()) <= 100
+    _, _, named = text.partition("Named before the runs: area under validation")
+    assert "Holm's correction over the 2 comparisons of this experiment" in " ".join(named.split())
+    own, other = (line.split() for line in named.splitlines() if "SCPO (default)" in line and "−" in line)
+    assert own[-5:] == ["2/2", "+10.0", "[−53.5,", "73.5]", "0.590"]
+    assert other[-5:] == ["2/2", "+2.5", "[−29.3,", "34.3]", "0.590"]
+    assert own[:6] == ["chronological", "order", "−", "SCPO", "(default)", "2/2"]
+    assert "Named before" not in experiment_table(tmp_path, "other")
+
+
+def test_named_comparisons_say_what_was_not_paired_and_what_has_no_spread(tmp_path):
+    rows = {row: [with_success(tmp_path, row, seed, 0.5) for seed in (0, 1, 2)] for row in ("scpo", "chronological")}
+    folder = tmp_path / rows["scpo"][0]["id"]
+    write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "another"}}})
+    write_experiment(tmp_path, rows, name="mine", compared=[("chronological", "scpo")])
+    _, _, named = " ".join(experiment_table(tmp_path, "mine").split()).partition("Named before the runs")
+    assert "chronological order − SCPO (default) 2/3 +0.0 [0.0, 0.0] 1.000" in named
+    assert "seeds 0 ran on two types of processor, left out" in named
+    assert "note: no spread in +0.0 [0.0, 0.0]" in named
+
+
 def test_one_row_or_no_shared_seed_has_no_differences(tmp_path):
     write_experiment(
         tmp_path,

@@ -1,0 +1,97 @@
+"""The comparisons that one experiment named before its runs, for the table at the end of its sweep.
+
+At any scale and without pandas. ``analysis.stats.comparisons`` has those of all experiments, each
+distinct one once, for the tables and figures of the study.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.sections import benchmarks, record_rows
+from analysis.sources.series import Series
+from analysis.stats.measures import MEASURES, Measure, by_seed
+from analysis.stats.pairs import Pairs, pair_rows
+from analysis.stats.seed_statistics import difference, holm, p_value
+from scpo.intervals import Summary
+
+
+@dataclass(frozen=True)
+class NamedComparison:
+    """One comparison on one benchmark, the first row minus the second.
+
+    Attributes:
+        benchmark: Environment and model.
+        label: Both rows in words.
+        measure: The measure that the experiment named.
+        pairs: Seeds that are paired.
+        difference: Summary of the differences over these.
+        p: p of the paired t-test, after Holm's correction.
+        tests: Number of the experiment's comparisons, on all benchmarks, that could be tested.
+    """
+
+    benchmark: tuple[str, str]
+    label: str
+    measure: Measure
+    pairs: Pairs
+    difference: Summary
+    p: float
+    tests: int = 0
+
+
+@dataclass(frozen=True)
+class _Logged:
+    """Runs and their metrics, as measures read them."""
+
+    by_id: Mapping[str, Run]
+    metrics: Mapping[str, Mapping[str, Series]]
+
+    def series(self, run: str, metric: str) -> Series:
+        return self.metrics.get(run, {}).get(metric, Series())
+
+    def panels(self, run: str) -> tuple[str, ...]:
+        names = sorted(self.metrics.get(run, ()))
+        panels = (name.split("/")[1] for name in names if name.startswith("val/"))
+        return tuple(dict.fromkeys(panels))
+
+
+def named_by(
+    record: ExperimentRecord,
+    runs: Mapping[str, Run],
+    metrics: Mapping[str, Mapping[str, Series]],
+) -> list[NamedComparison]:
+    """The comparisons of a record on each of its benchmarks, corrected over all of these.
+
+    Args:
+        record: The experiment.
+        runs: All runs by id.
+        metrics: Run -> metric -> series, of the finished runs.
+    """
+    if record.primary is None:
+        return []
+    measure = MEASURES[record.primary.measure]
+    logged = _Logged(runs, metrics)
+    found: list[NamedComparison] = []
+    for benchmark in benchmarks(record):
+        rows = {row.name: row for row in record_rows(record, runs, *benchmark) if row.runs}
+        for names in record.primary.comparisons:
+            if not set(names) <= rows.keys():
+                continue
+            first, second = (rows[name] for name in names)
+            # Two names of the same configuration share their runs.
+            if {run.id for run in first.runs} & {run.id for run in second.runs}:
+                continue
+            pairs = pair_rows(first, second, runs)
+            values = by_seed(logged, first, measure)
+            paired = {seed: values[seed] for seed in pairs.used}
+            change = difference(paired, by_seed(logged, second, measure))
+            label = f"{first.label} − {second.label}"
+            found.append(NamedComparison(benchmark, label, measure, pairs, change, p_value(change)))
+
+    corrected = holm([comparison.p for comparison in found])
+    tests = sum(not math.isnan(p) for p in corrected)
+    return [
+        replace(comparison, p=p, tests=tests)
+        for comparison, p in zip(found, corrected, strict=True)
+    ]

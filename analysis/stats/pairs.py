@@ -1,0 +1,118 @@
+"""Seeds by which two rows are paired, and those that are left out.
+
+Without pandas: the table at the end of a sweep pairs its rows here, too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.sources.rows import Row
+from analysis.sources.run_records import Run, one_processor_type
+from analysis.sources.settings import same_games
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Seeds at which both rows have a finished run.
+
+    Attributes:
+        planned: Number of seeds that the experiments plan for both rows.
+        used: Seeds whose differences are used.
+        crossed: Seeds whose two runs had different types of processor. Sums of floats differ
+            between types, so these are used only without any other pairs.
+        other_games: Seeds whose runs were validated on different games; never used.
+        unnamed: Further seeds that both rows have finished, on which no experiment named the
+            comparison; never used.
+    """
+
+    planned: int
+    used: tuple[int, ...]
+    crossed: tuple[int, ...] = ()
+    other_games: tuple[int, ...] = ()
+    unnamed: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> str:
+        """Number of used and of planned seeds, e.g. ``18/20``."""
+        return f"{len(self.used)}/{self.planned}"
+
+    @property
+    def remark(self) -> str:
+        """Remark on pairs that are left out, or have two types of processor; empty without any."""
+        parts = []
+        if self.crossed:
+            use = "used, for there are no others" if self.crossing else "left out"
+            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {use}")
+        if self.other_games:
+            parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
+        if self.unnamed:
+            parts.append(
+                f"both rows have seeds {_ranges(self.unnamed)}, too, left out, for no experiment "
+                "named the comparison on these"
+            )
+        return "; ".join(parts)
+
+    @property
+    def crossing(self) -> bool:
+        """True if the used pairs have different types of processor."""
+        return bool(set(self.crossed) & set(self.used))
+
+
+def pair_rows(
+    first: Row, second: Row, runs: Mapping[str, Run], seeds: Iterable[int] | None = None
+) -> Pairs:
+    """Pair the seeds at which both rows have a finished run.
+
+    Args:
+        first: The first row.
+        second: The second row.
+        runs: All runs by id.
+        seeds: Seeds to take; None: all.
+    """
+    planned = _seeds(first) & _seeds(second)
+    if seeds is not None:
+        planned &= set(seeds)
+    finished = {*first.finished, *second.finished}
+    same = []
+    crossed = []
+    other_games = []
+    for seed in sorted(planned):
+        ids = run_id(first, seed), run_id(second, seed)
+        if not set(ids) <= finished:
+            continue
+        run, other = runs[ids[0]], runs[ids[1]]
+        if not same_games(_held_out_games(run), _held_out_games(other)):
+            other_games.append(seed)
+        elif not one_processor_type(run, other):
+            crossed.append(seed)
+        else:
+            same.append(seed)
+
+    # Pairs with different types of processor are used only without any others.
+    used = same or crossed
+    return Pairs(len(planned), tuple(used), tuple(crossed), tuple(other_games))
+
+
+def run_id(row: Row, seed: int) -> str:
+    """Id of the row's run of a seed, which it has planned."""
+    return next(run.id for run in row.runs if run.seed == seed)
+
+
+def _seeds(row: Row) -> set[int]:
+    return {run.seed for run in row.runs}
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    """Seeds as ranges, e.g. ``0–3, 7``."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _held_out_games(run: Run) -> dict[str, object]:
+    # Training panels may differ on purpose, as in an experiment on the number of games.
+    return {name: panel for name, panel in run.panels.items() if name.startswith(("valid", "test"))}
