@@ -1,13 +1,14 @@
 """Ablation and controls: success by task family, published and measured."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from analysis import names
 from analysis.names import ABLATION, CONTROLS, Footnotes
 from analysis.paper.published import ablation
 from analysis.rendering.table import NONE, Block, Cells, Table, difference, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import Row, Section, seed_list
+from analysis.sources.rows import Family, Row, Section, seed_list
 from analysis.tables.comparison import episode_counts, minus
 from scpo.benchmarks import with_families
 
@@ -29,32 +30,119 @@ CAPTION = (
 )
 
 
-def build(data: Collected) -> Table:
-    """The table of one scale; MissingRunsError if no ablation run has finished."""
-    parts = [part for part in data.sections if with_families(part.env) and _is_ablation(part)]
-    ready: list[Section] = []
-    for whole in parts:
-        for part in whole.by_seeds():
-            if _is_ablation(part) and _has_results(part, whole):
-                ready.append(part)
-    if not ready:
-        needed = "finished ablation runs"
-        if parts:
-            raise missing_runs(needed, parts)
-        raise missing_runs(needed, data.sections, EXPERIMENT)
+@dataclass(frozen=True)
+class _Ablation:
+    """Rows that are shown together, with the default that the others are compared with.
 
-    scale = ready[0].scale
+    Attributes:
+        part: Their section, with these rows in this order.
+        default: Name of the default row.
+        experiment: Experiment that the user chose; empty for the paper's ablation and the controls.
+    """
+
+    part: Section
+    default: str = DEFAULT
+    experiment: str = ""
+
+
+def build(data: Collected) -> Table:
+    """The table of one scale; MissingRunsError if no ablation run has finished.
+
+    Rows of the paper's ablation and of the controls are known by their names. Of an experiment that
+    the user chose, all rows are shown.
+    """
+    ready = _finished(data)
+    scale = ready[0].part.scale
     notes = Footnotes()
     measured: list[Block] = []
-    for part in ready:
-        measured += _measured(data, part, notes)
+    defaults: dict[str, None] = {}
+    for shown in ready:
+        measured += _measured(data, shown, notes)
+        if shown.experiment:
+            label = shown.part.row(shown.default).label
+            defaults[f" Of {shown.experiment}, the default is {label}."] = None
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*names.COLUMNS, BEST, DIFFERENCE),
-        blocks=(_published(ready, scale), *measured),
-        caption=names.with_note(f"{CAPTION}{notes.text}", scale),
+        blocks=(*_published([shown.part for shown in ready], scale), *measured),
+        caption=names.with_note(f"{CAPTION}{''.join(defaults)}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
         footnotes=notes.texts,
+    )
+
+
+def _finished(data: Collected) -> list[_Ablation]:
+    """The ablations with finished runs, those of chosen experiments last.
+
+    Raises:
+        MissingRunsError: There are none.
+    """
+    with_columns = [part for part in data.sections if with_families(part.env)]
+    own = [shown for part in with_columns for shown in _chosen(data, part)]
+    known = [_without_chosen(data, part) for part in with_columns]
+    parts = [part for part in known if _is_ablation(part)]
+    ready: list[_Ablation] = []
+    for whole in parts:
+        for part in whole.by_seeds():
+            if _is_ablation(part) and _has_results(part, whole):
+                ready.append(_Ablation(replace(part, rows=_rows(part))))
+    ready += [shown for shown in own if any(row.finished for row in shown.part.rows)]
+    if ready:
+        return ready
+    needed = "finished ablation runs"
+    if not data.asked:
+        needed += " (--experiment NAME shows the rows of another experiment)"
+    if parts or own:
+        raise missing_runs(needed, [*parts, *(shown.part for shown in own)])
+    raise missing_runs(needed, data.sections, EXPERIMENT)
+
+
+def _chosen(data: Collected, part: Section) -> Iterator[_Ablation]:
+    """Yield the experiments of a section that the user chose, apart from those of known rows."""
+    for family in part.families:
+        if family.experiment not in data.asked or _is_known(family):
+            continue
+        order = [row.name for row in part.rows] if data.asked_rows else family.rows
+        rows = []
+        for name in order:
+            row = part.row(name) if data.common_seeds else family.row(name)
+            if name in family.rows and row.runs:
+                rows.append(row)
+        if not rows:
+            continue
+        default = _default(data, family, rows)
+        rows.sort(key=lambda row: row.name != default)
+        own = replace(part, rows=tuple(rows), families=(family,), experiments=(family.experiment,))
+        yield _Ablation(own, default, family.experiment)
+
+
+def _default(data: Collected, family: Family, rows: Sequence[Row]) -> str:
+    """The row that all of several named comparisons have in common, else the first that trains."""
+    pairs = family.primary.comparisons if family.primary else ()
+    common = set.intersection(*map(set, pairs)) if len(pairs) > 1 else set()
+    trained = [row for row in rows if data.is_trained(row)]
+    first = (trained or rows)[0]
+    return next((row for row in rows if row.name in common), first).name
+
+
+def _is_known(family: Family) -> bool:
+    """True if an experiment's rows are those of the paper's ablation or the controls."""
+    if not set(family.rows) <= set(NAMES):
+        return False
+    return _is_named(family.experiment) or not set(family.rows) <= set(SHARED)
+
+
+def _without_chosen(data: Collected, part: Section) -> Section:
+    """The section without the experiments that ``_chosen`` yields."""
+    if not data.asked:
+        return part
+    families = tuple(filter(_is_known, part.families))
+    left = {name for family in families for name in family.rows}
+    return replace(
+        part,
+        rows=tuple(row for row in part.rows if row.name in left),
+        families=families,
+        experiments=tuple(family.experiment for family in families),
     )
 
 
@@ -67,10 +155,13 @@ def _is_ablation(part: Section) -> bool:
 
     The second condition is for runs from W&B, which have no experiment.
     """
-    for experiment in part.experiments:
-        if experiment.startswith(EXPERIMENT) or experiment == "controls":
-            return True
+    if any(map(_is_named, part.experiments)):
+        return True
     return any(row.name not in SHARED for row in _rows(part))
+
+
+def _is_named(experiment: str) -> bool:
+    return experiment.startswith(EXPERIMENT) or experiment == "controls"
 
 
 def _has_results(part: Section, whole: Section) -> bool:
@@ -83,15 +174,16 @@ def _has_results(part: Section, whole: Section) -> bool:
 
 def _seeds(part: Section) -> str:
     """The block's seeds, if they are others than the main table's; they are in its title."""
-    other = {run.seed for row in _rows(part) for run in row.runs if part.aside(row)}
+    other = {run.seed for row in part.rows for run in row.runs if part.aside(row)}
     return f", {seed_list(other)}" if other else ""
 
 
-def _published(parts: Sequence[Section], scale: str) -> Block:
+def _published(parts: Sequence[Section], scale: str) -> Iterator[Block]:
+    """Yield the block of the published numbers of these rows; none if no row has any."""
     numbers = ablation()
     labels: dict[str, str] = {}
     for part in parts:
-        labels |= {row.name: row.label for row in _rows(part)}
+        labels |= {row.name: row.label for row in part.rows}
     lines: list[Cells] = []
     for name, label in labels.items():
         if (name, names.ALL) in numbers:
@@ -100,23 +192,26 @@ def _published(parts: Sequence[Section], scale: str) -> Block:
             lines.append((label, "as printed", "3", *cells, NONE, printed))
     remark = "" if scale == "paper" else ": another model and another scale"
     title = f"Published, Qwen2.5-1.5B at paper scale, valid_seen{remark}"
-    return Block(title, tuple(lines))
+    if lines:
+        yield Block(title, tuple(lines))
 
 
-def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:
+def _measured(data: Collected, shown: _Ablation, notes: Footnotes) -> Iterator[Block]:
     """Yield one block per validation panel."""
-    rows = _rows(part)
+    part = shown.part
+    rows = part.rows
     panels: set[str] = set()
     for row in rows:
         for run in row.finished:
             panels.update(data.panels(run))
 
+    of = f"{shown.experiment}, " if shown.experiment else ""
     for panel in names.panel_order(panels):
         lines: list[Cells] = []
         for row in rows:
-            lines += _before_and_last(data, part, row, panel, notes)
+            lines += _before_and_last(data, shown, row, panel, notes)
         title = (
-            f"Measured, {part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}"
+            f"Measured, {part.scale} scale, {of}{names.setting(part)}: {names.panel_label(panel)}"
             f"{_seeds(part)}{episode_counts(data, rows, panel)}"
         )
         yield Block(title, tuple(lines))
@@ -124,7 +219,7 @@ def _measured(data: Collected, part: Section, notes: Footnotes) -> Iterator[Bloc
 
 def _before_and_last(
     data: Collected,
-    part: Section,
+    shown: _Ablation,
     row: Row,
     panel: str,
     notes: Footnotes,
@@ -136,7 +231,7 @@ def _before_and_last(
         last.append(percent(data.summary(row, metric, "last")))
     overall = names.success_metric(panel)
     best = percent(data.summary(row, overall, "best"))
-    gain = difference(minus(data, part, row.name, DEFAULT, overall))
+    gain = difference(minus(data, shown.part, row.name, shown.default, overall))
     label = f"{row.label}{notes.mark(row.differs)}"
     yield (label, "before training", row.count, *before, NONE, NONE)
     yield (label, "last", row.count, *last, best, gain)

@@ -3,6 +3,7 @@ import io
 
 import pytest
 
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_ablation import build
@@ -174,3 +175,50 @@ def test_a_block_whose_variants_have_no_finished_run_is_left_out(tmp_path):
     write_two_seed_sets(tmp_path, finished=False)
     with pytest.raises(MissingRunsError):
         table(tmp_path)
+
+
+def write_own(folder, compared=()):
+    """An experiment of rows that neither the paper's ablation nor the controls have, on two seeds."""
+    last = {"loo": (0.5, 0.7), "loo_no_group": (0.4, 0.4), "gigpo": (0.3, 0.3)}
+    overrides = {"loo": ("method=rloo",), "loo_no_group": ("method=grpo",), "gigpo": ("method=gigpo",)}
+    runs = {
+        row: [fixed_run(folder, seed, 0.2, rate, overrides=overrides[row]) for seed, rate in enumerate(rates)]
+        for row, rates in last.items()
+    }
+    write_experiment(folder, runs, name="loo_paper", compared=compared)
+    return runs
+
+
+def chosen(folder, rows=(), experiment="loo_paper"):
+    made = build(Selection(rows=rows, experiments=(experiment,)).of(collect(folder)).at_scale("mini"))
+    return made, rows_of_last(made)
+
+
+def rows_of_last(made):
+    return [(row["Variant"], row["Δ All mean"]) for row in rows(made) if row["Checkpoint"] == "last"]
+
+
+def test_a_chosen_experiment_shows_its_own_rows_minus_the_first_of_them(tmp_path):
+    write_own(tmp_path)
+    with pytest.raises(MissingRunsError, match="--experiment NAME shows the rows of another experiment"):
+        table(tmp_path)
+    made, shown = chosen(tmp_path)
+    assert shown == [("loo", ""), ("loo_no_group", "-20.0"), ("gigpo", "-30.0")]
+    assert made.blocks[-1].title.startswith("Measured, mini scale, loo_paper, ALFWorld")
+    assert "Of loo_paper, the default is loo." in made.caption
+    assert rows(made)[-1]["Δ All low"] == "-157.1"  # -20 and -40 points: 12.706 x 14.14 / sqrt(2) around -30
+
+
+def test_the_default_of_a_chosen_experiment_is_the_row_of_all_its_comparisons_and_the_first_drawn(tmp_path):
+    write_own(tmp_path, compared=[("loo_no_group", "loo"), ("loo_no_group", "gigpo")])
+    _, shown = chosen(tmp_path)
+    assert shown == [("loo_no_group", ""), ("loo", "+20.0"), ("gigpo", "-10.0")]
+    _, shown = chosen(tmp_path, rows=("gigpo", "loo"))
+    assert shown == [("gigpo", ""), ("loo", "+30.0")]
+
+
+def test_the_papers_ablation_is_the_same_whether_it_is_chosen_or_not(tmp_path):
+    write_ablation(tmp_path)
+    made, _ = chosen(tmp_path, experiment="ablation_monotonicity")
+    assert made.csv() == table(tmp_path).csv()
+    assert made.caption == table(tmp_path).caption
