@@ -6,7 +6,9 @@ from textwrap import fill, wrap
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
 
 from analysis import names
 from analysis.figures.curves import FEWEST, paired_difference
@@ -14,6 +16,7 @@ from analysis.rendering.style import (
     CREDITED,
     FAILED,
     PAGE_WIDTH,
+    POINTS_PER_INCH,
     REMARK,
     REMARK_LINE,
     SUCCESS,
@@ -47,6 +50,7 @@ from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    common_settings,
     comparable,
     not_shown,
     on_common_seeds,
@@ -64,13 +68,19 @@ LEAST_WIDTH = 6.5
 
 # Heights in inches.
 HEIGHT = 1.65  # the figure without rows
-LINE = 0.2  # each row; a folded name takes two lines of text
+LINE = 0.2  # each row whose name takes at most two lines of text
 
 # Size of the text of keys and rows, in points.
 KEY = 6.5
 
-# Characters per line of a row's name.
-NAME_WIDTH = 34
+# Characters per line of a row's name: usually, and for a name that then fits its row.
+NAME_WIDTH, WIDEST_NAME = 34, 50
+
+# Share of the least width for the names of rows; wider ones leave the panels no room for theirs.
+NAME_SHARE = 0.29
+
+# Lines of a row's name: what a row has room for, and the most that are drawn.
+USUAL_LINES, MOST_LINES = 2, 4
 
 # Characters per line of an axis' label.
 AXIS_WIDTH = 26
@@ -152,25 +162,26 @@ def build(data: Collected) -> Drawing:
     notes = names.Footnotes()
     # Marked first, because the height depends on the footnotes.
     marks = [_mark(line, notes) for line in lines]
-    text = f"{names.STUDY_TITLE}\n{notes.text.strip()}".rstrip()
+    # The remark names them once: they would be the longer part of each row's name.
+    common = common_settings([line.row for line in lines])
+    heading = ", ".join((names.STUDY_TITLE, *common.values()))
+    text = f"{heading}\n{notes.text.strip()}".rstrip()
     with house_style():
         width = canvas_width(PAGE_WIDTH, LEAST_WIDTH * text_scale())
         # The height without rows has room for one line of the remark.
         above = REMARK_LINE * (remark_lines(text, width) - 1)
-        figure = new_figure(width, HEIGHT + above + LINE * len(lines))
+        labels = []
+        for line, mark in zip(lines, marks, strict=True):
+            labels.append(_folded(f"{line.row.title_without(common)}{mark}", line.row.row.count))
+        most = max(label.count("\n") + 1 for label in labels)
+        height = LINE * max(1, most / USUAL_LINES)
+        figure = new_figure(width, HEIGHT + above + height * len(lines))
         axes = figure.subplots(1, 4, sharey=True, width_ratios=(1.25, 1.25, 0.7, 0.9))
         first, second, steps, precision = axes
         _draw_differences(first, lines, references, "gigpo")
         _draw_differences(second, lines, references, "scpo")
         _draw_steps(steps, lines)
         _draw_precision(precision, lines)
-        # Folded, because one long name would leave the panels too narrow for their labels.
-        labels = []
-        for line, mark in zip(lines, marks, strict=True):
-            name = f"{line.row.title}{mark}, {line.row.row.count}"
-            # No line break between a symbol and its value.
-            name = name.replace(" = ", "\u00a0=\u00a0")
-            labels.append(_folded(name))
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
         figure.legend(
@@ -348,12 +359,42 @@ def _draw_differences(
     axis.set_xlabel(_difference_label(references, reference))
 
 
-def _folded(name: str) -> str:
-    """A name in at most two lines, which is what a row has room for."""
+def _folded(name: str, seeds: str) -> str:
+    """A row's name and seeds in lines that leave the panels room for their labels.
+
+    In two lines if the widest ones hold it, else in more. What the last line cannot hold is left
+    out: the table has the whole name.
+    """
+    # No line break between a symbol and its value.
+    whole = f"{name}, {seeds}".replace(" = ", "\u00a0=\u00a0")
+    for width in range(NAME_WIDTH, WIDEST_NAME + 1):
+        lines = wrap(whole, width)
+        if len(lines) <= USUAL_LINES and _has_room(lines):
+            return "\n".join(lines)
     width = NAME_WIDTH
-    while len(lines := wrap(name, width)) > 2:
-        width += 1
+    # At most as many lines as are drawn, the last one with the end of what is left out.
+    while not _has_room(lines := _first_lines(whole, f" …, {seeds}", width)):
+        width -= 1
     return "\n".join(lines)
+
+
+def _first_lines(name: str, end: str, width: int) -> list[str]:
+    """The first lines of a folded name; ``end`` takes the place of what further ones hold."""
+    lines = wrap(name, width)
+    if len(lines) <= MOST_LINES:
+        return lines
+    last = lines[MOST_LINES - 1][: max(0, width - len(end))].rstrip(" ,")
+    return [*lines[: MOST_LINES - 1], f"{last}{end}"]
+
+
+def _has_room(lines: Sequence[str]) -> bool:
+    """True if lines of a row's name leave the panels room at the least width."""
+    font = FontProperties(size=points(KEY))
+    widths = [
+        float(text_to_path.get_text_width_height_descent(line, font, False)[0]) for line in lines
+    ]
+    most = NAME_SHARE * LEAST_WIDTH * text_scale() * POINTS_PER_INCH
+    return max(widths) <= most
 
 
 def _difference_label(references: Mapping[str, StudyRow], reference: str) -> str:

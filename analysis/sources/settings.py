@@ -80,7 +80,7 @@ def variants(
     for config in flat:
         pairs = []
         for key, name in names.items():
-            value = _shown(config.get(key))
+            value = _value(config, key)
             if value != _common(key, flat, usual):
                 pairs.append((name, value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
@@ -94,7 +94,7 @@ def variants(
     return unique
 
 
-def own_settings(configuration: str, configurations: Sequence[str]) -> str:
+def own_settings(configuration: str, configurations: Sequence[str]) -> dict[str, str]:
     """Name a configuration by all settings in which these configurations differ.
 
     Unlike ``variants``, it leaves out no setting: a part could be equal in two configurations.
@@ -104,33 +104,41 @@ def own_settings(configuration: str, configurations: Sequence[str]) -> str:
         configurations: Different ones, with this one among them.
 
     Returns:
-        For example ``games=64, learning_rate=0.004``.
+        Key -> its name and value in print, for example ``games=64``.
     """
     own = dict(leaves(json.loads(configuration)))
     names = _varied_keys([dict(leaves(json.loads(text))) for text in configurations])
-    return ", ".join(f"{name}={_shown(own.get(key))}" for key, name in names.items())
+    return {key: f"{name}={_value(own, key)}" for key, name in names.items()}
+
+
+def values_of(configuration: str) -> dict[str, str]:
+    """Key -> value in print of every setting of a configuration."""
+    flat = dict(leaves(json.loads(configuration)))
+    return {key: _value(flat, key) for key in flat}
 
 
 def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Keys whose values differ between flat configurations -> the name of the key in print.
 
-    The name is the key's last part, or the whole key if several differing keys end in that part.
+    The name is the key's last part, or as many of the last parts as no other differing key ends in.
     """
     paths: dict[str, str] = {}
     for key in sorted(set().union(*flat), key=_names_first):
-        if len({_shown(config.get(key)) for config in flat}) > 1:
+        if len({_value(config, key) for config in flat}) > 1:
             # A section is named by its kind: `scorer.name` is printed as `scorer`.
             paths[key] = key.removesuffix(".name")
-    ends = Counter(map(_last_part, paths.values()))
+    ends = Counter(end for path in paths.values() for end in _ends(path))
     names = {}
     for key, path in paths.items():
-        end = _last_part(path)
-        names[key] = end if ends[end] == 1 else path
+        # The whole path may be the end of another one.
+        names[key] = next((end for end in _ends(path) if ends[end] == 1), path)
     return names
 
 
-def _last_part(key: str) -> str:
-    return key.rpartition(".")[2]
+def _ends(path: str) -> list[str]:
+    """The ends of a dotted path, the shortest first: ``c``, ``b.c`` and ``a.b.c``."""
+    parts = path.split(".")
+    return [".".join(parts[first:]) for first in reversed(range(len(parts)))]
 
 
 def _names_first(key: str) -> tuple[bool, str]:
@@ -147,8 +155,8 @@ def _common(
 ) -> str | None:
     """Value of the reference, or else of more than half of the configurations; None without one."""
     if usual is not None:
-        return _shown(usual.get(key))
-    value, count = Counter(_shown(own.get(key)) for own in flat).most_common(1)[0]
+        return _value(usual, key)
+    value, count = Counter(_value(own, key) for own in flat).most_common(1)[0]
     return value if 2 * count > len(flat) else None
 
 
@@ -184,9 +192,9 @@ def setting_differences(
     second = _compared_leaves(other)
     differences = []
     for key in keys:
-        text = f"{key.removesuffix('.name')}={_shown(first.get(key))}"
+        text = f"{key.removesuffix('.name')}={_value(first, key)}"
         if show_others:
-            text += f" (the others: {_shown(second.get(key))})"
+            text += f" (the others: {_value(second, key)})"
         differences.append(text)
     differences += _differing_panels(*games)
     text = "; ".join(differences[:MOST_DIFFERENCES])
@@ -203,7 +211,7 @@ def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """
     first, second = dict(leaves(config)), dict(leaves(other))
     differing = [key for key in OF_THE_METHOD if first.get(key) != second.get(key)]
-    return "; ".join(f"{key}={_shown(first.get(key))}" for key in differing)
+    return "; ".join(f"{key}={_value(first, key)}" for key in differing)
 
 
 def unusual_comparison(config: Mapping[str, Any]) -> str:
@@ -275,6 +283,13 @@ def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
         if key not in OF_THE_METHOD and value != {}:
             kept[key] = value
     return kept
+
+
+def _value(flat: Mapping[str, Any], key: str) -> str:
+    """The value of a key in print; a panel whose number of games is null has all of them."""
+    if key.endswith(".games") and key in flat and flat[key] is None:
+        return "all"
+    return _shown(flat.get(key))
 
 
 def _shown(value: Any) -> str:

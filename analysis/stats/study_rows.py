@@ -16,7 +16,7 @@ from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.sources.sections import benchmarks, record_rows
-from analysis.sources.settings import configuration_of, own_settings
+from analysis.sources.settings import configuration_of, own_settings, values_of
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS
@@ -29,6 +29,9 @@ TUNING = ("learning_rates",)
 
 # The experiment in which rows that are compared with each other train at one learning rate.
 SAME_RATE = "same_rate"
+
+# Key of the setting that is tuned for each method.
+LEARNING_RATE = "trainer.optimizer.learning_rate"
 
 # Prefix of experiments that add pairs to comparisons which the first pairs left open.
 WIDE = "wide_"
@@ -53,6 +56,7 @@ class StudyRow:
         names: (experiment, row name) of each experiment with this configuration.
         configuration: The configuration without seed and machine, as JSON; None while no run has
             started.
+        settings: (key, text) of each setting that its title names, e.g. ``games=64``.
     """
 
     env: str
@@ -60,11 +64,18 @@ class StudyRow:
     row: Row
     names: tuple[tuple[str, str], ...]
     configuration: str | None
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def title(self) -> str:
         """Label of the row in print."""
         return self.row.label
+
+    def title_without(self, common: Mapping[str, str]) -> str:
+        """The title without the settings that ``common_settings`` names."""
+        named = "".join(f", {text}" for _, text in self.settings)
+        kept = "".join(f", {text}" for key, text in self.settings if key not in common)
+        return f"{self.title.removesuffix(named)}{kept}"
 
     @property
     def learning_rate(self) -> float | None:
@@ -174,6 +185,30 @@ def on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]
     common = rows_with_common_seeds(data, (row.row for row in rows))
     # ``common`` holds all of the rows in the same order, or is empty.
     return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
+
+
+def common_settings(rows: Sequence[StudyRow]) -> dict[str, str]:
+    """Settings that the titles of several rows name and that all of these rows have.
+
+    Without the learning rate, which belongs to the method and so to each row.
+
+    Args:
+        rows: Rows of ``study_rows`` that are shown under one heading, which can name them once.
+
+    Returns:
+        Key -> text, e.g. ``games=64``.
+    """
+    named = [dict(row.settings) for row in rows if row.settings]
+    values = [values_of(row.configuration) for row in rows if row.configuration is not None]
+    if len(named) < 2 or len(values) < len(rows):
+        return {}
+    common = {}
+    for key, text in named[0].items():
+        in_titles = all(key in settings for settings in named)
+        is_shared = len({own.get(key) for own in values}) == 1
+        if in_titles and is_shared and key != LEARNING_RATE:
+            common[key] = text
+    return common
 
 
 def with_common_seeds(
@@ -337,7 +372,8 @@ def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
         else:
             known = [usual[place], row.configuration] if place in usual else configurations
             settings = own_settings(row.configuration, known)
-            unique.append(_with_title(row, f"{row.title}, {settings}"))
+            titled = _with_title(row, ", ".join((row.title, *settings.values())))
+            unique.append(replace(titled, settings=tuple(settings.items())))
     return unique
 
 

@@ -1,7 +1,7 @@
 """The study's rows by every measure: areas, success at fixed steps, steps to 50 and 80 %."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from analysis.names import Footnotes, place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
@@ -25,6 +25,7 @@ from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    common_settings,
     comparable,
     find,
     not_shown,
@@ -47,10 +48,10 @@ CAPTION = (
     "validations. A seed that never reaches a level counts with its last step (restricted mean); "
     "“reach” counts the seeds that do, and where none does there is no number. Mean ± standard "
     "deviation over the finished seeds (seeds: finished/planned). The learning rate is each row's "
-    "own; rows of one name list the settings in which they differ. “Minus GiGPO” and “minus SCPO”: "
-    "difference of the areas under validation in points, paired by seed, with the 95 % Student "
-    "interval, each by itself and not corrected; the comparisons that were named before the runs, "
-    "with their corrected tests, are in tab_study_effects."
+    "own; rows of one name list the settings in which they differ, or their heading does. “Minus "
+    "GiGPO” and “minus SCPO”: difference of the areas under validation in points, paired by seed, "
+    "with the 95 % Student interval, each by itself and not corrected; the comparisons that were "
+    "named before the runs, with their corrected tests, are in tab_study_effects."
 )
 
 
@@ -84,8 +85,11 @@ def build(data: Collected) -> Table:
     table_blocks = []
     notes = Footnotes()
     for title, here in blocks:
-        lines = tuple(_line(data, row, here, rows, measures=measures, notes=notes) for row in here)
-        table_blocks.append(Block(title, lines))
+        common = common_settings([find(rows, row) for row in here])
+        lines = []
+        for row in here:
+            lines.append(_line(data, row, here, rows, common, measures=measures, notes=notes))
+        table_blocks.append(Block(", ".join((title, *common.values())), tuple(lines)))
     apart = ""
     if without_seed:
         apart = f" Left out, because no seed is finished in all rows: {'; '.join(without_seed)}."
@@ -140,6 +144,7 @@ def _line(
     row: StudyRow,
     same_experiment: Sequence[StudyRow],
     rows: Sequence[StudyRow],
+    common: Mapping[str, str],
     *,
     measures: Sequence[Measure],
     notes: Footnotes,
@@ -151,7 +156,10 @@ def _line(
     for name, reference in references.items():
         label = f"minus {REFERENCES[name]}"
         pairs[label] = compare(data, row, reference, AREA)[1].difference
-        title = find(rows, reference).title
+        found = find(rows, reference)
+        # The heading names the common settings of the rows below it alone.
+        is_here = any(find(rows, other) == found for other in same_experiment)
+        title = found.title_without(common) if is_here else found.title
         if title != REFERENCES[name]:
             others.append(f"{label}: of “{title}”")
     differences = []
@@ -159,7 +167,7 @@ def _line(
         summary = pairs.get(f"minus {label}")
         differences.append(difference(summary) if summary else NONE)
     texts = (fewer_seeds(pairs, len(row.row.finished)), "; ".join(others))
-    title = f"{find(rows, row).title}{''.join(map(notes.mark, texts))}"
+    title = f"{find(rows, row).title_without(common)}{''.join(map(notes.mark, texts))}"
     cells = (_cell(data, row, measure) for measure in measures)
     return (title, row.row.count, *reach, _rate(row), *differences, *cells)
 

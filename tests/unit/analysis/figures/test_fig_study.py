@@ -1,5 +1,6 @@
 """The study's figures: which rows are drawn, against what, and what the caption's table holds."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -269,3 +270,36 @@ def test_a_row_has_one_colour_in_all_panels_under_a_style_with_colours(tmp_path)
     assert len(made.figure.axes) == 4
     assert len(colors) == 4
     assert all(len(own) == 1 for own in colors.values())
+
+
+def demo_and_a_second_sweep(folder):
+    """The rows of ``make demo``, and the same methods once more on other games."""
+    rows = ("gigpo", "scpo")
+    fewer = [
+        f"env.{panel}.games=60" for panel in ("train_panel", *(f"validation_panels.valid_{k}seen" for k in ("", "un")))
+    ]
+    write_study(folder, {"demo": ("grpo", *rows)}, CURVES, primary={}, overrides=fewer, credit=CREDIT)
+    write_study(folder, {"one": rows}, CURVES, primary={}, seeds=(0, 1), credit=CREDIT)
+    return collect(folder).at_scale("study")
+
+
+def test_settings_that_all_drawn_rows_have_are_named_once_above_the_panels(tmp_path):
+    made = fig_study_effects.build(demo_and_a_second_sweep(tmp_path))
+    labels = [label.get_text() for label in made.figure.axes[0].get_yticklabels()]
+    assert labels == ["SCPO, 3/3", "GiGPO, 3/3", "GRPO, 3/3"]
+    above = " ".join(made.figure.get_suptitle().split())
+    assert "train_panel.games=60, valid_seen.games=60, valid_unseen.games=60" in above
+    assert made.files()
+
+
+@pytest.mark.parametrize("word", ["W" * 300, "MMMM " * 80])
+def test_a_row_with_a_long_name_is_drawn_at_the_usual_size_and_whole_in_the_table(tmp_path, word):
+    write_study(tmp_path, {"demo": ("gigpo", "scpo_lexical", "scpo")}, CURVES, primary={})
+    record = tmp_path / "experiments" / "demo-study.json"
+    write_json(record, json.loads(record.read_text().replace("SCPO_LEXICAL", word)))
+    made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
+    (label,) = (text for text in map(Text.get_text, made.figure.axes[0].get_yticklabels()) if "…" in text)
+    assert label.startswith("SCPO")
+    assert label.endswith(" …, 3/3")
+    assert word.strip() in made.numbers.md()
+    assert made.files()

@@ -251,3 +251,16 @@ def test_a_difference_over_fewer_pairs_than_seeds_is_marked(tmp_path):
     assert (row["Row"], row["notes"]) == ("SCPO", "over 2 of 3 finished seeds: minus GiGPO")
     assert "| SCPO† |" in table.md()
     assert "† over 2 of 3 finished seeds: minus GiGPO." in table.caption
+
+
+def test_settings_that_a_block_shares_are_in_its_heading_and_not_in_its_rows(tmp_path):
+    panels = ("train_panel", "validation_panels.valid_seen", "validation_panels.valid_unseen")
+    fewer = [f"env.{panel}.games=60" for panel in panels]
+    write_study(tmp_path, {"demo": ("grpo", "gigpo", "scpo")}, CURVES, primary={}, overrides=fewer)
+    write_study(tmp_path, {"one": ("gigpo", "scpo")}, CURVES, primary={}, seeds=(0, 1))
+    made = tab_study.build(collect(tmp_path).at_scale("study"))
+    demo, one = made.blocks
+    assert demo.title.endswith("policy, train_panel.games=60, valid_seen.games=60, valid_unseen.games=60")
+    assert one.title.endswith("policy, train_panel.games=512, valid_seen.games=all, valid_unseen.games=all")
+    assert [row[0] for row in (*demo.rows, *one.rows)] == ["GRPO", "GiGPO", "SCPO", "GiGPO", "SCPO"]
+    assert not made.footnotes
