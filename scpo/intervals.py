@@ -66,6 +66,30 @@ def decimal(value: float, digits: int, *, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
+def bound_texts(
+    interval: tuple[float, float], factor: float, digits: int, *, sign: bool = False
+) -> tuple[str, str]:
+    """Format the bounds of an interval for print, in texts and tables alike.
+
+    ``[−4.4, 0.0]`` would read as an interval that holds 0 where it excludes it: a bound that rounds
+    to 0 has up to two more decimals there.
+
+    Args:
+        interval: Lower and upper bound.
+        factor: Multiplies both.
+        digits: Decimals.
+        sign: Also print a plus sign.
+    """
+    low, high = interval
+    shown = []
+    for bound in interval:
+        own = digits
+        while low * high > 0 and round(factor * bound, own) == 0 and own < digits + 2:
+            own += 1
+        shown.append(decimal(factor * bound, own, sign=sign))
+    return shown[0], shown[1]
+
+
 def decimals(value: float, usual: int) -> int:
     """Decimals with which a number has two significant digits, at least ``usual``.
 
@@ -90,6 +114,5 @@ def paired_text(difference: Summary, factor: float = 100, digits: int = 1) -> st
         return "–"
     text = decimal(factor * difference.mean, digits, sign=True)
     if difference.n > 1:
-        low, high = difference.interval()
-        text += f" [{decimal(factor * low, digits)}, {decimal(factor * high, digits)}]"
+        text += f" [{', '.join(bound_texts(difference.interval(), factor, digits))}]"
     return text

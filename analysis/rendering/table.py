@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
 from analysis.rendering.latex import Grid, Part, escape, floats, lines_of, row_of, text_cell
-from scpo.intervals import Summary, decimal
+from scpo.intervals import Summary, bound_texts, decimal
 from scpo.progress import counted
 
 # Largest number of columns of texts that are legible next to the repeated ones, in LaTeX.
@@ -105,8 +105,7 @@ def difference(summary: Summary, factor: float = 100, digits: int = 1) -> Number
     mean = decimal(factor * summary.mean, digits, sign=True)
     if summary.n == 1:
         return Number(mean)
-    low, high = (decimal(factor * bound, digits, sign=True) for bound in summary.interval())
-    return Number(mean, interval=(low, high))
+    return Number(mean, interval=bound_texts(summary.interval(), factor, digits, sign=True))
 
 
 def marked(cells: Iterable[Number], source: str) -> tuple[Number, ...]:

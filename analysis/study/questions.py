@@ -15,7 +15,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
 )
 from analysis.stats.study_rows import MAIN, reported
-from scpo.intervals import decimal
+from scpo.intervals import bound_texts, decimal
 
 QUESTIONS = {
     MAIN: "Does SCPO help over GiGPO, which it wraps, and GiGPO over GRPO?",
@@ -106,20 +106,9 @@ def effect_text(effect: Effect) -> str:
         return "–"
     text = f"{_number(effect, difference.mean, sign=True)} {measure.difference_unit}"
     if difference.n > 1:
-        text += f" [{', '.join(_bounds(effect, *difference.interval()))}]"
+        interval = bound_texts(difference.interval(), measure.factor, measure.digits)
+        text += f" [{', '.join(interval)}]"
     return text
-
-
-def _bounds(effect: Effect, low: float, high: float) -> list[str]:
-    """Bounds of an interval: "[−4.4, 0.0]" would read as one that holds 0 where it excludes it."""
-    factor, most = effect.measure.factor, effect.measure.digits + 2
-    shown = []
-    for bound in (low, high):
-        digits = effect.measure.digits
-        while low * high > 0 and round(factor * bound, digits) == 0 and digits < most:
-            digits += 1
-        shown.append(decimal(factor * bound, digits))
-    return shown
 
 
 def p_text(effect: Effect) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from scpo.intervals import decimal, decimals, paired_text, summarise
+from scpo.intervals import bound_texts, decimal, decimals, paired_text, summarise
 
 
 def test_mean_and_std_of_three_seeds_by_hand():
@@ -60,3 +60,16 @@ def test_a_number_that_rounds_to_zero_has_no_minus_and_a_negative_one_has_the_mi
 )
 def test_small_numbers_have_two_significant_digits(value, digits):
     assert decimals(value, 3) == digits
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (-0.044, -0.0004, ["−4.4", "−0.04"]),
+        (0.00004, 0.02, ["0.004", "2.0"]),
+        (-0.0003, 0.028, ["0.0", "2.8"]),
+        (0.01, 0.02, ["1.0", "2.0"]),
+    ],
+)
+def test_an_interval_that_excludes_0_shows_no_bound_of_0(low, high, shown):
+    assert list(bound_texts((low, high), 100, 1)) == shown

@@ -99,3 +99,10 @@ def test_marks_of_footnotes_leave_the_words_of_a_csv_for_a_column_of_their_texts
         "b,SCPO,1.0,,",
     ]
     assert "| RLOO††§ | 1.0 |" in made.md()
+
+
+def test_an_interval_that_excludes_0_shows_no_bound_of_0_in_a_table():
+    # t_1 = 12.706: -1.0 ± 0.9988 points
+    half = 0.0099882 / 12.7062
+    text = difference(summarise([-0.01 - half, -0.01 + half])).text
+    assert text == "−1.0 [−2.0, −0.001]"

@@ -1,14 +1,13 @@
 """The sentences that the study's numbers make, whatever the sign of the differences."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from analysis.sources.collect import collect
 from analysis.stats.comparisons import named_comparisons
 from analysis.study.page import opening
-from analysis.study.questions import QUESTIONS, _bounds, answers, headline, headlined, p_text, sentence
+from analysis.study.questions import QUESTIONS, answers, headline, headlined, p_text, sentence
 from tests.support.matrices import expanded
 from tests.support.study_runs import rising, write_study
 
@@ -62,20 +61,6 @@ def test_an_open_comparison_names_the_smallest_difference_that_its_pairs_find(tm
     assert text.startswith("SCPO − GiGPO (rates 4e-3, 2e-3): no difference in area under validation is shown, ")
     assert re.search(r"6/6 pairs; one such test, uncorrected, finds \d+\.\d points or more with 80 % power\.", text)
     assert "seeds would find" not in text
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "shown"),
-    [
-        (-0.044, -0.0004, ["−4.4", "−0.04"]),
-        (0.00004, 0.02, ["0.004", "2.0"]),
-        (-0.0003, 0.028, ["0.0", "2.8"]),
-        (0.01, 0.02, ["1.0", "2.0"]),
-    ],
-)
-def test_an_interval_that_excludes_0_shows_no_bound_of_0(low, high, shown):
-    effect = SimpleNamespace(measure=SimpleNamespace(factor=100, digits=1))
-    assert _bounds(effect, low, high) == shown
 
 
 def test_where_interval_and_verdict_differ_the_sentence_names_the_correction(tmp_path):
