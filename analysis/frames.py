@@ -15,7 +15,9 @@ from typing import Any, Literal, TypeAlias
 
 import pandas as pd
 
+from analysis.rendering.table import BY_CHANCE
 from analysis.sources.code_versions import (
+    ITS_SEEDS,
     SEVERAL,
     STUDY,
     WITHDRAWN,
@@ -27,7 +29,7 @@ from analysis.sources.code_versions import (
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
-from analysis.sources.rows import Row
+from analysis.sources.rows import Row, RowRun, Section
 from analysis.sources.run_records import SINGLE, Run
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import (
@@ -241,11 +243,11 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     differs: dict[str, str] = {}
     apart = variant_notes(data.by_id, data.experiments)
     for part in data.sections:
+        code = _code_of_rows(data, part)
         for row in part.all_rows():
-            note = _differs(data, row)
             for run in row.runs:
                 settings.setdefault(run.id, part.setting)
-                notes = (apart.get(run.id, ""), note)
+                notes = (apart.get(run.id, ""), row.differs, code[row.name])
                 differs.setdefault(run.id, "; ".join(text for text in notes if text))
 
     ids = list(runs.index)
@@ -262,9 +264,12 @@ def _configuration_hash(run: Run) -> str:
     return run.setting if run.foreign else short_hash(configuration_of(run.config))
 
 
-def _differs(data: Collected, row: Row) -> str:
-    """Differences of a row besides its method, and the code that changed between its seeds."""
-    return "; ".join(note for note in (row.differs, mixed_code(row, data.by_id)) if note)
+def _code_of_rows(data: Collected, part: Section) -> dict[str, str]:
+    """Row name -> note on the code that changed between its seeds, of all experiments."""
+    runs: dict[str, dict[RowRun, None]] = {}
+    for row in part.all_rows():
+        runs.setdefault(row.name, {}).update(dict.fromkeys(row.runs))
+    return {name: mixed_code(Row(name, name, tuple(own)), data.by_id) for name, own in runs.items()}
 
 
 def compare(
@@ -299,8 +304,8 @@ def compare(
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
             method (another scorer, more steps, other code, ...), runs of one side have several
-            configurations, the values of a pair are of different training steps, or ``p`` is NaN
-            because all pairs have the same difference.
+            configurations, the values of a pair are of different training steps, or all pairs have
+            the same difference. Runs without a pair are not considered.
     """
     if isinstance(at, str) and at not in READINGS:
         raise ConfigError(
@@ -317,17 +322,8 @@ def compare(
     lines = []
     for name in names:
         lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
-    for message in (
-        _same_runs(first, second),
-        _pooled("first", first),
-        _pooled("second", second),
-        _apart(first, second),
-        _other_code(first, second),
-        _unlike_steps(first, second, names, at),
-        _without_spread(lines),
-    ):
-        if message:
-            warnings.warn(message, UserWarning, stacklevel=2)
+    for message in _warnings(first, second, lines, at):
+        warnings.warn(message, UserWarning, stacklevel=2)
     if not any(line["pairs"] for line in lines):
         if isinstance(at, int) and set(first["seed"]) & set(second["seed"]):
             logged = first[first["metric"] == lines[0]["metric"]]["step"]
@@ -340,6 +336,27 @@ def compare(
     table = pd.DataFrame(lines).set_index("metric")
     table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
     return table
+
+
+def _warnings(
+    first: pd.DataFrame, second: pd.DataFrame, lines: Sequence[Mapping[str, Any]], at: At
+) -> list[str]:
+    """What a reader of the comparison must know of the runs that it pairs."""
+    seeds = {seed for line in lines for seed in line["seeds"]}
+    # Without any pair, the reason is among the differences of all runs.
+    if seeds:
+        first, second = (table[table["seed"].isin(seeds)] for table in (first, second))
+    same = _same_runs(first, second)
+    messages = (
+        same,
+        _pooled("first", first),
+        _pooled("second", second),
+        _apart(first, second),
+        _other_code(first, second),
+        _unlike_steps(first, second, [line["metric"] for line in lines], at),
+        "" if same else _without_spread(lines),
+    )
+    return [message for message in messages if message]
 
 
 def _paired(
@@ -377,14 +394,16 @@ def _same_runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
 
 
 def _without_spread(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Warning about metrics whose pairs all have the same difference other than 0."""
-    alike = [line["metric"] for line in lines if line["pairs"] > 1 and math.isnan(line["p"])]
+    """Warning about metrics whose pairs all have the same difference; empty without."""
+    alike = [line for line in lines if line["pairs"] > 1 and line["low"] == line["high"]]
     if not alike:
         return ""
-    return (
-        f"p of {', '.join(alike)} is NaN: all pairs have the same difference, and without a spread "
-        "there is no t-test"
-    )
+    text = f"no spread in {', '.join(line['metric'] for line in alike)}: all pairs have the same "
+    text += f"difference, {BY_CHANCE}"
+    untested = [line["metric"] for line in alike if math.isnan(line["p"])]
+    if untested:
+        text += f"; p of {', '.join(untested)} is NaN, for without a spread there is no t-test"
+    return text
 
 
 def _pooled(name: str, table: pd.DataFrame) -> str:
@@ -415,30 +434,45 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
             texts[f"different settings: {keys or 'other tables or games (column setting)'}"] = None
         elif own["row"] == other["row"] and hashes[0] != hashes[1]:
             texts[" against ".join(_variants(hashes, known))] = None
-    notes = set(first["differs"]) ^ set(second["differs"])
-    if not texts and notes:
-        every = {*first["differs"], *second["differs"]}
-        texts = dict.fromkeys(sorted(note for note in every if note))
+    own, others = map(_notes, (first, second))
+    if not texts and own != others:
+        texts = dict.fromkeys(sorted(note for note in own | others if note))
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
 
 
-def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about sides that ran under different code, each under one version of it.
+def _notes(table: pd.DataFrame) -> set[str]:
+    """Notes of the column ``differs``, without those on code: ``_other_code`` has the pairs'.
 
-    That the seeds of one side did is in the column ``differs``.
+    A frame that was read from a file has no record of the code but these.
     """
-    if any(SEVERAL in note for note in {*first["differs"], *second["differs"]}):
-        return ""
-    known = json.loads(first.attrs.get("code", "{}")) | json.loads(second.attrs.get("code", "{}"))
+    notes = set(table["differs"])
+    if "code" not in table.attrs:
+        return notes
+    return {note.partition(ITS_SEEDS)[0].removesuffix("; ") for note in notes}
+
+
+def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Warning about runs that ran under different code: of one side, or else of the two."""
+    sides = {"first": _codes(first), "second": _codes(second)}
+    mixed = {name: several_versions(codes) for name, codes in sides.items()}
+    texts = [f"the seeds of the {name} {SEVERAL} {text}" for name, text in mixed.items() if text]
+    if texts:
+        return "; ".join(texts)
+    versions = several_versions([*sides["first"], *sides["second"]])
+    return f"the two {SEVERAL} {versions}" if versions else ""
+
+
+def _codes(table: pd.DataFrame) -> list[CodeOf]:
+    """The code of each run; empty for a frame that was read from a file."""
+    known = json.loads(table.attrs.get("code", "{}"))
     codes = []
-    for run in dict.fromkeys([*first["run"], *second["run"]]):
+    for run in dict.fromkeys(table["run"]):
         if run in known:
             code, folder, commit = known[run]
             codes.append(CodeOf(code, Path(folder), commit))
-    versions = several_versions(codes)
-    return f"the two {SEVERAL} {versions}" if versions else ""
+    return codes
 
 
 def _configurations(table: pd.DataFrame) -> dict[str, str]:

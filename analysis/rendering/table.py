@@ -29,6 +29,10 @@ TEX_MARKS = {COPIED: r"$^{\mathrm{c}}$", RERUN: r"$^{\mathrm{r}}$"}
 # Numbers
 
 
+# What an interval of width 0 means, in notes and warnings.
+BY_CHANCE = "which happens by chance with few seeds and coarse rates and is no certainty"
+
+
 @dataclass(frozen=True)
 class Number:
     """A number in print; empty parts are not printed.
@@ -410,8 +414,7 @@ def no_spread(intervals: Sequence[str]) -> str:
     others = counted(len(intervals) - 1, "other interval")
     more = f" and {others}" if len(intervals) > 1 else ""
     return (
-        f"no spread in {intervals[0]}{more}: the pairs are equal in the digits shown, which "
-        "happens by chance with few seeds and coarse rates and is no certainty"
+        f"no spread in {intervals[0]}{more}: the pairs are equal in the digits shown, {BY_CHANCE}"
     )
 
 

@@ -17,6 +17,7 @@ from scpo.schema.run import RunConfig
 
 SHOWN_EXPERIMENTS = 3
 SEVERAL = "ran under several versions of"
+ITS_SEEDS = f"its seeds {SEVERAL}"
 
 # The study's first edition: the bonus, rescaled by AdamW, decided its numbers.
 STUDY = "study"
@@ -111,7 +112,7 @@ def _changed_at_all(unread: Sequence[RunFolder], others: Sequence[RunFolder]) ->
 def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
     """Note on a row whose seeds used several versions of the code; empty if they did not."""
     versions = several_versions(runs[run] for run in row.finished)
-    return f"its seeds {SEVERAL} {versions}" if versions else ""
+    return f"{ITS_SEEDS} {versions}" if versions else ""
 
 
 def code_notes(

@@ -72,8 +72,29 @@ def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code
     runs = scpo.load_runs(tmp_path)
     mixed = "its seeds ran under several versions of scpo/advantages/gigpo.py"
     assert set(runs[runs.row == "scpo"].differs) == {mixed}
-    with pytest.warns(UserWarning, match=mixed):
-        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
+    with pytest.warns(UserWarning, match="^the seeds of the first ran under several versions of scpo/adv") as warned:
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"], "train/success_rate")
+    assert len(warned) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_comparison_does_not_warn_of_the_code_of_runs_that_it_does_not_pair(tmp_path):
+    rows = {row: [write_run(tmp_path, row, seed) for seed in range(4)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, {row: runs[:2] for row, runs in rows.items()}, name="main_table")
+    write_experiment(tmp_path, rows, name="more_seeds")
+    files = code_files()
+    for runs_of_row in rows.values():
+        for seed, run in enumerate(runs_of_row):
+            changed = {"scpo/advantages/gigpo.py": "another"} if seed == 3 else {}
+            write_json(tmp_path / run["id"] / "code.json", {"files": files | changed})
+    runs = scpo.load_runs(tmp_path)
+    # One note for all seeds of a row of one setting, whichever experiment has them.
+    assert set(runs.differs) == {"its seeds ran under several versions of scpo/advantages/gigpo.py"}
+    own, others = (runs[runs.row == row] for row in ("scpo", "chronological"))
+    found = scpo.compare(own[own.seed < 3], others, "train/success_rate")
+    assert list(found["pairs"]) == [3]
+    with pytest.warns(UserWarning, match=r"^the seeds of the first ran .*; the seeds of the second ran under several"):
+        scpo.compare(own, others, "train/success_rate")
 
 
 def test_a_comparison_warns_of_rows_that_ran_under_different_code(tmp_path):
@@ -252,10 +273,14 @@ def test_a_difference_without_a_spread_says_why_it_has_no_p(tmp_path):
     write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
     runs = scpo.load_runs(tmp_path)
     with pytest.warns(
-        UserWarning, match=r"^p of val/valid_seen/success_rate, val/valid_unseen/success_rate is NaN: all"
+        UserWarning,
+        match=r"^no spread in val/valid_seen/success_rate, val/valid_unseen/success_rate: all .* is NaN, for",
     ):
         found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
     assert found["p"].isna().all()
+    with pytest.warns(UserWarning, match=r"^no spread in val/valid_seen/success_rate: all .* is no certainty$"):
+        found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], "val/valid_seen/success_rate", at=0)
+    assert list(found["p"]) == [1]
 
 
 @pytest.mark.parametrize(
