@@ -40,6 +40,18 @@ VERL_SIZE := 765 2500
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# Names the target that was meant: `make reprot`.
+define NEAREST
+import difflib, re, sys
+near = difflib.get_close_matches(sys.argv[1], re.findall("(?m)^([a-z-]+):", open(sys.argv[2]).read()), 1)
+print("; did you mean make " + near[0] + "?" if near else ";")
+endef
+export NEAREST
+
+.DEFAULT:
+	@echo "error: there is no target $@$$($(PYTHON) -c "$$NEAREST" '$@' '$(firstword $(MAKEFILE_LIST))' 2>/dev/null)" \
+	  "\`make help\` lists them" >&2; exit 2
+
 # Make the environment $(1) with the pins $(2) and the extras $(3); $(4): MB to download and on the disk.
 define environment
 @PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh setup.sh "$(1)" $(2) "$(3)" $(4)
@@ -139,5 +151,7 @@ bench: setup ## speeds, as ratios measured in one run
 bench-shaper: setup ## the shaper's scoring, dense as in the paper against ours: pairs, seconds, credit
 	$(BIN)/python -m bench.bench_shaper
 
-clean: ## what was built; runs/ and .cache/ stay
+clean: ## what was built, the tables and figures in paper_figures/ too; runs/, .cache/ and studies stay
+	rm -f paper_figures/*.pdf paper_figures/*.png paper_figures/*.svg paper_figures/*.tex paper_figures/*.md \
+	  paper_figures/*.csv paper_figures/*.parquet paper_figures/*.html paper_figures/sources.json
 	rm -rf "$(VENV)" "$(VERL_VENV)" "$(VLLM_VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -31,6 +31,7 @@ from scpo.intervals import Summary, summarise
 AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
 NOT_RUN, ELSEWHERE = "not run", "–"
 NOT_ARCHIVED = "not in the archive"
+TOO_FEW = "too few validations"
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 MODEL_OPTIONS = {
     SMALL: " model=qwen2_5_1_5b",
@@ -79,6 +80,7 @@ class Claim:
         everywhere: True if other scales can test it.
         at_study: Experiment with its runs at the study's scale, if it is another one.
         of_samples: True if it is tested by the runs' samples, which archives do not hold.
+        curve_of: Row whose curve it is about, which needs ``FEWEST_VALIDATIONS``; empty for others.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Claim:
     everywhere: bool = True
     at_study: str | None = None
     of_samples: bool = False
+    curve_of: str = ""
 
     def command(self, scale: str) -> str:
         """Command that runs its experiment at a scale."""
@@ -131,6 +134,16 @@ class Claim:
                 if summary.n > best.n:
                     best = summary
         return best
+
+    def lacks_validations(self, data: Collected) -> bool:
+        """True if its row has finished runs, all of them with fewer validations than it needs."""
+        curves = []
+        for part in data.sections:
+            if self.curve_of and self._is_about(part):
+                metric = success_metric(JUDGED[part.scale])
+                finished = part.row(self.curve_of).finished
+                curves += [data.series(run, metric).steps for run in finished]
+        return bool(curves) and all(len(steps) < FEWEST_VALIDATIONS for steps in curves)
 
     def _is_about(self, part: Section) -> bool:
         if part.scale == "paper" and self.size not in (part.model, BOTH):

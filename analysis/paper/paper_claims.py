@@ -208,6 +208,7 @@ def _dynamics() -> Iterator[Claim]:
         of_row("scpo", late_rise),
         None,
         sign=-1,
+        curve_of="scpo",
     )
 
 

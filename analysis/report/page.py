@@ -60,6 +60,9 @@ SCRIPTS = (
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
 
+# Significant digits of curves, as more would double the page's size, and of the table of runs.
+CURVE_DIGITS, SHOWN_DIGITS = 4, 6
+
 # Numbers of points per curve to try: the first one with which all curves fit into CURVE_BYTES.
 POINTS = (400, 200, 100, 50, 25)
 CREDIT_COLUMNS = {
@@ -267,7 +270,8 @@ def _run(
 
 
 def _set(values: dict[str, float], metric: str, value: float | None) -> None:
-    short = _short(value)
+    # The page rounds it for print: of four digits it would round a second time, 20.15 to 20.2.
+    short = _short(value, SHOWN_DIGITS)
     if short is not None:
         values[metric] = short
 
@@ -360,7 +364,7 @@ def _thinned(series: Mapping[tuple[str, str], Series], points: int) -> dict[str,
     for (run, metric), curve in series.items():
         chosen = _evenly(len(curve.steps), points)
         steps = tuple(curve.steps[place] for place in chosen)
-        values = [_short(curve.values[place]) for place in chosen]
+        values = [_short(curve.values[place], CURVE_DIGITS) for place in chosen]
         number = numbers.setdefault(steps, len(numbers))
         runs.setdefault(run, {})[metric] = [number, values]
     return {"steps": [list(steps) for steps in numbers], "runs": runs}
@@ -373,11 +377,11 @@ def _evenly(count: int, points: int) -> list[int]:
     return [round(k * (count - 1) / (points - 1)) for k in range(points)]
 
 
-def _short(value: float | None) -> float | None:
-    """Round to four digits, as more would double the page's size; None if not finite."""
+def _short(value: float | None, digits: int) -> float | None:
+    """Round to significant digits; None if not finite."""
     if value is None or not math.isfinite(value):
         return None
-    return float(f"{value:.4g}")
+    return float(f"{value:.{digits}g}")
 
 
 # Tables and figures

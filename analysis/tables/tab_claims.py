@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from analysis.names import benchmark, panel_label, with_note
-from analysis.paper.claims import ELSEWHERE, NOT_RUN, Claim, conclusion
+from analysis.paper.claims import ELSEWHERE, FEWEST_VALIDATIONS, NOT_RUN, TOO_FEW, Claim, conclusion
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE, Block, Cells, Table, difference
 from analysis.sources.collected import Collected, missing_runs
@@ -19,6 +19,10 @@ CAPTION = (
 )
 NOT_SELECTED = "not selected"
 SELECTED = " Not selected: its rows have runs, which the choice of rows or experiments leaves out."
+FEW_VALIDATIONS = (
+    f" Too few validations: a plateau is read off a curve of at least {FEWEST_VALIDATIONS}, and "
+    "those of its runs have fewer."
+)
 AT_PAPER_SCALE = (
     "Agrees: the interval includes the printed number and not the null (no difference), or lies on "
     "the claimed side of both; disagrees: it includes the null and not the number, or lies on the "
@@ -41,6 +45,8 @@ def build(data: Collected) -> Table:
     reading = AT_PAPER_SCALE if scale == "paper" else AT_OTHER_SCALES
     if any(NOT_SELECTED in line for line in lines):
         reading += SELECTED
+    if any(TOO_FEW in line for line in lines):
+        reading += FEW_VALIDATIONS
     return Table(
         words=("Claim", "Place", "Printed", "Seeds", "Conclusion"),
         numbers=("Measured",),
@@ -69,6 +75,8 @@ def _line(data: Collected, claim: Claim, scale: str) -> Cells:
     if verdict == NOT_RUN:
         if claim.summary(_unselected(data, scale)).n:
             verdict = NOT_SELECTED
+        elif claim.lacks_validations(data):
+            verdict = TOO_FEW
         return (*words, seeds, verdict, NONE)
     number = difference(measured, claim.factor, claim.digits)
     if measured.std == 0:

@@ -365,3 +365,20 @@ def test_a_make_that_is_too_old_is_named(checkout, tmp_path):
     status, output = make(checkout, "MAKE_VERSION=3.80", "demo", path=tmp_path)
     assert status != 0
     assert "GNU make 3.81 or newer is needed, this is 3.80" in output
+
+
+@pytest.mark.parametrize(("target", "hint"), [("reprot", "; did you mean make report?"), ("xyzzy", "")])
+def test_an_unknown_target_is_answered_with_the_nearest_one(target, hint):
+    command = [shutil.which("make"), "--silent", "-C", str(ROOT), target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"error: there is no target {target}{hint}{'' if hint else ';'} `make help` lists them" in done.stderr
+
+
+def test_clean_removes_what_figures_wrote_and_keeps_the_published_numbers(checkout):
+    built, published = (checkout / "paper_figures" / name for name in ("tab_main.csv", "published/main.csv"))
+    published.parent.mkdir(parents=True)
+    for path in (built, published):
+        path.write_text("a,b\n")
+    assert subprocess.run([shutil.which("make"), "--silent", "-C", str(checkout), "clean"], check=False).returncode == 0
+    assert (built.exists(), published.exists()) == (False, True)

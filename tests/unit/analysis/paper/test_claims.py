@@ -121,6 +121,15 @@ def test_a_claim_whose_rows_were_not_chosen_is_not_called_not_run(tmp_path):
     assert "Not selected: its rows have runs" in tab_claims.build(data.at_scale("study")).caption
 
 
+def test_a_plateau_of_few_validations_is_not_called_not_run(tmp_path):
+    curves = {"scpo": lambda seed: {0: 0.0, 20: 0.5, 40: 0.6}}
+    rare = ("trainer.validation.every=20",)
+    write_study(tmp_path, {"main_table": ("scpo",)}, curves, primary={}, overrides=rare)
+    data = collect(tmp_path)
+    assert said(data)[BY_NAME["plateau"].text][4] == "too few validations"
+    assert "a curve of at least 5" in tab_claims.build(data.at_scale("study")).caption
+
+
 def test_the_caption_names_the_panel_and_equal_seeds_have_no_interval(tmp_path):
     data = study(tmp_path, 0.9)
     caption = tab_claims.build(data.at_scale("study")).caption

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.build import Report, nothing_built
-from analysis.report.page import CURVE_BYTES, SCRIPTS, STATIC, configurations, contents, embedded, health_of, page
+from analysis.report.page import CURVE_BYTES, SCRIPTS, STATIC, _set, configurations, contents, embedded, health_of, page
 from analysis.sources.collect import collect
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
@@ -90,7 +90,7 @@ def test_every_run_has_its_row_its_numbers_and_its_curves(made):
     )
     place, values = data["curves"]["runs"][first["id"]]["val/valid_seen/success_rate"]
     assert data["curves"]["steps"][place] == [0, 3, 6]
-    assert first["values"]["val/valid_seen/success_rate"] == values[-1]
+    assert first["values"]["val/valid_seen/success_rate"] == pytest.approx(values[-1], abs=1e-4)
     assert first["values"]["credit/shift_rms"] == 0.2
     assert {"train/success_rate", "timing_s/step"} <= data["curves"]["runs"][first["id"]].keys()
 
@@ -187,6 +187,12 @@ def test_a_run_of_no_experiment_is_there_under_its_methods_name(tmp_path):
     assert [(run["label"], run["state"]) for run in data["runs"]] == [("SCPO", "RUNNING")]
     assert data["missing"]
     assert data["groups"]["recorded"] == 0
+
+
+def test_numbers_that_the_page_rounds_are_not_rounded_before():
+    values = {}
+    _set(values, "success", 0.20149253731343283)
+    assert values == {"success": 0.201493}
 
 
 def test_long_curves_are_thinned_to_their_ends_and_even_steps(tmp_path, monkeypatch):
