@@ -37,7 +37,6 @@ CHECKPOINT = re.compile(r"step_(\d{5,9})")
 
 # Name of a checkpoint of trainer=local until it is complete. verl writes checkpoints in place.
 SCRATCH = ".step_{:05d}.tmp"
-ATTEMPT = re.compile(r"attempt_(\d{1,9})")
 
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
@@ -227,17 +226,14 @@ class RunFolder:
         return self.attempt(number) / "stdout.log"
 
     def new_attempt(self) -> int:
-        """Create the next attempt's folder; two callers never get the same number."""
-        number = 1
-        for path in self.path.glob("attempt_*"):
-            earlier = numbered(path, ATTEMPT)
-            if earlier is not None:
-                number = max(number, earlier + 1)
+        """Number of the next attempt; its folder is created.
+
+        Processes that are started for it at the same time share both, and the first one that holds
+        the run's lock begins it: were the folders counted, those of the others would be attempts.
+        """
+        number = self.read_status().attempt + 1
         with naming_write_errors(self.attempt(number), 0):
-            try:
-                self.attempt(number).mkdir()
-            except FileExistsError:
-                return self.new_attempt()
+            self.attempt(number).mkdir(exist_ok=True)
         return number
 
     def point_latest(self, number: int) -> None:

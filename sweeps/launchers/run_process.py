@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -147,13 +146,12 @@ class RunProcess:
         folder = self.folder
         log = self.folder.attempt_log(self.attempt)
         if code == EXIT_BUSY:
-            # The attempt never began; its folder would look like that of a failed attempt.
-            shutil.rmtree(folder.attempt(self.attempt), ignore_errors=True)
             return Outcome(State.RUNNING, "another process runs it")
         try:
             status = folder.read_status()
-            # The status of an earlier attempt does not describe this one.
-            ended = status.attempt == self.attempt and status.state is not State.RUNNING
+            # The status of an earlier attempt does not describe this one. A later number is that of
+            # this process, if another one had begun the attempt first.
+            ended = status.attempt >= self.attempt and status.state is not State.RUNNING
             if ended or status.state in (State.DONE, State.PRUNED, State.CANCELLED):
                 return Outcome(status.state, status.reason, log)
             return self._record_death(code, interrupted, log)
@@ -179,9 +177,13 @@ class RunProcess:
         with locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)
-            failures = self.folder.read_status().failures + (state is State.FAILED)
+            before = self.folder.read_status()
             self.folder.update_status(
-                state=state, reason=reason, failures=failures, attempt=self.attempt, pid=None
+                state=state,
+                reason=reason,
+                failures=before.failures + (state is State.FAILED),
+                attempt=max(self.attempt, before.attempt),
+                pid=None,
             )
         # A killed process (for example, out of memory) has sent no notice itself.
         if state is State.FAILED:

@@ -135,8 +135,9 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
         folder.drop_half_checkpoints()
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
-        number = folder.new_attempt() if attempt is None else attempt
-        with _copy_of_log(folder, number) if attempt is None else nullcontext():
+        # Not the launcher's number: another process may have begun that attempt meanwhile.
+        number = folder.new_attempt()
+        with _copy_of_log(folder, number) if attempt != number else nullcontext():
             return _attempt(folder, config, before, number, train)
 
 

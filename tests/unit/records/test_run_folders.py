@@ -9,7 +9,7 @@ from scpo.errors import PanelError, RecordError
 from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.files import locked, write_yaml
 from scpo.records.identity import identity
-from scpo.records.status import JobState
+from scpo.records.status import JobState, Status
 from sweeps.compose.configuration import compose_run
 
 
@@ -150,7 +150,10 @@ def test_panels_are_pinned_by_the_first_attempt(folder):
 
 def test_attempts_are_numbered_and_latest_points_to_the_newest(folder):
     folder.path.mkdir()
-    assert [folder.new_attempt() for _ in range(11)][-1] == 11
+    for number in range(1, 12):
+        folder.write_status(Status(state=State.PENDING, attempt=number - 1, steps=4))
+        # Until it has begun, whoever asks gets the same one.
+        assert (folder.new_attempt(), folder.new_attempt()) == (number, number)
     folder.point_latest(1)
     folder.point_latest(11)
     assert folder.latest.resolve() == folder.attempt(11).resolve()

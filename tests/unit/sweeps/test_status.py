@@ -26,6 +26,7 @@ def test_following_shows_the_end_and_what_comes_of_any_attempt_until_the_run_is_
     with folder.attempt_log(first).open("a") as log:
         log.write("four\nfi")
     fake.wait_until(lambda: "four" in out.getvalue())
+    folder.update_status(attempt=first)
     second = folder.new_attempt()
     folder.attempt_log(second).write_text("again\n")
     folder.point_latest(second)

@@ -1,3 +1,4 @@
+import os
 import signal
 import time
 
@@ -9,7 +10,11 @@ from scpo.records.files import locked
 from scpo.records.memory import usable_cores
 from sweeps.launchers.base import follow
 from sweeps.launchers.local import Pool
+from sweeps.launchers.run_process import RunProcess
+from sweeps.records.attempt import run as run_here
+from sweeps.records.process import EXIT_DONE, EXIT_INTERRUPTED
 from sweeps.resources import slots_for
+from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
 
@@ -143,7 +148,30 @@ def test_a_run_that_another_process_has_is_left_to_it(tmp_path):
     with locked(folder.lock):
         _, pool, _ = run(tmp_path, fake.FAULTS / "fake_train.py")
     assert pool.outcomes[folder.run_id].state is State.RUNNING
-    assert not folder.attempt(1).exists()
+    assert folder.new_attempt() == 1
+
+
+def test_of_two_launchers_at_once_the_attempt_is_counted_once(tmp_path):
+    folder = fake.make_run(tmp_path)
+    config = run_config.read_config(folder)
+    script = fake.FAULTS / "fake_train.py"
+    both = [RunProcess.start(folder, config, script, {}) for _ in range(2)]
+    for process in both:
+        process.process.wait(timeout=fake.HANG_S)
+    assert fake.starts(folder) == 1
+    assert (folder.read_status().state, folder.read_status().attempt) == (State.DONE, 1)
+    assert len(list(folder.path.glob("attempt_*"))) == 1
+
+
+def test_an_attempt_that_another_process_began_and_left_is_not_counted_as_its_own(tmp_path):
+    folder = fake.make_run(tmp_path)
+    ours = RunProcess(folder, folder.new_attempt(), None)
+    assert run_here(folder, lambda *_: os.kill(os.getpid(), signal.SIGINT)) == EXIT_INTERRUPTED
+    assert folder.read_status().attempt == 1
+    assert run_here(folder, fake_train.train, ours.attempt) == EXIT_DONE
+    assert (folder.read_status().attempt, len(folder.read_attempts())) == (2, 2)
+    assert ours.outcome(EXIT_DONE, interrupted=False).state is State.DONE
+    assert folder.attempt_log(2).exists()
 
 
 def test_threads_of_the_config_reach_the_process(tmp_path):
