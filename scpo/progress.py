@@ -88,6 +88,6 @@ def about(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
-def counted(number: int, what: str) -> str:
-    """Format a number with its noun: ``1 run``, ``3 runs``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(number: int, what: str, plural: str = "") -> str:
+    """Format a number with its noun: ``1 run``, ``3 runs``; ``plural`` is for other endings."""
+    return f"{number} {what if number == 1 else plural or f'{what}s'}"

@@ -30,6 +30,7 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.sources.collected import Collected
 from analysis.sources.credit_settings import credit_settings, equal_by_construction
 from scpo.diagnostics.samples import StepTexts
+from scpo.progress import counted
 
 HEIGHT = 3.0  # inches
 CAPTION = (
@@ -129,7 +130,7 @@ def neighbourhood_table(
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
     lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
     counts = (
-        f"{len(steps.text_N)} steps of {steps.batches} batches of {run}, "
+        f"{len(steps.text_N)} steps of {counted(steps.batches, 'batch', 'batches')} of {run}, "
         f"{int(steps.success_N.sum())} of successes; "
         f"{lonely} failed steps of groups without a success are left out."
     )

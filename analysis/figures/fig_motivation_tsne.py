@@ -8,6 +8,7 @@ from analysis.rendering.style import FAILED, SUCCESS, Drawing
 from analysis.rendering.table import Block, Number, Table
 from analysis.sources.collected import Collected
 from analysis.sources.credit_settings import credit_settings
+from scpo.progress import counted
 
 HEIGHT = 2.8  # inches
 CAPTION = (
@@ -43,7 +44,8 @@ def _numbers(data: Collected, shown: Shown) -> Table:
 
     run = names.run_of_row(data.sections, shown.run)
     settings = credit_settings(data.by_id[shown.run].config)
-    title = f"Measured, {shown.scale} scale, {run}, {settings}, {steps.batches} batches"
+    batches = counted(steps.batches, "batch", "batches")
+    title = f"Measured, {shown.scale} scale, {run}, {settings}, {batches}"
     return Table(
         words=("Steps of",),
         numbers=("Recorded", "Shown", "Different texts", "Texts that successes have too (%)"),

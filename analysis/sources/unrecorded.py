@@ -165,7 +165,7 @@ def known_configurations(
 
 def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
     """Yield a note on each row name whose runs have several configurations."""
-    rows: dict[str, dict[str, None]] = {}
+    rows: dict[str, dict[str, int]] = {}
     varied: dict[str, None] = {}
     named = list(_named(runs, known))
     with_results = {name for run, name, _ in named if run.state == State.DONE}
@@ -173,16 +173,26 @@ def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterat
         # Unfinished runs, perhaps of another scale, have nothing to tell apart yet.
         if name in with_results and run.state != State.DONE:
             continue
-        rows.setdefault(name, {})[_full_name(name, variant)] = None
+        own = rows.setdefault(name, {})
+        own[_full_name(name, variant)] = own.get(_full_name(name, variant), 0) + 1
         if variant:
             varied[name] = None
     for name in varied:
+        # A single run differs from those of an experiment, if any, as its row's name shows.
+        if sum(rows[name].values()) == 1:
+            continue
         names = list(rows[name])
         listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-        reason = (
-            f"runs of {name} in no experiment differ in more than the seed: they are "
-            f"{counted(len(names), 'row')}, {listed}"
-        )
+        if len(names) == 1:
+            reason = (
+                f"runs of {name} in no experiment differ from the experiments' in more than the "
+                f"seed: they are the row {listed}"
+            )
+        else:
+            reason = (
+                f"runs of {name} in no experiment differ in more than the seed: they are "
+                f"{counted(len(names), 'row')}, {listed}"
+            )
         yield Problem(SINGLE, reason)
 
 

@@ -78,6 +78,14 @@ def test_the_table_names_scorer_and_scale_and_what_an_exact_scorer_shows_by_cons
     assert "construction" not in control
 
 
+def test_one_batch_is_one_in_the_caption_and_in_the_picture(flat, tmp_path):
+    assert "7 steps of 1 batch of r" in neighbourhood_table(STEPS, scale="mini", run="r", config=config()).caption
+    run = write_ablation(tmp_path, rows=("scpo",), seeds=(0,))["scpo"][0]
+    data = collect(tmp_path).at_scale("mini")
+    shown = step_planes.Shown(run, "mini", STEPS, np.arange(7), np.zeros((7, 2)))
+    assert step_planes._remark(data, shown).endswith("\n7 steps of 1 batch")
+
+
 def test_groups_of_different_batches_are_different_groups(tmp_path):
     run = write_ablation(tmp_path, rows=("scpo",), seeds=(0,))["scpo"][0]
     for step in (1, 2):

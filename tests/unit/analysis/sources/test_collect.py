@@ -423,6 +423,16 @@ def test_several_configurations_of_a_method_in_no_experiment_are_several_rows(tm
     assert "runs of scpo in no experiment differ in more than the seed: they are 2 rows" in problem.reason
 
 
+def test_a_single_run_of_another_configuration_than_an_experiments_is_not_said_to_be_several_rows(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, panels=("valid_seen",))]})
+    write_run(tmp_path, state="FAILED", seed=1, panels=("valid_unseen",))
+    (problem,) = collect(tmp_path).problems
+    assert problem.reason.startswith("1 run in no experiment, of train.py or")
+    write_run(tmp_path, state="FAILED", seed=2, panels=("valid_unseen",))
+    _, problem = collect(tmp_path).problems
+    assert "differ from the experiments' in more than the seed: they are the row scpo_" in problem.reason
+
+
 def test_the_configuration_with_the_usual_values_keeps_the_plain_name_of_its_row(tmp_path):
     for word in ("method.shaper.alpha=0.5", "method.shaper.alpha=2.0", "trainer.steps=80"):
         write_run(tmp_path, overrides=(word,), steps=80 if word == "trainer.steps=80" else 40)
