@@ -39,7 +39,7 @@ from scpo.installed import REPOSITORY
 from scpo.records.memory import installed_gpus, used_gib
 from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
-from sweeps.doctor.machine import disk_gib
+from sweeps.resources import disk_gib
 
 TOTAL_S = 30 * 60.0
 FOLDER = Path("gpu_acceptance")

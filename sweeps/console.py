@@ -1,5 +1,6 @@
 """Output of sweep.py: tables on a terminal, plain lines elsewhere."""
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from sweeps.compose.matrix import Matrix
 from sweeps.estimates import PastTimes, api_lines, cost_lines, duration
 from sweeps.launchers.run_process import Outcome, tail
 from sweeps.records.reconcile import Action, Decision
-from sweeps.resources import resources
+from sweeps.resources import all_disk_gib, resources
 from sweeps.terminal import coloured, say, say_markup, wide
 
 
@@ -78,11 +79,28 @@ def show_matrix(
         # Finished runs cost nothing any more.
         if decisions[run_id].action is Action.START:
             todo.append(config)
-    for line in (*cost_lines(list(matrix.runs.values()), todo), *api_lines(todo)):
+    costs = cost_lines(list(matrix.runs.values()), todo)
+    for line in (*costs, *api_lines(todo), *_disk_lines(todo)):
         say(console, line)
     if matrix.scale != "paper" and slots:
         say(console, _time_here(todo, past, slots))
     show_notes(console, matrix.notes)
+
+
+# Less than this fits on any disk; runs of small policies write 0.05 GiB.
+SHOWN_DISK_GIB = 100
+
+
+def _disk_lines(todo: Sequence[RunConfig]) -> list[str]:
+    """One line with the disk space of the runs to start; empty where they need little."""
+    needed, unknown = all_disk_gib(todo)
+    if needed < SHOWN_DISK_GIB:
+        return []
+    without = f"; {counted(unknown, 'run')} of unknown size" if unknown else ""
+    return [
+        f"disk: up to {math.ceil(needed):,} GiB in machine.runs_dir, most of it checkpoints "
+        f"(trainer.keep_checkpoints){without}"
+    ]
 
 
 def _time(config: RunConfig, past: PastTimes) -> str:

@@ -5,13 +5,14 @@ GPU in detail.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scpo.errors import ConfigError
 from scpo.memory import GIB, parameters, shortage
 from scpo.progress import counted
 from scpo.records.memory import usable_cores, visible_gpus
+from scpo.schema.method import required
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
 from scpo.schema.scorer import CrossEncoderScorer
@@ -154,9 +155,17 @@ def disk_gib(config: RunConfig) -> float | None:
     count = parameters(config.model)
     if count is None:
         return None
-    # Weights and Adam's two moments.
-    checkpoint_gib = count * 3 * _width(config) / GIB
+    # Weights and Adam's two moments; those of a critic, which has the policy's size, as well.
+    copies = 3 * (1 + ("value" in required(config.method)))
+    checkpoint_gib = count * copies * _width(config) / GIB
     return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
+
+
+def all_disk_gib(configs: Iterable[RunConfig]) -> tuple[float, int]:
+    """Disk space of these runs together, and the number of runs whose model's size is unknown."""
+    each = [disk_gib(config) for config in configs]
+    known = [gib for gib in each if gib is not None]
+    return sum(known), len(each) - len(known)
 
 
 def _width(config: RunConfig) -> int:

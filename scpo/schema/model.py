@@ -124,6 +124,11 @@ class HuggingFaceModel(Strict):
     engine_memory: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude=True)
 
 
+def is_folder_path(path: str) -> bool:
+    """True if a model's path is that of a folder; names on the hub are ``owner/model``."""
+    return path.startswith(("/", ".", "~")) or path.count("/") != 1
+
+
 def _plain_url(url: str) -> str:
     """Refuse a base URL that may hold a secret: configurations are recorded and logged."""
     parts = urlsplit(url)

@@ -1,10 +1,11 @@
 """Expansion of an experiment into runs: rows times axes, each a validated configuration."""
 
+import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from omegaconf import ListConfig, OmegaConf
 
@@ -18,6 +19,7 @@ from scpo.strict import Scale
 from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
 from sweeps.compose.effects import unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
+from sweeps.compose.schema_keys import fields_at
 
 # Axis -> the configuration key that it sets.
 AXIS_KEYS = {"env": "env", "model": "model", "seeds": "seed"}
@@ -115,6 +117,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     values (``key=a,b``) it adds an axis.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
+    _refuse_misspelt_seeds(common)
     of_scale = [override for override in common if override.key == "scale"]
     experiment, scale = compose_experiment(name, of_scale)
     added, common = split_axes(experiment, common, scale)
@@ -125,7 +128,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     _refuse_contradictions(experiment.rows, [*first_values, *common])
     experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
     # Values from the command line replace the experiment's.
-    axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale) for axis in AXIS_KEYS}
+    axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale, name) for axis in AXIS_KEYS}
     asked_as = (
         f"+experiment={name}",
         *_foreign(experiment, chosen, scale),
@@ -212,6 +215,15 @@ def _refuse_ambiguous_seeds(override: Override) -> None:
     raise ConfigError(message)
 
 
+def _refuse_misspelt_seeds(overrides: Sequence[Override]) -> None:
+    """Refuse a key that is nearest to the axis ``seeds``, which no configuration has."""
+    keys = set(fields_at((), RunConfig)) - {"seed"}
+    for override in overrides:
+        near = difflib.get_close_matches(override.key, [*sorted(keys), "seeds"], n=1)
+        if near == ["seeds"] and override.key not in keys:
+            raise ConfigError(f"{override}: unknown key {override.key}; did you mean seeds?")
+
+
 def _values(override: Override) -> list[Any]:
     given = [parse(f"{override.key}={text}").value for text in override.axis] or override.value
     values = given if isinstance(given, list) else [given]
@@ -221,13 +233,20 @@ def _values(override: Override) -> list[Any]:
     return [value if isinstance(value, int) else str(value) for value in values]
 
 
-def _axis(experiment: Experiment, axis: str, scale: str) -> list[Any]:
+def _axis(experiment: Experiment, axis: str, scale: str, asked: str) -> list[Any]:
+    """Values of an axis; ``asked``: the name or the file with which the experiment was given."""
     # The schema restricts axis and scale to the allowed names.
     values = experiment.axis(axis, scale)  # type: ignore[arg-type]
     if not values:
+        path = asked if asked.endswith(".yaml") else f"conf/experiment/{asked}.yaml"
+        others = []
+        for each in get_args(Scale):
+            if experiment.axis(axis, each):  # type: ignore[arg-type]
+                others.append(each)
+        meant = "".join(f"scale={each}, which it has, or " for each in others)
         raise ConfigError(
-            f"conf/experiment/{experiment.name}.yaml has no {axis} for scale={scale}; "
-            f"add it under axes, or give it here: '{axis}=[...]'"
+            f"{path} has no {axis} for scale={scale}; give {meant}'{axis}=[...]', or add it under "
+            "axes in the file"
         )
     return list(values)
 

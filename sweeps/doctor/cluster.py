@@ -21,8 +21,8 @@ from sweeps.launchers.slurm.cluster_settings import (
     site_path,
 )
 from sweeps.launchers.slurm.node_probe import Need, ask_node
-from sweeps.launchers.slurm.reachable import is_outside, local_folders
-from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.launchers.slurm.reachable import folders_on_local_disks, is_outside, local_folders
+from sweeps.launchers.slurm.scheduler import Slurm, node_names
 from sweeps.launchers.slurm.submission import Request, by_request, probed_partitions
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
@@ -69,7 +69,16 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     yield from _limits(site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
-        yield from _partition(launcher, partition, asked, site.gres)
+        code, output = _sinfo(partition)
+        if code != 0:
+            # A partition that does not exist is no failure of sinfo: no other would be answered.
+            yield error(
+                f"partition {partition or '(default)'}",
+                f"not checked; sinfo: {output or f'exit status {code}'}",
+                "is slurmctld up? ask the administrators",
+            )
+            return
+        yield from _partition(launcher, partition, asked, site.gres, output)
 
 
 def check_node(subject: Subject) -> Iterator[Finding]:
@@ -129,11 +138,16 @@ def _accounting() -> Iterator[Finding]:
 
 def _reachable(subject: Subject) -> Iterator[Finding]:
     """Warn about folders that the nodes may not see: a job would end at once."""
+    # Without the names of its nodes, this host may be one of them or not.
+    known = bool(node_names())
+    folders = local_folders if known else folders_on_local_disks
     local = [
-        f"{name} lies in {folder} ({kind})"
-        for name, folder, kind in local_folders(subject.runs_dir)
+        f"{name} lies in {folder} ({kind})" for name, folder, kind in folders(subject.runs_dir)
     ]
-    if local:
+    if local and not known:
+        text = f"could not be checked, as Slurm names no node: {', '.join(local)}"
+        yield warning("slurm files", text, "again when sinfo answers, or see that nodes read them")
+    elif local:
         text = f"{', '.join(local)}: no network file system, do the nodes see it?"
         yield warning("slurm files", text, "a folder on a file system that the nodes share")
     else:
@@ -154,22 +168,21 @@ def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
     )
 
 
+def _sinfo(partition: str | None) -> tuple[int, str]:
+    """Exit status of sinfo and its rows of a partition (None: of all), or its error."""
+    chosen = ["--partition", partition] if partition else []
+    return _call("sinfo", "--noheader", "--format", FIELDS, *chosen)
+
+
 def _partition(
-    launcher: SlurmLauncher, name: str | None, asked: Sequence[Request], gres: str | None
+    launcher: SlurmLauncher,
+    name: str | None,
+    asked: Sequence[Request],
+    gres: str | None,
+    output: str,
 ) -> Iterator[Finding]:
-    command = ["sinfo", "--noheader", "--format", FIELDS]
-    if name:
-        command += ["--partition", name]
-    code, output = _call(*command)
     # sinfo may print warnings between its rows.
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
-    if code != 0:
-        yield error(
-            "slurm",
-            f"sinfo: {output or f'exit status {code}'}",
-            "is slurmctld up? ask the administrators",
-        )
-        return
     if name is None:
         # Without a partition, Slurm takes the default one.
         rows = [row for row in rows if row[0].endswith("*")] or rows

@@ -68,16 +68,24 @@ def read_subject(overrides: Sequence[str]) -> Subject:
         request = read_request(overrides)
         runs = expand(request.name, request.overrides).runs
         # Runs that differ only in the seed need the same machine, so one of them is checked.
-        return Subject(tuple(distinct(runs.values())), len(runs))
+        every_run = tuple(runs.values())
+        return Subject(tuple(distinct(every_run)), len(runs), planned=every_run)
     return Subject((compose_run(overrides),), 1)
 
 
 def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
-    """Run the checks. A check that raises becomes a finding, and the others still run."""
+    """Run the checks; each finding once, although several configurations may have it.
+
+    A check that raises becomes a finding, and the others still run.
+    """
     checks = QUICK | SLOW if slow else QUICK
+    seen: set[Finding] = set()
     for name, check in checks.items():
         try:
-            yield from check(subject)
+            for finding in check(subject):
+                if finding not in seen:
+                    seen.add(finding)
+                    yield finding
         except (ScpoError, OSError, ValueError, LookupError) as failure:
             text = f"the check itself failed: {type(failure).__name__}: {failure}"
             yield error(name, text, "fix what it says, or report it")
@@ -116,12 +124,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_findings(console: Console, findings: Iterable[Finding]) -> list[Finding]:
-    """Print each finding as it arrives, with its fix below; returns all."""
+    """Print what is ok as it arrives, then warnings and errors with their fixes; returns all.
+
+    Errors come last, above the prompt of the shell, so that no number of lines hides them.
+    """
     seen = []
     for finding in findings:
         seen.append(finding)
-        level = f"[{COLOURS[finding.level]}]{finding.level:<7}[/]"
-        say_markup(console, f"{level}  {escape(finding.check)}: {escape(finding.text)}")
-        if finding.fix:
-            say(console, f"         fix: {finding.fix}")
+        if finding.level is Level.OK:
+            _show(console, finding)
+    for level in (Level.WARNING, Level.ERROR):
+        for finding in seen:
+            if finding.level is level:
+                _show(console, finding)
     return seen
+
+
+def _show(console: Console, finding: Finding) -> None:
+    level = f"[{COLOURS[finding.level]}]{finding.level:<7}[/]"
+    say_markup(console, f"{level}  {escape(finding.check)}: {escape(finding.text)}")
+    if finding.fix:
+        say(console, f"         fix: {finding.fix}")

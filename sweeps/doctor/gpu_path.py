@@ -8,6 +8,7 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
+from scpo.progress import counted
 from scpo.records.memory import driver_version, installed_gpus, usable_cores
 from scpo.schema.env import WebshopConfig
 from scpo.schema.model import HuggingFaceModel
@@ -15,7 +16,7 @@ from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
 from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
-from sweeps.estimates import LEGEND, duration
+from sweeps.estimates import LEGEND, Basis, Duration, duration
 from sweeps.resources import resources, trains_in_verl
 
 # CUDA of PyPI's default builds, by version of torch.
@@ -36,10 +37,14 @@ NOUN_MODEL = "en_core_web_sm"
 
 
 def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
-    """Estimate the memory of the fullest GPU for each kind of run that needs one."""
+    """Estimate the memory of the fullest GPU for each kind of run that needs one.
+
+    Kinds that fit share one finding, which has the parts of the largest.
+    """
     gib = _gpu_gib(subject)
     if gib is None:
         return
+    fitting: list[tuple[float, Finding]] = []
     for config in subject.configs:
         if not isinstance(config.model, HuggingFaceModel) or not resources(config).gpus:
             continue
@@ -63,7 +68,15 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
             )
             yield warning(check, f"{text}: over {FULL_SHARE:.0%} of it", fix)
         else:
-            yield ok(check, text)
+            fitting.append((needed, ok(check, text)))
+    if fitting:
+        least = min(needed for needed, _ in fitting)
+        most, largest = max(fitting, key=lambda kind: kind[0])
+        if len(fitting) > 1:
+            kind = largest.check.removeprefix("gpu memory ")
+            text = f"{len(fitting)} kinds of run, {least:.0f} to {most:.0f} GiB; largest: {kind}, "
+            largest = ok("gpu memory", text + largest.text)
+        yield largest
 
 
 def check_attention(subject: Subject) -> Iterator[Finding]:
@@ -217,15 +230,26 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
 
 
 def check_hours(subject: Subject) -> Iterator[Finding]:
-    """Report the hours of each kind of run on GPUs, as in the dry run and in docs/verl.md."""
+    """Report the hours of runs on GPUs, as in the dry run and in docs/verl.md.
+
+    One finding for each number of GPUs and each basis of the figures.
+    """
+    kinds: dict[tuple[int, Basis], list[tuple[Duration, str]]] = {}
     for config in subject.configs:
         known = duration(config)
         if known is not None and _on_gpus(config):
-            check = f"hours {config.method.name} {config.model.name} {config.env.benchmark}"
-            yield ok(
-                check,
-                f"{known} h a run on {resources(config).all_gpus} GPUs ({LEGEND[known.basis]})",
-            )
+            name = f"{config.method.name} {config.model.name} {config.env.benchmark}"
+            key = (resources(config).all_gpus, known.basis)
+            kinds.setdefault(key, []).append((known, name))
+    for (gpus, basis), members in kinds.items():
+        (least, name), (most, _) = (
+            choose(members, key=lambda member: member[0].hours) for choose in (min, max)
+        )
+        per_run = f"h a run on {counted(gpus, 'GPU')} ({LEGEND[basis]})"
+        if len(members) == 1:
+            yield ok(f"hours {name}", f"{least} {per_run}")
+        else:
+            yield ok("hours", f"{len(members)} kinds of run, {least} to {most} {per_run}")
 
 
 def check_noun_rule(subject: Subject) -> Iterator[Finding]:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB
+from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.memory import installed_gpus, usable_cores
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
-from sweeps.resources import disk_gib, refused_here, slots_for, training_gib
+from sweeps.resources import all_disk_gib, refused_here, slots_for, training_gib
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 
@@ -78,18 +79,18 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
 def check_disk(subject: Subject) -> Iterator[Finding]:
     """Compare free space and inodes with the checkpoints and logs that all runs will write."""
     place = _existing(subject.runs_dir)
-    each = [disk_gib(config) for config in subject.configs]
-    known = [gib for gib in each if gib is not None]
     free = shutil.disk_usage(place).free / GIB
-    needed = subject.runs * max(known, default=0.0)
+    needed, unknown = all_disk_gib(subject.every_run)
     text = f"{rounded(free)} free in {place}; runs: {subject.runs}, writing up to {rounded(needed)}"
     if needed > free:
         yield error(
             "disk", text, "machine.runs_dir=<a larger disk>, or a smaller trainer.keep_checkpoints"
         )
-    elif len(known) < len(each):
+    elif unknown:
         yield warning(
-            "disk", f"{text}, not counting models of unknown size", "see that their checkpoints fit"
+            "disk",
+            f"{text}, not counting {counted(unknown, 'run')} of unknown size",
+            "see that their checkpoints fit",
         )
     else:
         yield ok("disk", text)

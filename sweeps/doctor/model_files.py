@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
-from scpo.schema.model import ApiModel, HuggingFaceModel
+from scpo.schema.model import ApiModel, HuggingFaceModel, is_folder_path
 from scpo.schema.run import RunConfig
 from sweeps.doctor.services import why_unreachable
 from sweeps.doctor.subject import Subject, needs_scorer
@@ -79,8 +79,7 @@ def _weights(check: str, path: str, key: str) -> Iterator[Finding]:
     folder = Path(path)
     if folder.is_dir():
         yield from _folder(check, folder, key)
-    # Names on the hub are owner/model.
-    elif path.startswith(("/", ".", "~")) or path.count("/") != 1:
+    elif is_folder_path(path):
         yield error(
             check, f"there is no folder {path}", f"{key}=<a folder with config.json, or a hub name>"
         )

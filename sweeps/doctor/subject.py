@@ -1,6 +1,6 @@
 """Configurations that the doctor checks: one run, an experiment's runs, or a search's."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,16 +17,23 @@ class Subject:
         configs: One configuration for each environment, model and kind of work.
         runs: Number of runs.
         search: The search; None for a run or an experiment.
+        planned: Every run of an experiment; empty for a run or a search.
     """
 
     configs: tuple[RunConfig, ...]
     runs: int
     search: Search | None = None
+    planned: tuple[RunConfig, ...] = ()
 
     @property
     def first(self) -> RunConfig:
         """The first configuration, for settings of machine and launcher, which all share."""
         return self.configs[0]
+
+    @property
+    def every_run(self) -> Sequence[RunConfig]:
+        """A configuration for each run; the runs of a search differ in hyper-parameters only."""
+        return self.planned or [self.first] * self.runs
 
     @property
     def runs_dir(self) -> Path:

@@ -32,6 +32,7 @@ from sweeps.launchers.slurm.reachable import (
     check_on_node,
     check_reachable,
     is_outside,
+    missing_models,
     needs_of_jobs,
 )
 from sweeps.launchers.slurm.refusal import RefusedError
@@ -191,6 +192,8 @@ class Cluster(CountsSignals):
             self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
         if secrets := site.secrets_in_clear(key_variables(configs.values())):
             self._note(f"{self.launcher.site}: {secrets}; {IN_THE_SHELL}")
+        for missing in missing_models(configs.values()):
+            self._note(missing)
         parts = []
         for request, run_ids in requests.items():
             for part in split(run_ids, limits.array_size):

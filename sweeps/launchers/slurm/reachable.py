@@ -2,10 +2,12 @@
 
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from scpo.errors import ConfigError
+from scpo.schema.model import HuggingFaceModel, is_folder_path
+from scpo.schema.run import RunConfig
 from sweeps.launchers.slurm.node_probe import Answer, Need, ProbedPartition
 from sweeps.launchers.slurm.scheduler import node_names
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
@@ -42,14 +44,30 @@ def is_outside() -> bool:
 def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
     """(name, folder, file system) of the needed folders that are not on a network file system.
 
-    Empty on a node, where jobs run on this host.
+    Empty on a node, where jobs run on this host, and if Slurm does not answer.
     """
-    if not is_outside():
-        return
+    if is_outside():
+        yield from folders_on_local_disks(runs_dir)
+
+
+def folders_on_local_disks(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
+    """The same on any host, for a caller who does not know where jobs run."""
     for name, folder in needed_on_nodes(runs_dir).items():
         kind = file_system(folder)
         if kind not in NETWORK_FILE_SYSTEMS:
             yield name, folder, kind
+
+
+def missing_models(configs: Iterable[RunConfig]) -> list[str]:
+    """One line for each model folder that is not on this host; a node may have it all the same."""
+    paths = [config.model.path for config in configs if isinstance(config.model, HuggingFaceModel)]
+    return [
+        f"model.path={path}: there is no such folder on this machine; a job ends with an error as "
+        "it loads the model, unless its node has it. Otherwise: model.path=<a folder with "
+        "config.json that the nodes see, or a hub name>"
+        for path in dict.fromkeys(paths)
+        if is_folder_path(path) and not Path(path).is_dir()
+    ]
 
 
 def check_reachable(runs_dir: Path) -> None:

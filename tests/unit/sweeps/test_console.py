@@ -1,3 +1,4 @@
+import math
 import shlex
 from pathlib import Path
 
@@ -5,8 +6,12 @@ import pytest
 from rich.console import Console
 
 from scpo.records import State
-from sweeps.console import show_files, show_submitted, show_summary
+from scpo.records.status import Observed
+from sweeps.compose.matrix import expand
+from sweeps.console import show_files, show_matrix, show_submitted, show_summary
 from sweeps.launchers.run_process import Outcome
+from sweeps.records.reconcile import Action, Decision
+from sweeps.resources import disk_gib
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,19 @@ def test_a_sweep_ends_with_the_command_for_figures_of_its_own_folder(runs_dir, c
     console = Console(width=200, record=True)
     show_files(console, Path(runs_dir))
     assert f"figures and tables: {command} into paper_figures/" in console.export_text()
+
+
+def test_a_dry_run_has_the_disk_of_the_runs_to_start_where_it_is_large():
+    matrix = expand("ablation", ["scale=paper", "seeds=[0]"])
+    decisions = dict.fromkeys(matrix.runs, Decision(Action.SKIP, "done"))
+    seen = dict.fromkeys(matrix.runs, Observed(State.NEW))
+    console = Console(width=300, record=True)
+    show_matrix(console, matrix, seen, decisions, None)
+    assert "disk:" not in console.export_text()
+    decisions = dict.fromkeys(matrix.runs, Decision(Action.START, "first start"))
+    show_matrix(console, matrix, seen, decisions, None)
+    needed = math.ceil(sum(disk_gib(config) for config in matrix.runs.values()))
+    assert f"disk: up to {needed} GiB in machine.runs_dir, most of it checkpoints" in console.export_text()
 
 
 def test_the_summary_of_a_stopped_sweep_counts_the_runs_that_it_did_not_come_to():

@@ -5,7 +5,7 @@ from scpo.errors import ConfigError
 from scpo.records import JsonLines, State
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import PastTimes, api_lines, api_usd, duration, gpu_hours, hours
-from sweeps.resources import Resources, check_fits, resources, training_gib
+from sweeps.resources import LOGS_GIB, Resources, check_fits, disk_gib, resources, training_gib
 from tests.support import fake_runs as fake
 from tests.support.matrices import expanded
 
@@ -162,6 +162,11 @@ def test_all_together_share_the_slots(tmp_path):
     # One run takes its time in however many slots, and three in two slots take two rounds.
     assert PastTimes(tmp_path, host="here").total(configs[:1], slots=16) == (120, 0)
     assert PastTimes(tmp_path, host="here").total(configs[:3], slots=2) == (240, 0)
+
+
+def test_a_checkpoint_of_ppo_has_its_critic():
+    grpo, ppo = (disk_gib(compose_run(["scale=paper", f"method={name}"])) for name in ("grpo", "ppo"))
+    assert ppo - LOGS_GIB == pytest.approx(2 * (grpo - LOGS_GIB))
 
 
 def test_training_counts_float32_for_every_type_of_weights_on_disk():

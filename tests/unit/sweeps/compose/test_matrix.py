@@ -51,6 +51,26 @@ def test_a_number_of_seeds_is_not_taken_for_a_seed(word, answer):
         expand("one", [word])
 
 
+def test_misspelt_seeds_are_seeds_and_no_row():
+    with pytest.raises(ConfigError, match=r"^sceds=\[0\]: unknown key sceds; did you mean seeds\?$"):
+        expand("ablation", ["sceds=[0]"])
+
+
+def test_a_file_without_an_axis_at_a_scale_is_named_with_the_scale_that_has_it(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "experiment:\n  name: gigpo_s0\n  title: mine\n"
+        "  axes: {env: [alfworld], seeds: [0], model: {study: [choice]}}\n"
+        "  rows: [{name: gigpo, overrides: [method=gigpo]}]\n"
+    )
+    with pytest.raises(ConfigError) as error:
+        expand(str(path))
+    assert str(error.value) == (
+        f"{path} has no model for scale=mini; give scale=study, which it has, or 'model=[...]', or add it under axes "
+        "in the file"
+    )
+
+
 def test_the_scale_chooses_the_axes():
     matrix = expand("ablation_monotonicity", ["scale=paper"])
     assert {cell.config.model.name for cell in matrix.cells} == {"1.5B"}

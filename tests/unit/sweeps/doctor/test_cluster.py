@@ -4,6 +4,7 @@ import pytest
 
 from scpo.findings import Level
 from scpo.schema.run import SlurmLauncher
+from sweeps.compose.configuration import compose_run
 from sweeps.doctor import cluster as cluster_checks
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm import reachable
@@ -119,6 +120,32 @@ def test_a_limit_of_the_account_and_a_folder_that_nodes_may_not_see(cluster, com
     assert_finds(found, "warning", "(ext4): no network file system", "file system that the nodes share")
     monkeypatch.setattr(reachable, "file_system", lambda _: "nfs4")
     assert {one.level for one in cluster_checks.check_slurm(on_slurm)} == {Level.OK}
+
+
+@pytest.mark.parametrize("kind", ["ext4", "nfs4"])
+def test_where_slurm_names_no_node_folders_on_a_local_disk_are_not_called_readable(
+    cluster, commands, monkeypatch, kind
+):
+    on_slurm = cluster()
+    commands("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1")
+    monkeypatch.setattr(reachable, "file_system", lambda _: kind)
+    (files,) = (one for one in cluster_checks.check_slurm(on_slurm) if one.check == "slurm files")
+    if kind == "nfs4":
+        assert files.level is Level.OK
+    else:
+        assert files.level is Level.WARNING
+        assert files.text.startswith("could not be checked, as Slurm names no node: machine.runs_dir")
+
+
+def test_a_slurm_that_does_not_answer_is_named_once_with_the_partition(cluster, commands):
+    first = cluster(site="partition: a800\ncpu_partition: cpu\n")
+    api = compose_run(["scale=paper", "method=plain", "model=gpt_4o"]).model_copy(
+        update={"launcher": first.first.launcher.model_copy(update={"gpus": None, "cpus": None})}
+    )
+    commands("sinfo", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    found = list(cluster_checks.check_slurm(Subject((first.first, api), 2)))
+    said = [(one.check, one.text) for one in found if "Unable to contact" in one.text]
+    assert said == [("partition a800", "not checked; sinfo: Unable to contact slurm controller")]
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 import json
 
-from scpo.findings import Level
+from rich.console import Console
+
+from scpo.findings import Level, error, ok, warning
 from sweeps import __main__ as cli
-from sweeps.doctor.examination import QUICK, examine, read_subject
+from sweeps.doctor.examination import QUICK, examine, read_subject, show_findings
 from sweeps.doctor.packages import needed_extras
 from tests.support.doctor_findings import only
 
@@ -20,6 +22,11 @@ def test_a_check_that_breaks_is_a_finding_and_stops_no_other(subject, monkeypatc
     assert {"packages", "disk", "wandb"} <= {one.check for one in found}
 
 
+def test_what_several_configurations_lack_is_found_once(subject, monkeypatch):
+    monkeypatch.setitem(QUICK, "cpus", lambda _: iter([warning("cpus", "few", "more")] * 2))
+    assert [one.text for one in examine(subject(), slow=False) if one.check == "cpus"] == ["few"]
+
+
 def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
     runs = f"machine.runs_dir={tmp_path}"
     assert cli.main(["doctor", runs, "--json"]) == 0
@@ -29,6 +36,14 @@ def test_the_exit_status_and_json_are_for_scripts(tmp_path, capsys):
     assert "fix: alfworld-download" in capsys.readouterr().out
     assert cli.main(["doctor", "method.shaper.thet=1"]) == 2
     assert not (tmp_path / "runs").exists()
+
+
+def test_errors_are_the_last_lines_and_what_is_ok_the_first():
+    console = Console(width=200, record=True)
+    found = [error("disk", "full", "a disk"), ok("cpus", "2"), warning("wandb", "no key", "login"), ok("gpus", "none")]
+    assert show_findings(console, found) == found
+    levels = [line.split()[0] for line in console.export_text().splitlines() if "fix:" not in line]
+    assert levels == ["ok", "ok", "warning", "error"]
 
 
 def test_an_experiment_is_looked_at_once_for_each_environment_and_model():

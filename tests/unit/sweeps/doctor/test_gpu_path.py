@@ -1,11 +1,13 @@
 """The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
 
+import re
 import tempfile
 from pathlib import Path
 
 from scpo.findings import Level
 from sweeps.compose.configuration import compose_run
 from sweeps.doctor import gpu_path
+from sweeps.doctor.examination import read_subject
 from sweeps.doctor.subject import Subject, distinct
 from sweeps.estimates import hours
 from tests.support.doctor_findings import assert_finds
@@ -35,11 +37,17 @@ def test_the_memory_table_of_a_cluster_that_fits(subject, commands):
 def test_of_many_methods_the_one_with_a_scorer_has_its_own_memory():
     words = ("scale=paper", "launcher=slurm_a800x4")
     runs = [compose_run([*words, f"method={name}"]) for name in ("rloo", "gigpo", "scpo")]
-    plain, scored = gpu_path.check_gpu_memory(Subject(tuple(distinct(runs)), len(runs)))
-    assert "gpu memory rloo" in plain.check
-    assert "gpu memory scpo" in scored.check
-    assert "about 68 of" in plain.text
-    assert "about 71 of" in scored.text
+    (found,) = gpu_path.check_gpu_memory(Subject(tuple(distinct(runs)), len(runs)))
+    assert found.check == "gpu memory"
+    assert found.text.startswith("2 kinds of run, 68 to 71 GiB; largest: scpo 1.5B alfworld, about 71 of 80 GiB (")
+
+
+def test_the_hours_of_many_kinds_of_run_are_one_line_for_each_number_of_gpus():
+    subject = read_subject(["+experiment=main_table", "scale=paper", "launcher=slurm_a800x4"])
+    trained, *others = sorted(gpu_path.check_hours(subject), key=lambda one: "on 4 GPUs" not in one.text)
+    assert trained.check == "hours"
+    assert re.match(r"\d+ kinds of run, 8\.\d to 3\d\.\d h a run on 4 GPUs \(hours: the paper's", trained.text)
+    assert len(others) < 3
 
 
 def test_a_driver_too_old_for_torch(subject, commands, monkeypatch):

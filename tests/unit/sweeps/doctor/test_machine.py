@@ -1,12 +1,15 @@
 """The doctor against planted defects, one test each: it must see it, say the right level, and name the fix."""
 
+import math
 import os
 import shutil
 
 from scpo.records.memory import usable_cores
+from sweeps.compose.matrix import expand
 from sweeps.doctor import machine
 from sweeps.doctor.examination import read_subject
 from sweeps.records import file_systems
+from sweeps.resources import all_disk_gib, disk_gib
 from tests.support.doctor_findings import assert_finds
 
 
@@ -53,6 +56,17 @@ def test_a_disk_without_room_for_the_checkpoints(subject, monkeypatch):
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage)
     found = machine.check_disk(subject("model=qwen2_5_1_5b", "env.prompt=verl_agent"))
     assert_finds(found, "error", "1.0 GiB free", "machine.runs_dir")
+
+
+def test_the_disk_of_an_experiment_is_the_sum_of_its_runs_and_not_the_largest_for_each():
+    """Of 168 runs, the prompted ones write logs only and those of 1.5B a fifth of those of 7B."""
+    words = ["+experiment=main_table", "scale=paper", "launcher=slurm_a800x4"]
+    subject = read_subject(words)
+    needed, unknown = all_disk_gib(expand("main_table", words[1:]).runs.values())
+    (disk, *_) = machine.check_disk(subject)
+    assert f"runs: {subject.runs}, writing up to {math.ceil(needed)} GiB" in disk.text
+    assert unknown == 0
+    assert needed < 0.7 * subject.runs * max(disk_gib(config) for config in subject.configs)
 
 
 def test_a_disk_without_inodes(subject, monkeypatch):

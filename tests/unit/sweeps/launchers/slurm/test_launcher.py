@@ -1,5 +1,6 @@
 """Before the first submission a node is asked; what it cannot read is not submitted."""
 
+import shutil
 from io import StringIO
 
 import pytest
@@ -88,6 +89,23 @@ def test_without_an_answer_the_runs_are_submitted_all_the_same(make):
     pool.start(runs, "table")
     assert len(slurm.submitted) == 2
     assert "not tested if nodes can read the code and Python: no node was free" in pool.console.file.getvalue()
+
+
+@pytest.mark.parametrize("call", ["preview", "start"])
+def test_a_model_folder_that_is_not_here_is_named_before_jobs_are_submitted(make, tmp_path, call):
+    (tmp_path / "model").mkdir()
+    for path, missing in (("/data/Qwen", True), (str(tmp_path / "model"), False), ("Qwen/Qwen2.5-1.5B", False)):
+        for name in ROWS:
+            shutil.rmtree(tmp_path / name, ignore_errors=True)
+        pool, _, runs = make(Nodes())
+        folder, config = runs["trained"]
+        config = config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
+        if call == "start":
+            pool.start({"trained": (folder, config)}, "table")
+        else:
+            pool.preview(pool.console, {"trained": config})
+        said = " ".join(pool.console.file.getvalue().split())
+        assert (f"note: model.path={path}: there is no such folder on this machine" in said) is missing
 
 
 def test_a_dry_run_asks_no_node(make):
