@@ -14,7 +14,7 @@ from typing import Any
 from analysis.selection import rows_with_common_seeds
 from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
-from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.settings import configuration_of, own_settings, values_of
 from scpo.records.status import State
@@ -114,17 +114,22 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
 def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     """The configurations of all reported experiments, each once per benchmark.
 
-    A row of an experiment that the user chose has only the seeds of the chosen experiments.
+    A row of an experiment that the user chose has only the seeds of the chosen experiments. A run
+    of train.py with a row's configuration does not count in that row: no experiment planned it.
     """
     merged: list[StudyRow] = []
-    for record in reported(data, meaning=meaning):
+    # Runs that no experiment planned come last, so that they meet the rows of all experiments.
+    records = sorted(
+        reported(data, meaning=meaning), key=lambda record: is_implied(record.experiment)
+    )
+    for record in records:
         for row in rows_of(data, record):
             # Compared one by one: rows that have not started are equal if they share a run, which
             # gives no key to group by.
             index = next((i for i, known in enumerate(merged) if _same(known, row)), None)
             if index is None:
                 merged.append(row)
-            else:
+            elif not is_implied(record.experiment) or _is_implied(merged[index]):
                 merged[index] = _joined(merged[index], row)
     merged = [_on_chosen_seeds(data, row) for row in merged]
     titled = []
@@ -135,6 +140,11 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
         titled.append(_with_title(row, title))
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
     return titled if meaning else _with_unique_titles(titled)
+
+
+def _is_implied(row: StudyRow) -> bool:
+    """True if no experiment planned the row's runs."""
+    return all(is_implied(experiment) for experiment, _ in row.names)
 
 
 def rows_of(data: Collected, record: ExperimentRecord) -> list[StudyRow]:

@@ -9,6 +9,7 @@ from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
+from analysis.stats.study_rows import study_rows
 from analysis.tables import tab_beyond, tab_study_effects
 from scpo.records.files import write_json
 from tests.support.study_runs import rising, write_study, write_study_run
@@ -118,3 +119,10 @@ def test_a_row_of_rows_is_shown_or_named_as_not_shown(data, name, tmp_path):
 def test_chosen_variants_are_rows_of_the_table_by_panel(data):
     chosen = Selection(rows=("chronological", "gigpo")).of(data).at_scale("study")
     assert {row[0] for block in tab_beyond.build(chosen).blocks for row in block.rows} >= {"CHRONOLOGICAL"}
+
+
+def test_a_run_that_no_experiment_planned_enters_no_mean_of_the_study(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES, seeds=MAIN)
+    write_study_run(tmp_path, "scpo", 9, CURVES["scpo"](9))
+    rows = {row.title: row for row in study_rows(collect(tmp_path).at_scale("study"))}
+    assert {title: row.row.count for title, row in rows.items()} == {"SCPO": "3/3", "GiGPO": "3/3"}
