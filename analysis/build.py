@@ -285,7 +285,8 @@ def _build_one(
         if not_shown := data.not_shown(run for run, _ in data.used):
             apart.append(not_shown)
         no_spread = numbers.no_spread if numbers else ()
-        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *apart, *no_spread)
+        seeds = (*data.cut_seeds, *apart)
+        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *seeds, *no_spread)
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:

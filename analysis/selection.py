@@ -268,7 +268,7 @@ def _shown_seeds(part: Section) -> str:
 def with_common_seeds(data: Collected, part: Section) -> Section:
     """Keep the seeds that all rows with finished runs have in common; drop the other rows."""
     rows = tuple(rows_with_common_seeds(data, part.rows))
-    return replace(part, rows=rows, left_out=_left_out(data, part.rows, rows))
+    return replace(part, rows=rows, left_out=seeds_left_out(data, part.rows, rows))
 
 
 def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
@@ -293,7 +293,7 @@ def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
-def _left_out(data: Collected, rows: Iterable[Row], kept: Sequence[Row]) -> str:
+def seeds_left_out(data: Collected, rows: Iterable[Row], kept: Sequence[Row]) -> str:
     """Note on the seeds and rows that ``rows_with_common_seeds`` left out; empty without any."""
     shown = {row.name: row for row in kept}
     cut: dict[str, list[str]] = {}

@@ -40,6 +40,8 @@ class Collected:
         asked: Experiments that the user chose, of which only the seeds are shown; empty: all.
         unselected: Sections of all scales before the user chose; empty: ``sections``.
         common_seeds: The user chose the seeds that all rows of a block have finished.
+        cut_seeds: Notes on finished seeds that the choice of common seeds keeps out of the present
+            output, each once.
         used: (run, file) pairs that the present output is made from.
         seen: (run, file) pairs that the present output could choose from.
     """
@@ -56,6 +58,7 @@ class Collected:
     asked: tuple[str, ...] = ()
     unselected: tuple[Section, ...] = ()
     common_seeds: bool = False
+    cut_seeds: dict[str, None] = field(default_factory=dict)
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
     # (run, file) -> problem of each sample that was requested, or None; shared by all scales.
@@ -83,7 +86,7 @@ class Collected:
         """The data for one builder: sections of one scale; ``used`` and ``seen`` are empty."""
         parts = tuple(part for part in self.sections if part.scale == scale)
         every = self.unselected or self.sections
-        return replace(self, sections=parts, unselected=every, used=set(), seen=set())
+        return replace(self, sections=parts, unselected=every, cut_seeds={}, used=set(), seen=set())
 
     def to_choose_from(self) -> "Collected":
         """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""

@@ -264,12 +264,22 @@ def _finished_seeds(row: Row) -> set[int]:
 
 
 def seed_list(seeds: Iterable[int]) -> str:
-    """Seeds in order: ``seeds 2, 3`` or, for more than two without a gap, ``seeds 20 to 29``."""
+    """Seeds in order, more than two in a row as a range: ``seeds 2, 3``, ``seeds 5, 20 to 29``."""
     ordered = sorted(set(seeds))
-    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:
-        return f"seeds {ordered[0]} to {ordered[-1]}"
+    stretches: list[list[int]] = []
+    for seed in ordered:
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
+        else:
+            stretches.append([seed])
+    parts: list[str] = []
+    for stretch in stretches:
+        if len(stretch) > 2:
+            parts.append(f"{stretch[0]} to {stretch[-1]}")
+        else:
+            parts += map(str, stretch)
     word = "seeds" if len(ordered) > 1 else "seed"
-    return f"{word} {', '.join(map(str, ordered))}"
+    return f"{word} {', '.join(parts)}"
 
 
 def first_names(names: Iterable[str]) -> str:

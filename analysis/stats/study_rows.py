@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.selection import rows_with_common_seeds
+from analysis.names import place as place_name
+from analysis.selection import rows_with_common_seeds, seeds_left_out
 from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
@@ -192,9 +193,16 @@ def on_common_seeds(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]
         data: The collected runs.
         rows: Rows with finished runs.
     """
-    common = rows_with_common_seeds(data, (row.row for row in rows))
+    # Rows of several experiments may share a name, but no title.
+    own = [replace(row.row, name=row.title, label=row.title) for row in rows]
+    common = rows_with_common_seeds(data, own)
+    if common and (note := seeds_left_out(data, own, common)):
+        data.cut_seeds[f"{place_name(data.scales[0], rows[0].env, rows[0].model)}: {note}"] = None
     # ``common`` holds all of the rows in the same order, or is empty.
-    return [replace(row, row=kept) for row, kept in zip(rows, common, strict=False)]
+    kept = []
+    for row, cut in zip(rows, common, strict=False):
+        kept.append(replace(row, row=replace(row.row, runs=cut.runs)))
+    return kept
 
 
 def common_settings(rows: Sequence[StudyRow]) -> dict[str, str]:

@@ -126,3 +126,16 @@ def test_a_run_that_no_experiment_planned_enters_no_mean_of_the_study(tmp_path):
     write_study_run(tmp_path, "scpo", 9, CURVES["scpo"](9))
     rows = {row.title: row for row in study_rows(collect(tmp_path).at_scale("study"))}
     assert {title: row.row.count for title, row in rows.items()} == {"SCPO": "3/3", "GiGPO": "3/3"}
+
+
+@pytest.mark.parametrize("name", ["tab_study_effects", "fig_study_effects", "fig_study_curves", "tab_study"])
+def test_finished_seeds_that_the_common_ones_leave_out_are_named(tmp_path, name):
+    """A comparison over 3 of its 7 finished pairs read 3/3, and no sentence named the cut."""
+    write_study(tmp_path / "runs", {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, seeds=MAIN)
+    write_study(tmp_path / "runs", {"more_seeds": ("scpo", "gigpo")}, CURVES, seeds=MORE)
+    chosen = Selection(common_seeds=True).of(collect(tmp_path / "runs"))
+    (output,) = build_from(chosen, tmp_path / "out", only=[name]).outputs
+    caption = (output.made if isinstance(output.made, Table) else output.made.numbers).caption
+    cut = "seeds 0 to 2 alone (--seeds common); left out: seeds 5 to 8 of"
+    # The others show the rows of each experiment on its own seeds, of which none is left out.
+    assert (cut in caption) == (name in ("tab_study_effects", "fig_study_effects"))
