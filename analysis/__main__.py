@@ -26,7 +26,7 @@ from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
-from analysis.sources.run_records import SINGLE
+from analysis.sources.run_records import SINGLE, is_implied
 from analysis.sources.wandb_project import Settings, project_name
 from analysis.study import command as study
 from analysis.study import meaning
@@ -34,6 +34,7 @@ from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import counted
 from scpo.records.archive_index import is_archive
 from scpo.records.files import write_bytes
+from scpo.records.run_folders import list_runs
 from scpo.suggestions import SuggestingParser, did_you_mean
 
 RUNS = Path("runs")
@@ -387,11 +388,25 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         if not data.problems:
             hint = folder_meant(folders)
             raise RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
+        if planned := _planned_only(data, folders):
+            raise RecordError(
+                f"no runs are left in {places}, only the records of experiments; make them again "
+                f"with {planned}"
+            )
         problems = counted(len(data.problems), "problem")
         first = data.problems[0].reason
         hint = folder_meant(folders)
         raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}{hint}")
     return data
+
+
+def _planned_only(data: Collected, folders: Sequence[Path]) -> str:
+    """Commands of the recorded experiments, if folders have their records alone; else empty."""
+    if any(is_archive(folder) or list_runs(folder) for folder in folders):
+        return ""
+    named = [record for record in data.experiments if not is_implied(record.experiment)]
+    commands = [f"`python sweep.py {shlex.join(record.words)}`" for record in named]
+    return ", ".join(dict.fromkeys(commands))
 
 
 def print_result(console: Console, result: Output | Failure) -> None:

@@ -1,6 +1,7 @@
 import hashlib
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -265,6 +266,18 @@ def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, fold
     told = capsys.readouterr().out
     assert told.count(said) == told.count("python sweep.py +experiment=ablation") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_records_whose_runs_were_deleted_are_answered_with_their_commands(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    for name, seed in (("demo", 0), ("second", 1)):
+        planned = write_run(runs, "scpo", seed)
+        write_experiment(runs, {"scpo": [planned | {"seed": 0}]}, name=name)
+        shutil.rmtree(runs / planned["id"])
+    assert main(["figures", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no runs are left in" in said
+    assert "`python sweep.py +experiment=demo`, `python sweep.py +experiment=second`" in said
 
 
 def test_runs_of_which_none_can_be_used_are_not_said_to_be_missing(tmp_path, capsys):
