@@ -13,12 +13,13 @@ import hydra
 from omegaconf import OmegaConf
 from pydantic import TypeAdapter, ValidationError
 
-from scpo.advantages.registry import HOSTS, configuration_folders, missing_configuration
+from scpo.advantages.registry import HOSTS
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import TrainedMethod
+from scpo.schema.parts import configuration_folders, missing_configuration
 from scpo.schema.scorer import ScorerConfig
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
@@ -149,7 +150,7 @@ def _composed(*overrides: str) -> dict[str, Any]:
 @functools.lru_cache
 def _composed_text(*overrides: str) -> str:
     """Compose once for equal overrides; ``_composed`` as JSON."""
-    # Packages that register estimators bring configuration folders of their own.
+    # Packages that register parts bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         made = hydra.compose("config", overrides=[f"hydra.searchpath={searched}", *overrides])
@@ -162,7 +163,7 @@ def _check_name(name: str, group: str) -> None:
     folders = (CONF, *configuration_folders())
     known = sorted(path.stem for folder in folders for path in (folder / group).glob("*.yaml"))
     if name not in known:
-        missing = missing_configuration(name) if group == "method" else None
+        missing = missing_configuration(group, name)
         if missing is not None:
             raise ConfigError(missing)
         raise ConfigError(
@@ -205,6 +206,15 @@ def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(map(str, first["loc"]))
+        if first["type"] == "union_tag_invalid":
+            context = first["ctx"]
+            field = ".".join(filter(None, [key, context["discriminator"].strip("'")]))
+            known = context["expected_tags"].replace("'", "")
+            raise ConfigError(
+                f"{what}: {field} is {context['tag']!r}; allowed: {known}, or a part of your own, "
+                "which is registered in the code (`python -m scpo.new` writes one) or by the entry "
+                'point of an installed package: CONTRIBUTING.md, "How to add a part"'
+            ) from None
         # Settings that contradict each other have their whole section as input.
         got = "" if isinstance(first["input"], Mapping) else f" is {first['input']!r}"
         message = first["msg"].removeprefix("Value error, ")

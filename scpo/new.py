@@ -225,7 +225,8 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
         )
     if not (root / "scpo" / "new.py").exists() or not (root / "tests").is_dir():
         raise ConfigError(
-            f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, entry points"
+            f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, "
+            '"From another package"'
         )
 
     # Everything is built, checked and formatted in memory first, so that a failure writes nothing.

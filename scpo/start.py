@@ -15,8 +15,9 @@ def explain_wrong_start() -> str:
     from scpo.errors import ConfigError
 
     try:
-        # The import loads what the entry points of installed packages name.
-        import scpo.schema.method  # noqa: F401
+        # The imports load what the entry points of installed packages name.
+        import scpo.schema.method
+        import scpo.schema.parts  # noqa: F401
     except ConfigError as error:
         return str(error)
     return ""

@@ -1,8 +1,8 @@
 """Code files of a run: their hashes, and those that could change its numbers.
 
-The files of installed packages that register estimators are found by their imports. They are read
-from the files and not from ``sys.modules``: what is loaded depends on how far a process has come,
-so that a driver and its runs would record different files.
+The files of installed packages that register parts (``scpo.extensions``) are found by their
+imports. They are read from the files and not from ``sys.modules``: what is loaded depends on how
+far a process has come, so that a driver and its runs would record different files.
 """
 
 import ast
@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from scpo.advantages.registry import ESTIMATORS, PACKAGES
+from scpo.advantages.registry import ESTIMATORS
 from scpo.installed import CODE_PARTS, CODE_SUFFIXES, REPOSITORY
 from scpo.records.files import text_sum
+from scpo.schema.parts import PACKAGES
 from scpo.schema.run import RunConfig
 from scpo.shaping.matcher import MATCHERS
 
@@ -31,7 +32,7 @@ _ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
 def code_files() -> dict[str, str]:
     """Path -> hash of each file of the running code; the same in a checkout and its snapshot.
 
-    With the files of installed packages whose estimators are registered.
+    With the files of installed packages that register parts.
     """
     hashes = {}
     for part in CODE_PARTS:
@@ -58,8 +59,8 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
     """Paths, as in ``code_files``, of the files whose change could change a run's numbers.
 
     These are the files that the trainer imports, at the top of a file or inside a function, and all
-    files of the run's environment. An estimator of an installed package has the files that it
-    imports of its package, too. Other estimators and identities of states in the registries, and
+    files of the run's environment. A part of an installed package has the files that it imports of
+    its package, too. Other estimators and identities of states in the registries, and
     other matchers and scorers in files of their own, are left out, so that a new baseline does not
     prevent runs from being resumed. So are sweeps, the doctor and the commands of this project.
 
@@ -104,14 +105,20 @@ def _parts(config: RunConfig) -> Iterator[str]:
     # Only a scorer in files of its own has these two; other scorers are found as imports.
     yield f"scpo/schema/scorer/{config.scorer.kind}.py"
     yield f"scpo/scoring/{config.scorer.kind}.py"
-    estimator = config.method.estimator.name
-    if estimator in PACKAGES:
-        # The entry point's file may only join settings with a function from elsewhere.
-        yield from files_of_module(PACKAGES[estimator].module)
-    functions = [ESTIMATORS[estimator].function]
-    functions += [identity.function for identity in config.method.identities.values()]
+    identities = config.method.identities.values()
+    named = [("scpo.estimators", config.method.estimator.name)]
+    named += [("scpo.identities", identity.name) for identity in identities]
+    functions = [ESTIMATORS[config.method.estimator.name].function]
+    functions += [identity.function for identity in identities]
+    if config.method.needs_scorer:
+        named.append(("scpo.scorers", config.scorer.kind))
     if config.method.shaper is not None:
+        named.append(("scpo.matchers", config.method.shaper.matcher))
         functions.append(MATCHERS[config.method.shaper.matcher])
+    for part in named:
+        if part in PACKAGES:
+            # The entry point's file may only join settings with a function from elsewhere.
+            yield from files_of_module(PACKAGES[part].module)
     for function in functions:
         yield from files_of_module(function.__module__)
 
@@ -137,7 +144,7 @@ def failed_part(error: Exception, config: RunConfig) -> str | None:
 
 
 def installed_files() -> dict[str, Path]:
-    """Path in its package, e.g. ``my_package/mine.py`` -> file, of all installed estimators.
+    """Path in its package, e.g. ``my_package/mine.py`` -> file, of all installed parts.
 
     These are the file of each entry point and what it imports of its own package, at the top of a
     file or inside a function.

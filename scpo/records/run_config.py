@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from scpo.records.identity import identity, is_id_of, recorded_id, run_id
 from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
+from scpo.schema.scorer import SCORER_KINDS
+from scpo.shaping.matcher import MATCHERS
+from scpo.states.registry import IDENTITIES
 
 
 def read_config(folder: RunFolder) -> RunConfig:
@@ -25,10 +28,10 @@ def read_config(folder: RunFolder) -> RunConfig:
         RecordError: The file is damaged, or the schema has changed since it was written.
     """
     data = read_yaml(folder.config)
-    estimator = _unknown_estimator(data)
-    if estimator is not None:
+    part = _unknown_part(data)
+    if part is not None:
         raise RecordError(
-            f"{folder.config} names the estimator {estimator!r}, which neither this code nor an "
+            f"{folder.config} names the {part}, which neither this code nor an "
             "installed package registers: install the package that it came from (code.json lists "
             "its files), or move the folder away"
         )
@@ -42,13 +45,28 @@ def read_config(folder: RunFolder) -> RunConfig:
         ) from error
 
 
-def _unknown_estimator(data: Any) -> str | None:
-    """Name of a configuration's estimator if it is not registered."""
-    try:
-        name = data["method"]["estimator"]["name"]
-    except (LookupError, TypeError):
-        return None
-    return name if isinstance(name, str) and name not in ESTIMATORS else None
+# Key of a configuration that names a part -> the kind of part, and the registered ones.
+_PARTS: dict[tuple[str, ...], tuple[str, Collection[str]]] = {
+    ("method", "estimator", "name"): ("estimator", ESTIMATORS),
+    ("method", "estimator", "states"): ("identity of states", IDENTITIES),
+    ("method", "shaper", "states"): ("identity of states", IDENTITIES),
+    ("method", "shaper", "matcher"): ("matcher", MATCHERS),
+    ("scorer", "kind"): ("scorer", SCORER_KINDS),
+}
+
+
+def _unknown_part(data: Any) -> str | None:
+    """Kind and name of the first part of a configuration that is not registered."""
+    for keys, (kind, known) in _PARTS.items():
+        name = data
+        try:
+            for key in keys:
+                name = name[key]
+        except (LookupError, TypeError):
+            continue
+        if isinstance(name, str) and name not in known:
+            return f"{kind} {name!r}"
+    return None
 
 
 def write_config(folder: RunFolder, config: RunConfig) -> None:

@@ -6,8 +6,9 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from scpo.advantages.anchors import StateSettings
 from scpo.advantages.estimator import EstimatorSettings, Requirement
-from scpo.advantages.registry import ESTIMATORS, HOSTS, PACKAGES, WITH_STEP_TERM, place_of
+from scpo.advantages.registry import ESTIMATORS, HOSTS, INSTALLED, WITH_STEP_TERM
 from scpo.errors import ConfigError
+from scpo.extensions import place_of
 from scpo.schema.agent import AGENT_LABELS, AgentConfig
 from scpo.shaping.shaper import LABEL as SHAPER_LABEL
 from scpo.shaping.shaper import ShaperConfig
@@ -34,8 +35,9 @@ def _refuse_taken_labels() -> None:
         ConfigError: An estimator's label, or the name of its method, is that of another method.
     """
     known = {**AGENT_LABELS, "scpo": SHAPER_LABEL}
+    points = {part.name: part.point for part in INSTALLED}
     for entry in ESTIMATORS.values():
-        point = PACKAGES.get(entry.name)
+        point = points.get(entry.name)
         source = place_of(point) if point else f"scpo/advantages: estimator {entry.name}"
         for name, label in entry.labels.items():
             for other, taken in known.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scpo.schema.scorer import (
+    INSTALLED,
     OWN,
     BiEncoderScorer,
     CrossEncoderScorer,
@@ -35,6 +36,8 @@ SCORERS: dict[str, Callable[[Any, str, Path | None], Scorer]] = {
 # Users' scorers, in files of their own, enter ``SCORERS`` when they are imported.
 for _kind in OWN:
     importlib.import_module(f"{__name__}.{_kind}")
+
+SCORERS.update({part.name: part.value.function for part in INSTALLED})
 
 
 def make_scorer(

@@ -5,6 +5,8 @@ pseudocode (section 3.3). The driver decides where scores come from: a full matr
 is only asked for what the walk reads.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.errors import ConfigError, ContractError
+from scpo.extensions import Part, load_parts
 from scpo.steps import FloatArray
 
 T = TypeVar("T")
@@ -132,12 +135,13 @@ def known_matcher(name: T) -> T:
     Raises:
         ConfigError: It is not registered; the message explains how to add one.
     """
+    load_installed()
     # A tuple, so that a value that cannot be hashed is refused, too.
     if name not in tuple(MATCHERS):
         raise ConfigError(
             f"matcher {name!r} is unknown; allowed: {', '.join(MATCHERS)}, or one of your own in "
             "MATCHERS of scpo.shaping.matcher: `python -m scpo.new matcher NAME` writes and "
-            "registers it"
+            f"registers it; of an installed package: entry point {ENTRY_POINTS}"
         )
     return name
 
@@ -370,6 +374,28 @@ MATCHERS: dict[str, Callable[[MatchRule, int, Sequence[int]], Matching]] = {
     "kmp": progress_match,
     "forward": forward_match,
 }
+
+ENTRY_POINTS = "scpo.matchers"
+"""Entry-point group of other packages' matchers: ``<name> = "<module>:<function>"``."""
+
+
+# Not at import: a matcher's module imports this file.
+@functools.cache
+def load_installed() -> tuple[Part, ...]:
+    """Load the matchers of installed packages into ``MATCHERS``, in the first call.
+
+    Raises:
+        ConfigError: An entry point cannot be used; names the package.
+    """
+    parts = load_parts(
+        ENTRY_POINTS,
+        "a function f(rule, m, order) like those of scpo.shaping.matcher",
+        inspect.isfunction,
+        MATCHERS,
+        lambda point, function: point.name,
+    )
+    MATCHERS.update({part.name: part.value for part in parts})
+    return parts
 
 
 def kmp_table(self_similarity: NDArray[Any], theta: float) -> list[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from dataclasses import replace
 
 import numpy as np
 
 from scpo.errors import ConfigError, StepBatchError
+from scpo.extensions import Part, load_parts
 from scpo.states.closure import CLOSURE
 from scpo.states.edit_ratio import DIFFLIB
 from scpo.states.effects import EFFECTS
@@ -46,6 +48,28 @@ OURS = (
 )
 
 IDENTITIES: dict[str, Identity] = {entry.name: entry for entry in OURS}
+"""Name -> identity; those of installed packages enter with ``load_installed``."""
+
+ENTRY_POINTS = "scpo.identities"
+"""Entry-point group of other packages' identities: ``<name> = "<module>:<IDENTITY>"``."""
+
+
+# Not at import: estimators import this file, and a package may have an estimator and an identity.
+@functools.cache
+def load_installed() -> tuple[Part, ...]:
+    """Load the identities of installed packages into ``IDENTITIES``, in the first call.
+
+    Raises:
+        ConfigError: An entry point cannot be used; names the package.
+    """
+    parts = load_parts(
+        ENTRY_POINTS,
+        "a scpo.states.identity.Identity",
+        lambda value: isinstance(value, Identity),
+        IDENTITIES,
+    )
+    IDENTITIES.update({part.name: part.value for part in parts})
+    return parts
 
 
 def find_identity(name: str, threshold: float | None = None) -> Identity:
@@ -58,20 +82,23 @@ def find_identity(name: str, threshold: float | None = None) -> Identity:
     Raises:
         ConfigError: Unknown identity, or a threshold for an identity without similarities.
     """
+    load_installed()
     if name not in IDENTITIES:
         near = difflib.get_close_matches(name, IDENTITIES, n=1)
         meant = f"; did you mean {near[0]}? Allowed" if near else "; allowed"
         raise ConfigError(
             f"states={name!r} is no identity of states{meant}: {', '.join(IDENTITIES)}, or one of "
             "your own in OURS of scpo.states.registry: `python -m scpo.new identity NAME` writes "
-            "and registers it"
+            f"and registers it; of an installed package: entry point {ENTRY_POINTS}"
         )
 
     entry = IDENTITIES[name]
     if threshold is None:
         return entry
     if entry.threshold is None:
-        with_one = ", ".join(other.name for other in OURS if other.threshold is not None)
+        with_one = ", ".join(
+            other.name for other in IDENTITIES.values() if other.threshold is not None
+        )
         raise ConfigError(
             f"states_threshold={threshold:g} is not read by states={name}, which compares no "
             f"similarities; allowed: null, or one of states={with_one}"

@@ -209,7 +209,8 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
                 if found := line.search(path.read_text()):
                     yield (
                         f"{path.relative_to(folder.parent)} has {found[1]}: {tag}. A part of your "
-                        'own is registered in the code, too: CONTRIBUTING.md, "How to add a part"'
+                        "own is registered in the code, or by the entry point of an installed "
+                        'package, too: CONTRIBUTING.md, "How to add a part"'
                     )
 
 

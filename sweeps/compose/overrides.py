@@ -11,8 +11,9 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from scpo.advantages.registry import HOSTS, configuration_folders, missing_configuration
+from scpo.advantages.registry import HOSTS
 from scpo.errors import ConfigError
+from scpo.schema.parts import configuration_folders, missing_configuration
 from scpo.strict import MACHINE_SECTIONS
 from scpo.suggestions import did_you_mean
 from sweeps.compose.hints import (
@@ -28,7 +29,7 @@ from sweeps.compose.hints import (
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 FOLDERS = (CONF, *configuration_folders())
-"""Where configuration files are looked up: ours, and those that installed estimators bring."""
+"""Where configuration files are looked up: ours, and those that installed parts bring."""
 HOST_KEY = "method.host"
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
@@ -107,7 +108,7 @@ class Override:
         deletes = self.text.startswith("~")
         # A dict sets keys of the group instead of naming one of its files.
         if not deletes and isinstance(self.value, str | None) and self.value not in known:
-            missing = missing_configuration(str(self.value)) if self.target == "method" else None
+            missing = missing_configuration(self.target, str(self.value))
             if missing is not None:
                 raise ConfigError(f"{self}: {missing}")
             raise ConfigError(explain_option(self.text, self.target, str(self.value), known))

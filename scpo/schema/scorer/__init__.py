@@ -2,26 +2,13 @@
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Annotated, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
+from scpo.extensions import load_parts
+from scpo.schema.scorer_entry import ScorerEntry, ScorerSettings
 from scpo.strict import Strict
-
-
-class ScorerSettings(Strict):
-    """Settings of all scorers.
-
-    ``identity`` names the scorer with all settings that change its scores. The scorer's process
-    reports its own on start, and is refused if it differs.
-    """
-
-    kind: str
-    name: str
-
-    @property
-    def identity(self) -> str:
-        return self.name
 
 
 class ExactScorer(ScorerSettings):
@@ -90,12 +77,32 @@ OWN: dict[str, type[ScorerSettings]] = {
     for module in pkgutil.iter_modules(__path__)
 }
 
+INSTALLED = load_parts(
+    "scpo.scorers",
+    "a scpo.schema.scorer_entry.ScorerEntry",
+    lambda value: isinstance(value, ScorerEntry),
+    ("exact", "lexical", "bi_encoder", "cross_encoder", *OWN),
+)
+"""Scorers of other packages, of the entry points ``<name> = "<module>:<ENTRY>"``."""
+
+_CLASSES = (
+    ExactScorer,
+    LexicalScorer,
+    BiEncoderScorer,
+    CrossEncoderScorer,
+    *OWN.values(),
+    *(part.value.settings for part in INSTALLED),
+)
+
+SCORER_KINDS = tuple(str(get_args(each.model_fields["kind"].annotation)[0]) for each in _CLASSES)
+"""Allowed values of ``scorer.kind``."""
+
 if TYPE_CHECKING:
     ScorerConfig = ScorerSettings
 else:
     ScorerConfig = Annotated[
         # Built from a list, so it cannot be written with |.
-        Union[(ExactScorer, LexicalScorer, BiEncoderScorer, CrossEncoderScorer, *OWN.values())],
+        Union[_CLASSES],  # noqa: UP007
         Field(discriminator="kind"),
     ]
 

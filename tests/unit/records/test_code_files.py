@@ -80,7 +80,7 @@ def package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module.__name__, module)
     point = EntryPoint("tide", "mine.tide.entry:TIDE", "scpo.estimators")
     vars(point).update(dist=PathDistribution(tmp_path / "mine-1.0.dist-info"))
-    monkeypatch.setattr(code_files, "PACKAGES", {"tide": point})
+    monkeypatch.setattr(code_files, "PACKAGES", {("scpo.estimators", "tide"): point})
     return tmp_path
 
 
@@ -89,7 +89,7 @@ def test_the_files_of_a_package_are_those_that_its_entry_point_imports_of_the_pa
     assert installed_files() == {name: package / name for name in {*reached, "beside.py"}}
 
 
-def test_without_an_installed_estimator_there_are_none(monkeypatch):
+def test_without_an_installed_part_there_are_none(monkeypatch):
     monkeypatch.setattr(code_files, "PACKAGES", {})
     assert installed_files() == {}
 

@@ -59,7 +59,7 @@ def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(
     assert str(caught.value).startswith(told)
     assert str(caught.value).endswith(
         f"; did you mean {right}?\nconf/{file}.yaml has {field}: {got}. A part of your own is registered in the code, "
-        'too: CONTRIBUTING.md, "How to add a part"'
+        'or by the entry point of an installed package, too: CONTRIBUTING.md, "How to add a part"'
     )
 
 

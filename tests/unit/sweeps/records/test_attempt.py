@@ -333,7 +333,8 @@ def test_a_resume_under_an_edited_package_s_estimator_is_refused_with_its_file(f
     file = tmp_path / "mine.py"
     file.write_text("MINE = 1")
     name = run_config.read_config(folder).method.estimator.name
-    monkeypatch.setattr(code_files, "PACKAGES", {name: EntryPoint(name, "mine:MINE", "scpo.estimators")})
+    point = EntryPoint(name, "mine:MINE", "scpo.estimators")
+    monkeypatch.setattr(code_files, "PACKAGES", {(point.group, name): point})
     for module in (code_files, code_record):
         monkeypatch.setattr(module, "installed_files", lambda: {"mine.py": file})
     stopped_at_step_2(folder)

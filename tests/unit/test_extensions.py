@@ -1,0 +1,208 @@
+"""Scorers, matchers and identities of other packages; tests/unit/advantages/test_registry.py has the estimators."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scpo.errors import RecordError
+from scpo.records import RunFolder
+from scpo.records.run_config import read_config
+
+ROOT = Path(__file__).resolve().parents[2]
+SCORER = """
+from typing import Literal
+import numpy as np
+from scpo.schema.scorer_entry import ScorerEntry, ScorerSettings
+
+class DiceSettings(ScorerSettings):
+    kind: Literal["dice"]
+    power: float
+
+    @property
+    def identity(self):
+        return f"{self.name}(power={self.power})"
+
+class Dice:
+    def __init__(self, config):
+        self.name, self.power = config.identity, config.power
+
+    def score(self, pairs):
+        return np.array([self._one(set(a.split()), set(b.split())) for a, b in pairs], np.float32)
+
+    def _one(self, a, b):
+        return (2 * len(a & b) / max(1, len(a) + len(b))) ** self.power
+
+DICE = ScorerEntry(DiceSettings, lambda config, device, cache_dir: Dice(config))
+"""
+MATCHER = """
+from scpo.shaping.matcher import Cell, Credited, MatchTrace
+
+def last_match(rule, m, order):
+    walk, credited = [], []
+    for v in order:
+        score = yield Cell("failed", m - 1, v)
+        if score >= rule.theta:
+            credited.append(Credited(m - 1, v, float(score), float(rule.credit(score))))
+            walk.append((v, m - 1))
+            break
+        walk.append((v, -1))
+    return MatchTrace(tuple(walk), tuple(credited))
+"""
+IDENTITY = """
+from scpo.advantages.anchors import StateSettings  # which imports the registry of identities
+from scpo.states.identity import Identity, key_ids
+
+def initials(visits, comparison):
+    return key_ids([text[:1] for text in visits.text_M])
+
+INITIALS = Identity("initials", "equal first letters", initials)
+"""
+POINTS = {"scorers": "dice = dice.scorer:DICE", "matchers": "last = dice.matcher:last_match"}
+POINTS["identities"] = "initials = dice.identity:INITIALS"
+
+
+def install(folder, **points):
+    """Lay a package out as ``pip install`` leaves it."""
+    listed = "".join(f"[scpo.{kind}]\n{line}\n" for kind, line in (POINTS | points).items())
+    files = {
+        "dice/__init__.py": "from dice import identity, matcher, scorer",
+        "dice/scorer.py": SCORER,
+        "dice/matcher.py": MATCHER,
+        "dice/identity.py": IDENTITY,
+        "dice/conf/scorer/dice.yaml": "{kind: dice, name: dice, power: 1.0}",
+        "dice-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: dice\nVersion: 1.0\n",
+        "dice-1.0.dist-info/entry_points.txt": listed,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def python(folder, *words):
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    env = os.environ | {"PYTHONPATH": path}
+    return subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+
+PARTS = ["method=scpo", "scorer=dice", "method.shaper.matcher=last", "method.estimator.states=initials"]
+USE = """
+import sys
+import dice  # first, as in a package's own tests
+from scpo.credit.assign import assign
+from scpo.library import load_scorer
+from scpo.scoring import make_scorer
+from sweeps.compose.completion import candidates
+from sweeps.compose.configuration import compose_run
+from tests.support.step_batches import make_batch
+
+print(load_scorer("dice", power=2.0).score([("open fridge", "open drawer")]).tolist())
+config = compose_run([*sys.argv[1:], "scorer.power=2.0"])
+print(config.scorer.identity, config.method.shaper.matcher, *(it.name for it in config.method.identities.values()))
+batch = make_batch((0, 0, "a b", 1), (0, 1, "a c a b d", 0))
+shaped = assign(batch, make_scorer(config.scorer), config.method)[1]
+print((shaped.bonus_N > 0).tolist())
+print(candidates("method.shaper.matcher=l"), "torch" in sys.modules)
+"""
+
+
+def test_a_scorer_a_matcher_and_an_identity_outside_the_checkout_shape_a_batch(tmp_path):
+    install(tmp_path)
+    used = python(tmp_path, "-c", USE, *PARTS)
+    assert used.stdout.splitlines() == [
+        "[0.25]",
+        "dice(power=2.0) last initials",
+        "[False, False, False, False, False, True, False]",
+        "['method.shaper.matcher=last'] False",
+    ], used.stderr
+
+
+@pytest.mark.parametrize("first", ["scpo.shaping.matcher", "scpo.states.registry", "scpo.schema.scorer", "sweep"])
+def test_the_parts_are_found_whichever_module_is_imported_first(tmp_path, first):
+    install(tmp_path)
+    find = "from scpo.schema.parts import PACKAGES; print(sorted(name for _, name in PACKAGES))"
+    found = python(tmp_path, "-c", f"import {first}; {find}")
+    assert found.stdout.strip() == "['dice', 'initials', 'last']", found.stderr
+
+
+def test_a_matcher_outside_the_checkout_matches_without_a_configuration(tmp_path):
+    install(tmp_path)
+    use = (
+        "import numpy as np; from scpo.shaping.matcher import match_dense; "
+        "print(match_dense(np.eye(2), np.eye(2), 0.6, 0.4, order=range(2), matcher='last').tolist())"
+    )
+    used = python(tmp_path, "-c", use)
+    assert used.stdout.strip() == "[0.0, 1.0]", used.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "reason"),
+    [
+        ("scorers", "dice = dice.scorer:Dice", "allowed: a scpo.schema.scorer_entry.ScorerEntry"),
+        ("scorers", "dice = dice.scorer:MISTY", "cannot be loaded, AttributeError: module 'dice.scorer' has no att"),
+        ("matchers", "last = dice.scorer:DICE", "allowed: a function f(rule, m, order)"),
+        ("matchers", "kmp = dice.matcher:last_match", "the name 'kmp' is taken"),
+        ("matchers", "Last-1 = dice.matcher:last_match", "'Last-1' is no name"),
+        ("identities", "initials = dice.identity:initials", "allowed: a scpo.states.identity.Identity"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_used_ends_a_command_in_one_line(tmp_path, kind, line, reason):
+    install(tmp_path, **{kind: line})
+    ended = python(tmp_path, "sweep.py")
+    (message,) = ended.stderr.splitlines()
+    assert message.startswith(f"error: entry point scpo.{kind} of dice, {line.partition(' = ')[2]}")
+    assert reason in message
+
+
+@pytest.mark.parametrize(
+    "words", [["train.py", "method=scpo", "scorer=dice"], ["-c", "import scpo; scpo.load_scorer('dice')"]]
+)
+def test_a_scorer_without_its_configuration_is_found_and_told_so(tmp_path, words):
+    install(tmp_path)
+    shutil.rmtree(tmp_path / "dice/conf")
+    refused = python(tmp_path, *words).stderr
+    assert "entry point scpo.scorers of dice, dice.scorer:DICE, was found, but the package brings" in refused
+    assert f"{tmp_path}/dice/conf/scorer/dice.yaml is missing" in refused
+
+
+CODE = """
+import sys
+from scpo.installed import REPOSITORY
+from scpo.records.code_files import code_files, used_files
+from sweeps.compose.configuration import compose_run
+
+for words in (sys.argv[1:], ["method=scpo"]):
+    used = used_files(compose_run(words), REPOSITORY)
+    print(*(name for name in sorted(used) if name.startswith("dice")))
+print(code_files()["dice/matcher.py"])
+"""
+
+
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_the_files_of_a_part_outside_the_checkout_are_code_of_its_runs(tmp_path, part):
+    install(tmp_path)
+    (tmp_path / "dice/__init__.py").write_text("")
+    file = {"scorer": "scorer", "matcher": "matcher", "states": "identity"}[part.partition("=")[0].rpartition(".")[2]]
+    *used, before = python(tmp_path, "-c", CODE, "method=scpo", part).stdout.splitlines()
+    assert used == [f"dice/__init__.py dice/{file}.py", ""]
+    (tmp_path / "dice/matcher.py").write_text(f"{MATCHER}\n# edited\n")
+    assert python(tmp_path, "-c", CODE, "method=scpo", part).stdout.splitlines()[-1] != before
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (PARTS[:2], "scorer 'dice'"),
+        (PARTS[:1] + PARTS[2:3], "matcher 'last'"),
+        (PARTS[:1] + PARTS[3:], "identity of states 'initials'"),
+    ],
+)
+def test_the_config_of_a_part_whose_package_is_missing_says_so(tmp_path, words, what):
+    install(tmp_path)
+    make = "from tests.support.fake_runs import make_run; print(make_run(*sys.argv[1:]).path)"
+    folder = python(tmp_path, "-c", f"import sys; {make}", str(tmp_path / "runs"), *words).stdout.strip()
+    with pytest.raises(RecordError, match=rf"names the {what}, which neither this code nor an installed package"):
+        read_config(RunFolder(folder))
