@@ -365,7 +365,8 @@ def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
     """Label the lone row of an experiment that adds nothing of its own by what was given.
 
     ``SCPO, states = facts`` instead of "as configured"; settings of the trainer, the environment
-    and the like are of the whole table, which names them.
+    and the like are of the whole table, which names them. A given method names the row, too, as it
+    does in an axis of methods.
     """
     if len(experiment.rows) != 1 or experiment.rows[0].overrides:
         return experiment
@@ -376,6 +377,9 @@ def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
     if not labels:
         return experiment
     row = experiment.rows[0].model_copy(update={"label": ", ".join(labels)})
+    if "method" in last and last["method"].is_choice:
+        name = _slug(last["method"].text.partition("=")[2])
+        row = row.model_copy(update={"name": name})
     return experiment.model_copy(update={"rows": (row,)})
 
 

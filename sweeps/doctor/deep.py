@@ -148,6 +148,8 @@ def _distinct(subject: Subject, section: str) -> list[RunConfig]:
 
 def _ask(what: str, config: RunConfig) -> dict[str, Any]:
     """Get facts from a child process: its memory is freed, and its crash is only a finding."""
+    # In front of the user's own, which may hold packages that register parts of the runs.
+    path = filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
     try:
         done = subprocess.run(
             [sys.executable, "-m", "scpo.preflight", what],
@@ -157,7 +159,7 @@ def _ask(what: str, config: RunConfig) -> dict[str, Any]:
             env={
                 **os.environ,
                 **thread_environment(config.machine.threads),
-                "PYTHONPATH": str(REPOSITORY),
+                "PYTHONPATH": os.pathsep.join(path),
             },
             timeout=TIMEOUT_S,
             check=False,

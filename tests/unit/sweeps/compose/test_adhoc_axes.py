@@ -94,18 +94,18 @@ def test_what_no_axis_can_be_is_refused(words, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "label"),
+    ("given", "name", "label"),
     [
-        ([], "as configured"),
-        (["trainer.steps=3"], "as configured"),
-        (["method=gigpo"], "GiGPO"),
-        (["method.shaper.states=facts", "method=scpo", "scorer=exact"], "SCPO, states = facts, exact"),
-        (["scorer=lexical", "method.host=hgpo"], "host = hgpo, lexical"),
+        ([], "default", "as configured"),
+        (["trainer.steps=3"], "default", "as configured"),
+        (["method=gigpo"], "gigpo", "GiGPO"),
+        (["method.shaper.states=facts", "method=scpo", "scorer=exact"], "scpo", "SCPO, states = facts, exact"),
+        (["scorer=lexical", "method.host=hgpo"], "default", "host = hgpo, lexical"),
     ],
 )
-def test_a_lone_row_is_labelled_by_what_the_command_line_changes_of_the_method(given, label):
+def test_a_lone_row_is_named_by_its_method_and_labelled_by_what_is_given_of_it(given, name, label):
     matrix = expand("one", [ONE_SEED, *given])
-    assert [(row.name, row.label) for row in matrix.experiment.rows] == [("default", label)]
+    assert [(row.name, row.label) for row in matrix.experiment.rows] == [(name, label)]
     assert [row.label for row in matrix.manifest.rows] == [label]
 
 

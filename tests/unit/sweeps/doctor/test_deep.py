@@ -1,8 +1,12 @@
 """The doctor's slow checks against planted defects, one test each."""
 
+import os
+import subprocess
+
 import pytest
 
 from scpo.envs.webshop.catalogue.catalogue import SMALL
+from scpo.installed import REPOSITORY
 from scpo.records import run_config
 from scpo.records.files import write_json
 from sweeps.doctor import deep
@@ -15,6 +19,23 @@ SHOP = ("env=webshop", "env.generated.products=60", "env.test_goals=10", "env.va
 def test_a_scorer_that_credits_next_to_nothing(subject):
     found = deep.check_loaded_scorer(subject("scorer=exact"))
     assert_finds(found, "warning", "0% of a sample's pairs score at least theta=0.6", "lower method.shaper.theta")
+
+
+@pytest.mark.parametrize(("given", "kept"), [("/mine", ["/mine"]), (None, [])])
+def test_the_child_finds_packages_on_the_users_own_path(subject, monkeypatch, given, kept):
+    if given is None:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONPATH", given)
+    called = []
+
+    def run(*words, env, **options):
+        called.append(env["PYTHONPATH"])
+        return subprocess.CompletedProcess(words, 0, stdout="{}", stderr="")
+
+    monkeypatch.setattr(deep.subprocess, "run", run)
+    assert deep._ask("scorer", subject("scorer=exact").first) == {}
+    assert called == [os.pathsep.join([str(REPOSITORY), *kept])]
 
 
 @pytest.mark.slow
