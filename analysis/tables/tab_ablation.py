@@ -61,10 +61,12 @@ def build(data: Collected) -> Table:
         if shown.experiment:
             label = shown.part.row(shown.default).label
             defaults[f" Of {shown.experiment}, the default is {label}."] = None
+    # A row of another experiment may have the name of a published one and other settings.
+    printed = [shown.part for shown in ready if not shown.experiment]
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*names.COLUMNS, BEST, DIFFERENCE),
-        blocks=(*_published([shown.part for shown in ready], scale), *measured),
+        blocks=(*_published(printed, scale), *measured),
         caption=names.with_note(f"{CAPTION}{''.join(defaults)}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
         footnotes=notes.texts,

@@ -222,3 +222,14 @@ def test_the_papers_ablation_is_the_same_whether_it_is_chosen_or_not(tmp_path):
     made, _ = chosen(tmp_path, experiment="ablation_monotonicity")
     assert made.csv() == table(tmp_path).csv()
     assert made.caption == table(tmp_path).caption
+
+
+def test_no_published_number_is_shown_for_a_row_of_another_experiment_with_the_same_name(tmp_path):
+    rows_of_own = {
+        "loo": [fixed_run(tmp_path, seed, 0.2, 0.5, overrides=("method=rloo",)) for seed in (0, 1)],
+        "scpo": [fixed_run(tmp_path, seed, 0.2, 0.6, group_size=4) for seed in (0, 1)],
+    }
+    write_experiment(tmp_path, rows_of_own, name="loo_paper")
+    made, shown = chosen(tmp_path)
+    assert [name for name, _ in shown] == ["loo", "SCPO (default)"]
+    assert [block.title[:8] for block in made.blocks] == ["Measured"]
