@@ -472,7 +472,15 @@ def _open(
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
     # Before the first run starts, so that tables show what is planned.
-    manifest.update(runs_dir(matrix), matrix.manifest)
+    renamed = manifest.update(runs_dir(matrix), matrix.manifest)
+    if renamed:
+        console.print(
+            f"the record {matrix.experiment.name} is now of this call; that of an earlier one with "
+            f"other settings or rows is kept as {renamed.experiment}",
+            highlight=False,
+            soft_wrap=True,
+            markup=False,
+        )
     max_failures = launcher_of(matrix).max_failures
     found.plan = reconcile(found.folders, found.seen, max_failures) | dict(archived)
     _announce(console, found)

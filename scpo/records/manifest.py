@@ -100,7 +100,7 @@ def read(path: Path) -> Manifest:
     return read_record(path, Manifest, "manifest of an experiment", SWEEP_AGAIN)
 
 
-def update(runs_dir: Path, planned: Manifest) -> None:
+def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
     """Write a manifest, merged with the runs of earlier calls with other axes.
 
     The manifest of the latest call has the experiment's name. An earlier one with other overrides
@@ -110,13 +110,18 @@ def update(runs_dir: Path, planned: Manifest) -> None:
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
     still exists, and its settings apart from the seed equal those of the planned runs of the same
     row, environment and model, if there are any.
+
+    Returns:
+        The renamed manifest of an earlier call, if this call has taken its name just now.
     """
+    kept = None
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
     merged = with_earlier_runs(runs_dir, planned)
     if path.exists():
-        _keep_aside(runs_dir, read(path), merged)
+        kept = _keep_aside(runs_dir, read(path), merged)
     write_json(path, merged.model_dump(mode="json"))
     manifest_path(runs_dir, _name_aside(planned), planned.scale).unlink(missing_ok=True)
+    return kept
 
 
 def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
@@ -163,19 +168,19 @@ def _name_aside(manifest: Manifest) -> str:
     return f"{manifest.experiment}_{text_sum(json.dumps(distinctive).encode())[:6]}"
 
 
-def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> None:
-    """Write an earlier manifest of other overrides or rows under its new name.
+def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> Manifest | None:
+    """Write an earlier manifest of other overrides or rows under its new name, and return it.
 
     It is dropped if all of its runs that still exist are in the planned one.
     """
     name = _name_aside(earlier)
     own = {row.name for row in earlier.rows}
     if earlier.overrides == planned.overrides and own <= {row.name for row in planned.rows}:
-        return
+        return None
     listed = {run.id for row in planned.rows for run in row.runs}
     runs = {run.id for row in earlier.rows for run in row.runs}
     if not any((runs_dir / run).is_dir() for run in runs - listed):
-        return
+        return None
     given = [word for word in earlier.overrides if not word.startswith("scale=")]
     kept = earlier.model_copy(
         update={
@@ -185,6 +190,7 @@ def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> None:
         }
     )
     write_json(manifest_path(runs_dir, name, earlier.scale), kept.model_dump(mode="json"))
+    return kept
 
 
 def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:

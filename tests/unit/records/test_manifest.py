@@ -175,3 +175,14 @@ def test_a_missing_folder_is_distinguished_from_one_without_runs(tmp_path, monke
     update(checkout / "runs", "seeds=[0]")
     assert sweeps.__main__.main(["status"]) == 2
     assert f"those of the checkout: --runs-dir {checkout / 'runs'}" in capsys.readouterr().err
+
+
+def test_a_call_that_takes_a_name_returns_the_renamed_record(tmp_path):
+    update(tmp_path, "seeds=[0]", "trainer.steps=2")
+    (path,) = manifest.manifest_paths(tmp_path)
+    earlier = manifest.read(path)
+    later = expand("ablation_monotonicity", ["seeds=[0]", "trainer.steps=3"]).manifest
+    renamed = manifest.update(tmp_path, later)
+    assert renamed is not None
+    assert renamed.experiment == manifest.kept_as(tmp_path, earlier)
+    assert manifest.update(tmp_path, later) is None
