@@ -40,7 +40,7 @@ def candidates(word: str) -> list[str]:
     keys = {"+experiment=", "+search="}
     # One level at a time, as with folders: ``trainer.`` completes to all keys that begin so.
     depth = word.count(".") + 1
-    for name in (*_groups(), HOST_KEY, "seeds", "dry_run", *schema_keys(RunConfig)):
+    for name in (*_groups(), HOST_KEY, "seeds", "rows", "dry_run", *schema_keys(RunConfig)):
         parts = name.split(".")
         ending = "." if len(parts) > depth else "="
         keys.add(".".join(parts[:depth]) + ending)

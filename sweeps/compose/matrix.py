@@ -16,6 +16,7 @@ from scpo.schema.experiment import Experiment, ExperimentRow
 from scpo.schema.method import METHOD_LABELS
 from scpo.schema.run import RunConfig
 from scpo.strict import Scale
+from scpo.suggestions import did_you_mean
 from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
 from sweeps.compose.effects import unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
@@ -112,11 +113,13 @@ class Matrix:
 def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """Compose every run of an experiment.
 
-    An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis; any other
+    An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis, and
+    ``'rows=[scpo,gigpo]'`` selects rows, of which alone there are runs then; any other override
     applies to every row, after the row's own overrides, and may not contradict them; with several
     values (``key=a,b``) it adds an axis.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
+    selected, common = _split_rows(common)
     _refuse_misspelt_seeds(common)
     of_scale = [override for override in common if override.key == "scale"]
     experiment, scale = compose_experiment(name, of_scale)
@@ -137,19 +140,52 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     by_name = asked_as == (f"+experiment={experiment.name}",)
     matrix = Matrix(experiment, scale, tuple(common), () if by_name else asked_as)
     shared = parse_all(experiment.shared_overrides(scale))
-    for row in experiment.rows:
+    # The other rows stay in the experiment, so that its manifest keeps the runs that they have.
+    rows = _selected(experiment.rows, selected)
+    for row in rows:
         if scale in row.scales:
             for config in _row_runs(row, axes, shared, common):
                 matrix.add(row, config)
 
     if not matrix.cells:
-        allowed = sorted({allowed for row in experiment.rows for allowed in row.scales})
+        allowed = sorted({allowed for row in rows for allowed in row.scales})
+        which = f"the rows {', '.join(row.name for row in rows)}" if selected else "its rows"
         raise ConfigError(
-            f"+experiment={name} scale={scale}: none of its rows runs at this scale; allowed: "
+            f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
             + ", ".join(f"scale={each}" for each in allowed)
         )
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     return matrix
+
+
+def _split_rows(
+    overrides: Sequence[Override],
+) -> tuple[Override | None, tuple[Override, ...]]:
+    """Split the selection of rows (``'rows=[a,b]'``) from all other overrides."""
+    selected = [override for override in overrides if override.text.startswith("rows=")]
+    rest = tuple(override for override in overrides if override not in selected)
+    return (selected[-1] if selected else None), rest
+
+
+def _selected(
+    rows: Sequence[ExperimentRow], selection: Override | None
+) -> tuple[ExperimentRow, ...]:
+    """The selected rows, in the order of the experiment; all without a selection.
+
+    Raises:
+        ConfigError: A selected row does not exist, or none is selected.
+    """
+    if selection is None:
+        return tuple(rows)
+    known = [row.name for row in rows]
+    names = _values(selection)
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"{selection}: no row is called {name!r}{did_you_mean(str(name), known)}; allowed: "
+                f"{', '.join(known)}"
+            )
+    return tuple(row for row in rows if row.name in names)
 
 
 def _row_runs(

@@ -40,6 +40,12 @@ def test_other_seeds_join_what_is_there(tmp_path):
     assert seeds(update(tmp_path, "seeds=[0,1]", "wandb.mode=disabled")) == [[0, 1, 2], [0, 1, 2]]
 
 
+def test_a_call_of_some_rows_keeps_the_runs_of_the_others(tmp_path):
+    update(tmp_path, "seeds=[1,2]")
+    assert seeds(update(tmp_path, "seeds=[0,1]", "rows=[scpo]")) == [[0, 1, 2], [1, 2]]
+    assert len(manifest.manifest_paths(tmp_path)) == 1
+
+
 def test_runs_whose_folder_is_gone_leave(tmp_path):
     update(tmp_path, "seeds=[1]", folders=False)
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]

@@ -9,7 +9,7 @@ from sweeps.compose.completion import SCRIPT, candidates
 @pytest.mark.parametrize(
     ("word", "some"),
     [
-        ("", {"method=", "method.", "seeds=", "dry_run=", "+experiment="}),
+        ("", {"method=", "method.", "seeds=", "rows=", "dry_run=", "+experiment="}),
         ("method=", {"method=scpo", "method=gigpo"}),
         ("method=sc", {"method=scpo"}),
         ("method.host=", {"method.host=gigpo"}),

@@ -27,6 +27,31 @@ def test_a_value_that_refers_to_the_seed_follows_it(words):
     assert [run.env.train_panel.seed for run in runs] == [0, 1, 2, 0, 1, 2]
 
 
+@pytest.mark.parametrize("selection", ["rows=[no_monotonicity]", "rows=no_monotonicity"])
+def test_only_the_selected_rows_have_runs_and_the_experiment_keeps_all(selection):
+    whole, matrix = expand("ablation_monotonicity"), expand("ablation_monotonicity", [selection])
+    assert names(matrix) == [("no_monotonicity", seed) for seed in (0, 1, 2)]
+    assert matrix.runs.keys() < whole.runs.keys()
+    assert matrix.experiment == whole.experiment
+    assert matrix.manifest.words == whole.manifest.words
+
+
+def test_rows_of_an_axis_are_selected_by_their_names():
+    assert names(expand("one", ["method=gigpo,scpo", "rows=[scpo]", "seeds=[0]"])) == [("scpo", 0)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ("rows=[scop]", "no row is called 'scop'; did you mean scpo\\?; allowed: scpo, no_monotonicity"),
+        ("rows=[]", "needs at least one value"),
+    ],
+)
+def test_a_selection_of_no_row_is_refused(selection, message):
+    with pytest.raises(ConfigError, match=message):
+        expand("ablation_monotonicity", [selection])
+
+
 def test_overriding_an_axis_replaces_it():
     assert names(expand("ablation_monotonicity", ["seeds=[5]", "env=alfworld"])) == [
         ("scpo", 5),
