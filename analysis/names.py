@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from analysis.sources.rows import DEFAULT, Row, Section, first_names, seed_list
 from scpo.benchmarks import BENCHMARKS, TRAINED_ON
+from scpo.progress import counted
 from scpo.schema.agent import AGENT_LABELS
 from scpo.schema.env import FAMILIES
 from scpo.schema.method import METHOD_LABELS, method_label
@@ -246,6 +247,20 @@ def method_rows(part: Section) -> list[Row]:
     These are the methods, and the variants of which no experiment has a table of its own.
     """
     return [row for row in part.rows if is_method(row) or part.is_loose(row)]
+
+
+def variants(parts: Iterable[Section]) -> str:
+    """Sentence on the rows that tables of methods leave out, as variants; empty without any."""
+    left: set[str] = set()
+    for part in parts:
+        shown = method_rows(part)
+        left |= {row.name for row in part.rows if row.runs and row not in shown}
+    if not left:
+        return ""
+    return (
+        f" Variants of a method ({counted(len(left), 'row')}) are in the tables and figures of "
+        "their experiments."
+    )
 
 
 def more_seeds(parts: Iterable[Section]) -> str:

@@ -58,6 +58,8 @@ def build(data: Collected) -> Table:
     margin = MARGIN if COLUMNS[-1] in table.numbers else ""
     more = names.own_seeds(ready)
     more += names.more_seeds_of((part, _shown(data, part)) for part in ready)
+    if not data.chosen:
+        more += names.variants(ready)
     caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
 

@@ -40,7 +40,6 @@ from analysis.sources.rows import DEFAULT, Section, compared_with_present
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
-from scpo.progress import counted
 from scpo.schema.env import FAMILIES
 
 LAST, BEST = "last", "best"
@@ -173,7 +172,7 @@ def build(data: Collected) -> Table:
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     parts = [section for part in measured for section in part.parts]
     more = names.own_seeds(parts) + names.more_seeds(parts)
-    caption = names.with_note(f"{caption}{notes.text}{more}{_variants(measured)}", scale)
+    caption = names.with_note(f"{caption}{notes.text}{more}{names.variants(parts)}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
 
 
@@ -457,21 +456,6 @@ def _caption(data: Collected, measured: list[Measured], columns: Sequence[str]) 
         both=BOTH if len(shown) > 1 else "",
         checkpoints=CHECKPOINTS.format(bias=_bias(data, measured)) if best else ONLY_LAST,
         families=OF_FAMILIES if ALFWORLD in shown else "",
-    )
-
-
-def _variants(measured: Iterable[Measured]) -> str:
-    """Sentence about rows of the sections that are variants of methods."""
-    variants = set()
-    for part in measured:
-        for section in part.parts:
-            shown = method_rows(section)
-            variants |= {row.name for row in section.rows if row.runs and row not in shown}
-    if not variants:
-        return ""
-    return (
-        f" Variants of a method ({counted(len(variants), 'row')}) are in the tables and figures of "
-        "their experiments."
     )
 
 

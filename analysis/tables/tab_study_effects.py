@@ -52,6 +52,9 @@ FEW = (
 )
 ON_TRAINING = " At mini scale, steps to 50 % are those of the games trained on."
 UNNAMED = "comparison named before the runs (primary: in the file of an experiment)"
+OF_MEANING = (
+    "named comparison but those of the study of meaning, which docs/meaning.md and fig_meaning show"
+)
 NEVER = " No run of the pairs with a dash at “Steps to 50 %” reaches it."
 
 
@@ -68,6 +71,8 @@ def build(data: Collected) -> Table:
         found = _shown(data, named)
     if left_out and not found:
         raise MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
+    if not found and named_comparisons(data, meaning=True):
+        raise MissingRunsError(OF_MEANING, "python -m analysis meaning --help")
     if not found:
         needed = "two finished seeds of both rows of a named comparison" if named else UNNAMED
         raise missing_runs(needed, data.sections, *(data.asked if named else ()) or (MAIN,))

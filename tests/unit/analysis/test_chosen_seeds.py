@@ -139,3 +139,15 @@ def test_finished_seeds_that_the_common_ones_leave_out_are_named(tmp_path, name)
     cut = "seeds 0 to 2 alone (--seeds common); left out: seeds 5 to 8 of"
     # The others show the rows of each experiment on its own seeds, of which none is left out.
     assert (cut in caption) == (name in ("tab_study_effects", "fig_study_effects"))
+
+
+def test_the_table_by_panel_counts_the_variants_that_it_leaves_out(data):
+    caption = tab_beyond.build(data.at_scale("study")).caption
+    assert "Variants of a method (1 row) are in the tables and figures of their experiments." in caption
+
+
+def test_named_comparisons_of_the_study_of_meaning_are_where_the_message_points(tmp_path):
+    primary = {"meaning": (("scpo", "gigpo"),)}
+    write_study(tmp_path, {"meaning": ("scpo", "gigpo")}, CURVES, primary=primary)
+    with pytest.raises(MissingRunsError, match=r"study of meaning, which docs/meaning\.md and fig_meaning show"):
+        tab_study_effects.build(collect(tmp_path).at_scale("study"))
