@@ -154,6 +154,11 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
             + ", ".join(f"scale={each}" for each in allowed)
         )
+    left_out = [row.name for row in experiment.rows if row not in rows and scale in row.scales]
+    if left_out:
+        matrix.notes.append(
+            f"{selected}: no runs of {', '.join(left_out)} (n/a in tables without earlier ones)"
+        )
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     return matrix
 
