@@ -423,8 +423,12 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     known = _configurations(first) | _configurations(second)
     sides = [table.drop_duplicates("run").set_index("seed") for table in (first, second)]
     texts: dict[str, None] = {}
-    for seed in sides[0].index.intersection(sides[1].index):
-        own, other = sides[0].loc[seed], sides[1].loc[seed]
+    common = sides[0].index.intersection(sides[1].index)
+    pairs = [(sides[0].loc[seed], sides[1].loc[seed]) for seed in common]
+    if not pairs:
+        # Sides without a common seed are compared by one run of each.
+        pairs = [(sides[0].iloc[0], sides[1].iloc[0])]
+    for own, other in pairs:
         hashes = (own["configuration"], other["configuration"])
         settings = {own["setting"], other["setting"]} - {None}
         if len(settings) > 1:

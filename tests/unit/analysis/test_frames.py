@@ -434,3 +434,13 @@ def test_half_an_address_of_a_project_is_answered_with_the_form(tmp_path, capsys
     assert main(["figures", "--wandb", "wandb:team", "--cache", str(tmp_path)]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "'wandb:team' is no W&B project: expected entity/project, e.g. my-team/scpo" in said
+
+
+def test_sides_without_a_common_seed_are_compared_by_their_own_settings(tmp_path):
+    """The column ``differs`` is relative to each side's own table: it named a rate that both sides share."""
+    write_study(tmp_path / "a", {"main_table": ("scpo", "gigpo")}, CURVES, seeds=(0, 1))
+    write_study(tmp_path / "b", {"main_table": ("gigpo",)}, CURVES, seeds=(2, 3), overrides=("trainer.groups=2",))
+    first, second = scpo.load_runs(tmp_path / "a"), scpo.load_runs(tmp_path / "b")
+    only = "^the two differ in more than the method: different settings: trainer.groups=16 .the others: 2.$"
+    with pytest.warns(UserWarning, match=only), pytest.raises(ConfigError, match="no seed has both"):
+        scpo.compare(first[first.row == "gigpo"], second[second.row == "gigpo"])
