@@ -91,7 +91,8 @@ def build(data: Collected) -> Table:
     caption += asked_seeds(data)
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
-    caption += not_shown(data, [row for one in found for row in (one.first, one.second)])
+    compared = [row for comparison in found for row in (comparison.first, comparison.second)]
+    caption += not_shown(data, compared)
     envs = dict.fromkeys(comparison.first.env for comparison in found)
     blocks = []
     notes = Footnotes()
