@@ -435,6 +435,9 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
             keys = ""
             if known.keys() >= set(hashes):
                 keys = setting_differences(*(json.loads(known[name]) for name in hashes))
+                if not keys and hashes[0] != hashes[1]:
+                    # Settings of the method, such as alpha, which are its part of a setting.
+                    keys = " against ".join(_variants(hashes, known))
             texts[f"different settings: {keys or 'other tables or games (column setting)'}"] = None
         elif own["row"] == other["row"] and hashes[0] != hashes[1]:
             texts[" against ".join(_variants(hashes, known))] = None

@@ -124,11 +124,12 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
 def mark_equality(bar: Colorbar) -> None:
     """Label the two shades of a scorer of equal texts."""
     bar.outline.set_linewidth(0.6)
-    bar.set_ticks([0.25, 0.75], labels=["0 (different)", "1 (equal)"])
-    bar.ax.tick_params(length=0, labelsize=SMALL)
+    labels = ["0 (different)", "1 (equal)"]
     if bar.orientation == "vertical":
-        for label in bar.ax.get_yticklabels():
-            label.set(rotation=90, verticalalignment="center")
+        # A bar may be lower than the texts are wide, so they are not turned.
+        labels = ["0\n(different)", "1\n(equal)"]
+    bar.set_ticks([0.25, 0.75], labels=labels)
+    bar.ax.tick_params(length=0, labelsize=SMALL)
 
 
 def walk_handles() -> list[Artist]:

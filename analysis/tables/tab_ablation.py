@@ -26,7 +26,8 @@ CAPTION = (
     "Ablation on ALFWorld: success rate (%) by task family and overall, mean ± standard deviation "
     "over the finished seeds (seeds: finished/planned). Comparisons use the last checkpoint; the "
     "column “All, best” takes each run's best checkpoint instead and is optimistic. “Δ All” is "
-    "the difference to the default, paired by seed, with its 95 % Student-t interval."
+    "the difference to the default, paired by seed, with its 95 % Student-t interval, "
+    "each by itself and not corrected for their number."
 )
 
 

@@ -34,7 +34,7 @@ CAPTION = (
 )
 MARGIN = (
     " The last column is SCPO minus the method in points of avg@k at the last checkpoint, paired "
-    "by seed, with its 95 % Student-t interval."
+    "by seed, with its 95 % Student-t interval, each by itself and not corrected for their number."
 )
 
 

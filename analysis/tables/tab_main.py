@@ -75,7 +75,7 @@ CAPTION = (
     "Main results: {shown}; mean ± standard deviation over the finished seeds (seeds: "
     "finished/planned{both}). {checkpoints} “SCPO − method” is the mean difference at the last "
     "checkpoint over the seeds that both have, with its 95 % Student-t interval where there are "
-    "several{families}."
+    "several, each by itself and not corrected for their number{families}."
 )
 SHOWN = {
     ALFWORLD: "success rate (%) by task family and overall on ALFWorld",

@@ -20,7 +20,7 @@ from scpo.records import archive_index
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.run_records import write_ablation, write_experiment, write_run
-from tests.support.study_runs import rising, write_study
+from tests.support.study_runs import rising, write_study, write_study_run
 
 CURVES = {"scpo": lambda seed: rising(0.8, 0.02 * seed), "gigpo": lambda seed: rising(0.7, 0.01 * (seed % 2))}
 
@@ -444,3 +444,13 @@ def test_sides_without_a_common_seed_are_compared_by_their_own_settings(tmp_path
     only = "^the two differ in more than the method: different settings: trainer.groups=16 .the others: 2.$"
     with pytest.warns(UserWarning, match=only), pytest.raises(ConfigError, match="no seed has both"):
         scpo.compare(first[first.row == "gigpo"], second[second.row == "gigpo"])
+
+
+def test_an_experiments_row_and_a_run_with_another_alpha_are_told_apart_by_it(tmp_path):
+    """The warning blamed other games: settings of a method are not among the keys that it compared."""
+    write_study(tmp_path, {"one_by_method": ("scpo", "gigpo")}, CURVES, seeds=(0,))
+    write_study_run(tmp_path, "scpo", 0, CURVES["scpo"](1), overrides=("method.shaper.alpha=5.0",))
+    runs = scpo.load_runs(tmp_path)
+    mine = runs[runs.row.str.contains("alpha")].assign(setting="of another table")
+    with pytest.warns(UserWarning, match=r"^the two differ in more than the method: different settings: .*alpha=5\.0"):
+        scpo.compare(mine, runs[runs.row == "scpo"], at="area")
