@@ -48,7 +48,7 @@ from scpo.records.manifest import experiment_members, manifests_of, other_names,
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
-from sweeps.export import experiment_yaml, launcher_words
+from sweeps.export import experiment_yaml, launcher_words, machine_words
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.observer import Observer
@@ -182,7 +182,8 @@ def _how_it_goes_on(folder: RunFolder) -> str:
     here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
     for manifest in manifests_of(runs_dir, folder.run_id):
         config = run_config.read_config(folder)
-        words = (*manifest.words, f"seeds=[{config.seed}]", *launcher_words(config.launcher), *here)
+        of_machine = (*launcher_words(config.launcher), *machine_words(config), *here)
+        words = (*manifest.words, f"seeds=[{config.seed}]", *of_machine)
         return (
             "goes on at the next call of sweep.py for its experiment with the same overrides: "
             f"python sweep.py {shlex.join(words)}"

@@ -102,6 +102,20 @@ def launcher_words(launcher: LauncherConfig) -> list[str]:
     return min(words, key=len, default=[])
 
 
+def machine_words(config: RunConfig) -> list[str]:
+    """Overrides of ``wandb`` and ``machine`` as in this run, without those of the defaults.
+
+    The records of experiments lack them, as they affect no result. ``machine.runs_dir`` is left to
+    the caller.
+    """
+    default = compose_run([f"scale={config.scale}"])
+    words = []
+    for section in ("wandb", "machine"):
+        old, new = (getattr(one, section).model_dump() for one in (default, config))
+        words += [f"{key}={_value(value)}" for key, value in _differences(old, new, section)]
+    return [word for word in words if not word.startswith("machine.runs_dir=")]
+
+
 def _launcher(choice: str) -> LauncherConfig:
     return compose_run([f"launcher={choice}"]).launcher
 

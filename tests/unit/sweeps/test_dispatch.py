@@ -279,15 +279,22 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("launcher", "words"),
+    ("overrides", "words"),
     [
-        ((), ""),
-        (("launcher.slots=1",), " launcher.slots=1"),
-        (("launcher=slurm_a800x4", "launcher.time_h=3"), " launcher=slurm_a800x4 launcher.time_h=3.0"),
+        ((), " wandb.mode=disabled"),
+        (("wandb.mode=offline", "launcher.slots=1"), " launcher.slots=1"),
+        (
+            ("wandb.mode=offline", "launcher=slurm_a800x4", "launcher.time_h=3"),
+            " launcher=slurm_a800x4 launcher.time_h=3.0",
+        ),
+        (
+            ("wandb.mode=online", "wandb.project=mine", "wandb.entity=us", "machine.threads=2"),
+            " wandb.mode=online wandb.project=mine wandb.entity=us machine.threads=2",
+        ),
     ],
 )
-def test_a_retried_run_goes_on_with_the_launcher_that_it_had(status, tmp_path, launcher, words):
-    folder = fake.make_run(tmp_path, *launcher)
+def test_a_retried_run_goes_on_with_launcher_wandb_and_machine_that_it_had(status, tmp_path, overrides, words):
+    folder = fake.make_run(tmp_path, *overrides)
     status(tmp_path, "cancel", folder.run_id)
     run = {"id": folder.run_id, "env": "alfworld", "model": "tiny", "seed": 0}
     write_experiment(tmp_path, {"scpo": [run]}, name="ablation")
