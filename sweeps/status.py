@@ -21,9 +21,10 @@ from scpo.benchmarks import TRAINED_ON
 from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
 from scpo.records import RunFolder, State, code_record, run_config
-from scpo.records.health import RULES, Remark, examine, read_rules, stalled
+from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_whole
 from scpo.records.wandb_mirror import url_of
+from scpo.suggestions import did_you_mean
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import log_without_run
 from sweeps.launchers.slurm.observer import Observer
@@ -222,12 +223,23 @@ def show_health(
         )
 
     by_run: dict[str, list[Remark]] = {}
+    logged: set[str] = set()
     for folder in folders:
         try:
+            if arguments.rules != RULES:
+                logged.update(*read_whole(folder, folder.metrics))
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:
             say_error(console, str(error))
+
+    # A rule with a misspelt metric would never fire. Runs without a line do not show what they log.
+    for name, metric in never_logged(logged, read_rules(arguments.rules)) if logged else ():
+        say(
+            Console(stderr=True),
+            f"{arguments.rules}: {name}: none of these runs logs {metric}"
+            f"{did_you_mean(metric, sorted(logged))}",
+        )
 
     if arguments.json:
         records = {}

@@ -4,7 +4,7 @@ import fnmatch
 import functools
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -204,6 +204,19 @@ def stalled(
             text = f"silent for {silent:.0f} s, a step takes {usual:.0f} s"
             remarks.append(Remark(name, rule.level, int(times[-1]["step"]), text))
     return remarks
+
+
+def never_logged(logged: Collection[str], rules: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield name and metric of each rule whose metric is not among the logged ones.
+
+    Metrics of conf/health.yaml are passed over: some runs lack them, such as those without credit.
+    """
+    shipped = {rule.metric for rule in read_rules().values() if not isinstance(rule, Stalled)}
+    for name, rule in rules.items():
+        if isinstance(rule, Stalled) or rule.metric in shipped:
+            continue
+        if not any(metric in logged for metric in _metrics([dict.fromkeys(logged)], rule.metric)):
+            yield name, rule.metric
 
 
 def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:

@@ -1,4 +1,5 @@
 import io
+import json
 from argparse import Namespace
 
 from rich.console import Console
@@ -29,6 +30,22 @@ def test_rules_are_replayed_on_finished_runs(tmp_path):
     assert f"{ill.run_id}: warn: entropy_collapsed at step 3" in said
     assert "2 runs looked at, 1 with remarks" in said
     assert shown(show_health, [well], Namespace(rules=RULES, json=False))[0]
+
+
+def test_a_rule_on_a_metric_that_no_run_logs_is_named(tmp_path, capsys):
+    folder = fake.make_run(tmp_path)
+    log(folder, "train/success_rate", [0.5, 0.5])
+    rules = tmp_path / "mine.yaml"
+    level = "high: 1, steps: 1, level: warn"
+    rules.write_text(
+        f"typed: {{kind: outside, metric: train/sucess_rate, {level}}}\n"
+        f"right: {{kind: outside, metric: train/*, {level}}}\n"
+        f"shipped: {{kind: outside, metric: credit/above_theta, {level}}}\n"
+    )
+    fine, said = shown(show_health, [folder], Namespace(rules=rules, json=True))
+    assert (fine, json.loads(said)) == (True, {folder.run_id: []})
+    named = f"{rules}: typed: none of these runs logs train/sucess_rate; did you mean train/success_rate?"
+    assert capsys.readouterr().err.split() == named.split()
 
 
 def test_each_offline_folder_is_pushed_once(tmp_path):
