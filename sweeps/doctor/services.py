@@ -3,6 +3,8 @@
 import netrc
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
@@ -12,7 +14,15 @@ from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 
 WANDB_URL = "https://api.wandb.ai"
+# Default of wandb since 0.31, which also takes keys of the address before.
+FORGE_HOST = "api.forge.coreweave.com"
 TIMEOUT_S = 5.0
+# Prints the address; with mode=disabled, wandb starts no process.
+READ_WANDB_URL = (
+    "import wandb; print(wandb.setup(wandb.Settings(mode='disabled')).settings.base_url)"
+)
+# Importing wandb takes a second, and longer from a network file system.
+READ_S = 60.0
 OFFLINE = "wandb.mode=offline (`wandb sync` later)"
 
 
@@ -40,8 +50,22 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
 
 
 def wandb_url() -> str:
-    """Address of the W&B server."""
-    return os.environ.get("WANDB_BASE_URL", WANDB_URL)
+    """Address of the W&B server that the installed wandb uses."""
+    # Read by wandb, because its default depends on its version, and settings files may name another
+    # server. In a process of its own, because wandb keeps the settings that it has read first.
+    try:
+        read = subprocess.run(
+            [sys.executable, "-c", READ_WANDB_URL],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=READ_S,
+        ).stdout.split()
+    except subprocess.TimeoutExpired:
+        read = []
+    # Nothing is read where wandb is not installed or refuses a setting.
+    return read[-1] if read else os.environ.get("WANDB_BASE_URL") or WANDB_URL
 
 
 def check_endpoints(subject: Subject) -> Iterator[Finding]:
@@ -103,8 +127,9 @@ def _endpoint(model: ApiModel) -> Iterator[Finding]:
 def _has_key(host: str) -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
+    hosts = [host, urlsplit(WANDB_URL).hostname or ""] if host == FORGE_HOST else [host]
     try:
-        return netrc.netrc().authenticators(host) is not None
+        return any(netrc.netrc().authenticators(name) for name in hosts)
     except (OSError, netrc.NetrcParseError):
         return False
 

@@ -50,3 +50,34 @@ def test_wandb_online_and_unreachable(subject, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", closed())
     found = services.check_wandb(subject("wandb.mode=online"))
     assert_finds(found, "warning", "does not answer", "wandb.mode=offline")
+
+
+def test_the_wandb_server_is_the_one_that_the_installed_wandb_uses(monkeypatch, tmp_path):
+    wandb = pytest.importorskip("wandb", reason="needs wandb: make setup")
+    monkeypatch.delenv("WANDB_BASE_URL", raising=False)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert services.wandb_url() == wandb.Settings().base_url
+    (tmp_path / "settings").write_text("[default]\nbase_url = https://wandb.in.a.file\n")
+    assert services.wandb_url() == "https://wandb.in.a.file"
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.in.the.environment")
+    assert services.wandb_url() == "https://wandb.in.the.environment"
+
+
+def test_the_wandb_server_without_wandb(monkeypatch, tmp_path):
+    (tmp_path / "wandb.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("WANDB_BASE_URL", raising=False)
+    assert services.wandb_url() == "https://api.wandb.ai"
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.in.the.environment")
+    assert services.wandb_url() == "https://wandb.in.the.environment"
+
+
+def test_a_key_of_the_address_before_is_one_for_the_present_server(monkeypatch, tmp_path):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai login user password key\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    assert services._has_key("api.wandb.ai")
+    assert services._has_key("api.forge.coreweave.com")
+    assert not services._has_key("wandb.example.org")
