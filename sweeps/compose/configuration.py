@@ -120,13 +120,26 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     asked = [*_SEARCH_PATH, *(override.for_hydra for override in overrides)]
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            return hydra.compose("config", overrides=asked)
+            composed = hydra.compose("config", overrides=asked)
     except MarkedYAMLError as error:
         raise ConfigError(_yaml_message(error)) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)
         ) from None
+    _check_method_name(composed, overrides)
+    return composed
+
+
+def _check_method_name(composed: DictConfig, overrides: Sequence[Override]) -> None:
+    """Refuse a method whose file has the name of another one, under which records would know it."""
+    chosen = [override.value for override in overrides if override.target == "method"]
+    name = OmegaConf.select(composed, "method.name")
+    if chosen and isinstance(chosen[-1], str) and name is not None and name != chosen[-1]:
+        raise ConfigError(
+            f"method={chosen[-1]}: its file method/{chosen[-1]}.yaml has name: {name}; records and "
+            f"tables know a method by this name, so it must be that of the file: {chosen[-1]}"
+        )
 
 
 def _yaml_message(error: MarkedYAMLError) -> str:

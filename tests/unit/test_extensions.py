@@ -157,6 +157,19 @@ def test_an_entry_point_that_cannot_be_used_ends_a_command_in_one_line(tmp_path,
     assert reason in message
 
 
+def test_a_method_of_a_package_cannot_be_known_by_the_name_of_another(tmp_path):
+    """Copied with ``name: scpo``, it ran, and `load_runs` pooled its runs with SCPO's."""
+    install(tmp_path)
+    method = tmp_path / "dice/conf/method/any_scpo.yaml"
+    method.parent.mkdir()
+    method.write_text("defaults: [scpo, _self_]\nname: scpo\n")
+    refused = python(tmp_path, "train.py", "method=any_scpo", "--cfg", "job")
+    assert refused.returncode == 2
+    assert "method=any_scpo: its file method/any_scpo.yaml has name: scpo; records and tables" in refused.stderr
+    method.write_text("defaults: [scpo, _self_]\nname: any_scpo\n")
+    assert python(tmp_path, "train.py", "method=any_scpo", "--cfg", "job").returncode == 0
+
+
 @pytest.mark.parametrize(
     "words", [["train.py", "method=scpo", "scorer=dice"], ["-c", "import scpo; scpo.load_scorer('dice')"]]
 )
