@@ -57,6 +57,8 @@ def experiment_yaml(folder: RunFolder) -> str:
     experiment = {
         "name": _name(config),
         "title": f"As run {folder.run_id}",
+        # The file has only what differs from the present files of conf/, which may change later.
+        "of_run": folder.run_id,
         "axes": {
             "env": [choices["env"]],
             "model": {config.scale: [choices["model"]]},

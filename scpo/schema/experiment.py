@@ -61,7 +61,7 @@ class Experiment(Strict):
     Read from ``conf/experiment/<name>.yaml``. An axis is a list of values (seeds: or a count), or
     one list per scale. ``overrides``, one list or one per scale, apply to every row before its own;
     those of the command line win over them. ``primary``: None for an experiment that compares
-    nothing.
+    nothing. ``of_run``: id of the run whose configuration ``python -m sweeps export`` wrote here.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -70,6 +70,7 @@ class Experiment(Strict):
     overrides: tuple[str, ...] | dict[Scale, tuple[str, ...]] = ()
     rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
     primary: Primary | None = None
+    of_run: Annotated[str, Field(pattern=r"-s\d+-[0-9a-f]+$")] | None = None
 
     def for_scale(self, scale: Scale) -> Self:
         """The experiment whose rows' overrides are those of one scale."""

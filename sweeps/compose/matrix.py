@@ -160,7 +160,27 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"{selected}: no runs of {', '.join(left_out)} (n/a in tables without earlier ones)"
         )
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
+    given = [override for override in common if override.key != "scale" and not override.of_machine]
+    # Other values than the run's were asked for, or other rows than its own.
+    if not (given or added or selected or chosen.keys() - {"seeds"}):
+        matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
+
+
+def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:
+    """Note that an exported experiment is no longer that of its run; ``asked``: its file."""
+    exported = matrix.experiment.of_run
+    if exported is None:
+        return
+    # With the run's seed, whichever seeds are asked for; an id ends in s<seed>-<hash>.
+    seed = int(exported.rsplit("-", 2)[1].removeprefix("s"))
+    configs = (config.model_copy(update={"seed": seed}) for config in matrix.runs.values())
+    if exported not in map(run_id, configs):
+        yield (
+            f"{asked} is no longer the configuration of run {exported}: a file of conf/ that it "
+            f"builds on, or {asked} itself, has changed since the export. To have the run's again: "
+            f"python -m sweeps export {exported}; if the change is meant, delete of_run in {asked}"
+        )
 
 
 def _split_rows(

@@ -1,6 +1,7 @@
 import pytest
 import yaml
 
+import sweep
 from scpo.records import run_config
 from sweeps import __main__ as command_line
 from sweeps.compose.configuration import compose_run
@@ -53,3 +54,26 @@ def test_one_run_at_a_time_and_no_file_is_overwritten(tmp_path, monkeypatch, cap
     assert "end in .yaml; name mine.yaml" in capsys.readouterr().err
     assert command_line.main(["export", first.run_id]) == 0
     assert "experiment:" in capsys.readouterr().out
+
+
+def test_an_exported_experiment_whose_files_have_changed_since_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = run_config.ensure(compose_run(["method=gigpo", "scale=study", "seed=1"]))
+    assert command_line.main(["export", folder.run_id, "-o", "mine.yaml"]) == 0
+    for given in ([], ["seeds=[1,2]"], ["seeds=[5]"], ["machine.runs_dir=elsewhere"]):
+        assert expand("mine.yaml", parse_all(["scale=study", *given])).notes == []
+
+    # As if a file of conf/ had another value than at the export.
+    changed = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    changed["experiment"]["rows"][0]["overrides"].append("method.estimator.omega=0.5")
+    (tmp_path / "mine.yaml").write_text("# @package _global_\n" + yaml.safe_dump(changed))
+    for given in ([], ["seeds=[5]"], ["machine.runs_dir=elsewhere"]):
+        (note,) = expand("mine.yaml", parse_all(["scale=study", *given])).notes
+        assert note.startswith(f"mine.yaml is no longer the configuration of run {folder.run_id}: a file of conf/")
+        assert f"python -m sweeps export {folder.run_id}; if the change is meant, delete of_run" in note
+    # Other values were asked for.
+    assert expand("mine.yaml", parse_all(["scale=study", "trainer.steps=3"])).notes == []
+    capsys.readouterr()
+    assert sweep.main(["+experiment=mine.yaml", "scale=study", "dry_run=true"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count("is no longer the configuration of run") == 1
