@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -322,7 +324,11 @@ def _say_result(folder: RunFolder) -> None:
     """Log the run's result and the path of its records."""
     for line in before_after(read_whole(folder, folder.metrics)):
         logger.info("%s", line)
-    logger.info("records: %s; curves and credit: make report", folder.path)
+    runs_dir = folder.path.parent
+    report = "make report"
+    if runs_dir.resolve() != Path("runs").resolve():
+        report = shlex.join(["python", "-m", "analysis", "report", "--runs-dir", str(runs_dir)])
+    logger.info("records: %s; curves and credit: %s", folder.path, report)
 
 
 def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:

@@ -39,6 +39,18 @@ def test_a_run_is_done_and_left_alone_afterwards(folder):
     assert (fake.starts(folder), folder.metrics.read_bytes()) == (1, before)
 
 
+def test_the_end_of_a_run_names_the_command_that_reports_its_own_folder(folder, caplog, monkeypatch):
+    caplog.set_level("INFO")
+    entry.run(folder, fake_train.train)
+    elsewhere = f"curves and credit: python -m analysis report --runs-dir {folder.path.parent}"
+    assert caplog.messages[-1].endswith(elsewhere)
+    (folder.path.parent / "work").mkdir()
+    (folder.path.parent / "work" / "runs").symlink_to(folder.path.parent)
+    monkeypatch.chdir(folder.path.parent / "work")
+    entry._say_result(folder)
+    assert caplog.messages[-1].endswith("curves and credit: make report")
+
+
 def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder):
     def broken(_config, _folder, _stop):
         raise ValueError("no games\nat all")
