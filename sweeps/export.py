@@ -40,7 +40,7 @@ def experiment_yaml(folder: RunFolder) -> str:
     composed = identity(compose_run(words))
     differing = []
     for key, value in _differences(composed, identity(config)):
-        differing.append(f"{key}={_value(value)}")
+        differing.append(f"{_sign(key, composed)}{key}={_value(value)}")
     # The id holds a hash of all settings that affect the result, so equal ids prove the export.
     if run_id(compose_run([*words, *differing])) != folder.run_id:
         # Tried second, because a setting that is off is absent from the record, too.
@@ -77,6 +77,13 @@ def experiment_yaml(folder: RunFolder) -> str:
 
 def _words(choices: dict[str, str]) -> list[str]:
     return [f"{group}={choice}" for group, choice in choices.items()]
+
+
+def _sign(key: str, composed: dict[str, Any]) -> str:
+    """``+`` for a panel that the files do not have, such as that of a search's trial."""
+    section, _, name = key.rpartition(".")
+    is_panel = section == "env.validation_panels"
+    return "+" if is_panel and name not in composed["env"]["validation_panels"] else ""
 
 
 def _host(config: RunConfig, method: str) -> list[str]:

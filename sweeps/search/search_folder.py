@@ -5,6 +5,7 @@ from, on seeds that no trial has used. The summary lists the best trials and exp
 mean is optimistic.
 """
 
+import json
 import math
 import shlex
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from scpo.errors import RecordError
 from scpo.intervals import summarise
 from scpo.records.files import read_json, write_bytes, write_json
 from scpo.schema.search import Search
-from sweeps.compose.overrides import parse_all
+from sweeps.compose.overrides import parse, parse_all
 from sweeps.search.plan import SEARCHES, Plan
 from sweeps.search.plots import write_plots
 from sweeps.search.space import override_texts
@@ -43,14 +44,31 @@ def write_plan(plan: Plan) -> None:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read the plan from a search's folder; RecordError if it is missing or damaged."""
+    """Read the plan from a search's folder, which may have been moved with its runs folder.
+
+    Raises:
+        ConfigError: The present configuration files cannot compose its runs.
+        RecordError: The plan is missing or damaged.
+    """
     record = read_json(folder / PLAN, "Start the search again: it writes the file anew")
     try:
-        return Plan(
+        plan = Plan(
             Search.model_validate(record["search"]), record["scale"], parse_all(record["words"])
         )
     except (ValidationError, LookupError, TypeError) as error:
         raise RecordError(f"{folder / PLAN} describes no search: {error}") from error
+    return _with_runs_in(folder.parent.parent, plan)
+
+
+def _with_runs_in(runs_dir: Path, plan: Plan) -> Plan:
+    """The plan with its runs in ``runs_dir``, wherever they were when it was written."""
+    if Path(plan.base.machine.runs_dir).resolve() == runs_dir.resolve():
+        return plan
+    key = "machine.runs_dir"
+    kept = [override for override in plan.overrides if override.key != key]
+    # In quotes, because a folder's name may have commas or brackets in it.
+    here = parse(f"{key}={json.dumps(str(runs_dir), ensure_ascii=False)}")
+    return Plan(plan.search, plan.scale, (*kept, here))
 
 
 def search_folders(runs_dir: Path) -> list[Path]:

@@ -7,6 +7,8 @@ from sweeps import __main__ as command_line
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import parse_all
+from sweeps.export import experiment_yaml
+from tests.support.searches import plan_in
 
 RUNS = {
     "the default": [],
@@ -21,6 +23,9 @@ RUNS = {
     "another trainer": ["scale=paper", "trainer=verl_1gpu", "env.games=generated"],
     "a prompted model": ["scale=paper", "method=react", "model=gpt_4o"],
     "without a panel": ["method=grpo", "~env.validation_panels.valid_seen", "trainer.groups=2"],
+    "a panel of its own": [
+        "+env.validation_panels.tuning={split: train, games: 4, seed: 1, held_out: true}",
+    ],
     "a list": ["method=grpo", "trainer.steps=3", "env.validation_panels.valid_seen.games=5"],
 }
 
@@ -37,6 +42,17 @@ def test_the_experiment_of_a_run_is_that_run(overrides, tmp_path, monkeypatch, c
     scale = run_config.read_config(folder).scale
     matrix = expand("mine.yaml", parse_all([f"scale={scale}"]))
     assert list(matrix.runs) == [folder.run_id]
+
+
+@pytest.mark.parametrize("scale", ["mini", "study"])
+def test_a_trial_is_exported_with_the_tasks_that_it_is_judged_on(scale, tmp_path):
+    plan = plan_in(tmp_path, f"scale={scale}")
+    run, config = next(iter(plan.runs(plan.default()).items()))
+    (tmp_path / "mine.yaml").write_text(experiment_yaml(run_config.ensure(config)))
+    matrix = expand(str(tmp_path / "mine.yaml"), parse_all([f"scale={plan.scale}"]))
+    assert list(matrix.runs) == [run]
+    (made,) = matrix.runs.values()
+    assert list(made.env.validation_panels) == ["tuning"]
 
 
 def test_one_run_at_a_time_and_no_file_is_overwritten(tmp_path, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from scpo.records.identity import run_id
 from sweeps import __main__ as cli
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
+from sweeps.compose.overrides import parse_all
 from sweeps.search import plots, search_folder
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study, default_result, ranked
@@ -168,3 +169,22 @@ def test_a_summary_is_written_on_demand(tmp_path, capsys):
     assert re.search(r"2 COMPLETE\n.*summary\.md", capsys.readouterr().out)
     assert cli.main(["search", "other*", "--runs-dir", str(tmp_path)]) == 2
     assert plan.study_id in capsys.readouterr().err
+
+
+def test_a_search_whose_runs_folder_was_moved_is_read_and_written_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    plan = plan_in("runs", "search.trials=2", "trainer.steps=1", "seeds=[0]")
+    Study(plan).close()
+    search_folder.write_plan(plan)
+    drive(plan)
+    moved = (tmp_path / "runs").rename(tmp_path / "moved, by hand")
+    assert cli.main(["search", "--runs-dir", moved.name]) == 0
+    assert "2 COMPLETE" in capsys.readouterr().out
+    summary = (moved / "searches" / plan.study_id / "summary.md").read_text()
+    assert "Trials: 2 COMPLETE." in summary
+    (call,) = [line for line in summary.splitlines() if line.startswith("python sweep.py")]
+    words = parse_all(shlex.split(call)[2:])
+    assert [word.value for word in words if word.key == "machine.runs_dir"] == [moved.name]
+    cli.main(["verify", "--runs-dir", moved.name])
+    assert f"2 runs of the trials of search {plan.study_id}" in capsys.readouterr().out
+    assert not (tmp_path / "runs").exists()
