@@ -9,6 +9,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -77,14 +78,14 @@ def load_runs(
     Returns:
         A data frame with the columns ``run, method, seed, row, step, metric, value`` and ``env,
         model, scale, setting, differs, configuration``, sorted by run, metric and step. The last
-        six show which runs must not be pooled. ``row`` is the run's name in the first table that
-        has it (``scpo``, ``chronological``, ...), or the method's name for a run of no experiment,
-        with what differs if such runs have several configurations (``scpo_alpha_2.0``). Runs with
-        an equal ``setting`` share a table; ``differs`` names the differences of a row's runs
-        from the others of its table, besides the method. Runs that differ only in the seed have an
-        equal ``configuration``, in any table; ``attrs["configurations"]`` has
-        each as JSON. ``attrs["left_out"]`` lists runs and files that were left out, with the
-        reasons.
+        six show which runs must not be pooled. ``row`` is the run's name in the tables
+        (``scpo``, ``chronological``, ...; of several, that of most runs of its configuration, else
+        the first table's), or the method's name for a run of no experiment, with what differs if
+        such runs have several configurations (``scpo_alpha_2.0``). Runs with an equal ``setting``
+        share a table; ``differs`` names the differences of a row's runs from the others of its
+        table, besides the method. Runs that differ only in the seed have an equal
+        ``configuration``, in any table; ``attrs["configurations"]`` has each as JSON.
+        ``attrs["left_out"]`` lists runs and files that were left out, with the reasons.
 
     Raises:
         RecordError: A folder does not exist, a project cannot be read, or they hold no runs.
@@ -231,14 +232,12 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
 def _runs_frame(data: Collected) -> pd.DataFrame:
     """Data frame with a row per run id: method, seed, row, setting, ... and ``finished``."""
     runs = data.runs.set_index("id")
-    first_row = []
-    for rows, method in zip(runs["rows"], runs["method"], strict=True):
-        first_row.append(rows[0] if len(rows) else method)
+    row_names = _row_names(data)
     columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
     # Sections of tables know more than a single run, for example that a row has its own learning
-    # rate, so their setting replaces the run's own. The first of several sections wins, as it does
-    # for the row.
+    # rate, so their setting replaces the run's own. Of several sections with
+    # the row, the first one wins.
     settings: dict[str, str | None] = {}
     differs: dict[str, str] = {}
     apart = variant_notes(data.by_id, data.experiments)
@@ -246,17 +245,38 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         code = _code_of_rows(data, part)
         for row in part.all_rows():
             for run in row.runs:
+                if row.name != row_names.get(run.id):
+                    continue
                 settings.setdefault(run.id, part.setting)
                 notes = (apart.get(run.id, ""), row.differs, code[row.name])
                 differs.setdefault(run.id, "; ".join(text for text in notes if text))
 
     ids = list(runs.index)
     return columns.assign(
-        row=first_row,
+        row=[row_names[run] for run in ids],
         setting=[settings.get(run, runs.loc[run, "setting"]) for run in ids],
         differs=[differs.get(run, "") for run in ids],
         configuration=[_configuration_hash(data.by_id[run]) for run in ids],
     )
+
+
+def _row_names(data: Collected) -> dict[str, str]:
+    """Run id -> name of its row; the method's for a run that is in no table.
+
+    Of several names, the one of most runs of the run's configuration, so that a row keeps a seed
+    that another experiment has under a name of its own; of equally many, the first table's.
+    """
+    hashes = {run: _configuration_hash(own) for run, own in data.by_id.items()}
+    known: dict[str, list[str]] = dict(zip(data.runs["id"], data.runs["rows"], strict=True))
+    # Configuration -> name -> number of runs.
+    counts: dict[str, Counter[str]] = {}
+    for run, names in known.items():
+        counts.setdefault(hashes[run], Counter()).update(names)
+    chosen = {}
+    for run, method in zip(data.runs["id"], data.runs["method"], strict=True):
+        # Among equals, max returns the first.
+        chosen[run] = max(known[run], key=counts[hashes[run]].__getitem__, default=method)
+    return chosen
 
 
 def _configuration_hash(run: Run) -> str:

@@ -62,6 +62,20 @@ def test_a_row_keeps_its_name_on_seeds_that_another_experiment_does_not_have(tmp
     assert list(found["seeds"]) == [[50, 51], [50, 51]]
 
 
+def test_a_row_keeps_a_seed_that_another_experiment_has_under_a_name_of_its_own(tmp_path):
+    rows = {}
+    for row in ("scpo", "gigpo"):
+        rows[row] = [write_run(tmp_path, row, seed, overrides=(f"method={row}",)) for seed in (0, 1, 2)]
+    write_experiment(tmp_path, rows, name="one_by_method")
+    # Read first, for its name is first in the alphabet.
+    write_experiment(tmp_path, {"gigpo_alfworld_s1": [rows["gigpo"][1]]}, name="gigpo_alfworld_s1")
+    runs = scpo.load_runs(tmp_path)
+    assert runs.groupby("row")["seed"].unique().map(list).to_dict() == {"gigpo": [0, 1, 2], "scpo": [0, 1, 2]}
+    assert set(runs["differs"]) == {""}
+    found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], "train/success_rate")
+    assert list(found["pairs"]) == [3]
+
+
 def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code(tmp_path):
     rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
     write_experiment(tmp_path, rows)
