@@ -36,7 +36,7 @@ def test_an_exact_scorer_is_named_and_has_two_shades(tmp_path):
     (panel,) = panels(made.figure)
     assert panel.images[0].get_cmap().N == 2
     (bar,) = (axis for axis in made.figure.axes if axis.get_ylabel() == "similarity")
-    assert [label.get_text() for label in bar.get_yticklabels()] == ["0 (different)", "1 (equal)"]
+    assert [label.get_text() for label in bar.get_yticklabels()] == ["0\n(different)", "1\n(equal)"]
     assert not bar.texts  # no threshold
     assert named in " ".join(made.figure.get_suptitle().split())
     assert named in made.numbers.csv()
