@@ -120,7 +120,8 @@ def machine_words(config: RunConfig) -> list[str]:
     default = compose_run([f"scale={config.scale}"])
     words = []
     for section in ("wandb", "machine"):
-        old, new = (getattr(one, section).model_dump() for one in (default, config))
+        old = getattr(default, section).model_dump()
+        new = getattr(config, section).model_dump()
         words += [f"{key}={_value(value)}" for key, value in _differences(old, new, section)]
     return [word for word in words if not word.startswith("machine.runs_dir=")]
 
