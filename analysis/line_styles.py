@@ -153,7 +153,7 @@ def line_styles(
     Args:
         rows: The rows.
         experiments: All rows of each experiment. They are styled first, so that a row looks the
-            same whatever rows are drawn beside it.
+            same in figures of other rows.
     """
     by_name = {row.name: row for row in rows}
     groups = [list(group) for group in experiments]

@@ -78,7 +78,7 @@ def _finished(data: Collected) -> list[_Ablation]:
     """The ablations with finished runs, those of chosen experiments last.
 
     Raises:
-        MissingRunsError: There are none.
+        MissingRunsError: No ablation has finished runs.
     """
     with_columns = [part for part in data.sections if with_families(part.env)]
     own = [shown for part in with_columns for shown in _chosen(data, part)]

@@ -1,9 +1,6 @@
 """Scorers, matchers and identities of other packages; tests/unit/advantages/test_registry.py has the estimators."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from scpo.errors import RecordError
 from scpo.records import RunFolder
 from scpo.records.run_config import read_config
+from tests.support.packages import python, write_package
 
 ROOT = Path(__file__).resolve().parents[2]
 SCORER = """
@@ -77,15 +75,7 @@ def install(folder, **points):
         "dice-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: dice\nVersion: 1.0\n",
         "dice-1.0.dist-info/entry_points.txt": listed,
     }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def python(folder, *words):
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    env = os.environ | {"PYTHONPATH": path}
-    return subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    write_package(folder, files)
 
 
 PARTS = ["method=scpo", "scorer=dice", "method.shaper.matcher=last", "method.estimator.states=initials"]

@@ -1,9 +1,6 @@
 """Estimators of other packages: a file, an entry point and two YAML files outside the checkout make a method."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from scpo.errors import RecordError
 from scpo.records import RunFolder
 from scpo.records.run_config import read_config
+from tests.support.packages import python, write_package
 
 ROOT = Path(__file__).resolve().parents[3]
 ESTIMATOR = """
@@ -59,15 +57,7 @@ def install(folder, value="doubled:DOUBLED", estimator=ESTIMATOR):
         "conf/estimator/doubled.yaml": SETTINGS,
         "conf/method/doubled.yaml": METHOD,
     }
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def python(folder, *words):
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    env = os.environ | {"PYTHONPATH": path}
-    return subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    write_package(folder, files)
 
 
 def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path):

@@ -152,7 +152,7 @@ def test_attempts_are_numbered_and_latest_points_to_the_newest(folder):
     folder.path.mkdir()
     for number in range(1, 12):
         folder.write_status(Status(state=State.PENDING, attempt=number - 1, steps=4))
-        # Until it has begun, whoever asks gets the same one.
+        # Until it has begun, every process gets the same one.
         assert (folder.new_attempt(), folder.new_attempt()) == (number, number)
     folder.point_latest(1)
     folder.point_latest(11)
