@@ -319,12 +319,11 @@ def _checked(made: object) -> Made:
 
 
 def _with_notes(made: Made, notes: Iterable[str]) -> Made:
-    """The output with these notes at the end of its caption, if it has one."""
+    """The output with these notes after its caption, if it has one."""
     table = made if isinstance(made, Table) else made.numbers
     if table is None:
         return made
-    caption = " ".join((table.caption, *(f"Note: {note}." for note in notes)))
-    table = replace(table, caption=caption)
+    table = replace(table, notes=tuple(f"Note: {note}." for note in notes))
     return table if isinstance(made, Table) else replace(made, numbers=table)
 
 

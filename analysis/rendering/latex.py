@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from pylatexenc.latexencode import RULE_DICT, UnicodeToLatexConversionRule, UnicodeToLatexEncoder
 
 # Places without a space, within names and paths, where a line may end.
-BREAKABLE = re.compile(r"(?<=\w)(\\_|/)(?=\w)")
+BREAKABLE = re.compile(r"(?<=\w)(\\_|/|\.(?=[a-z]))(?=\w)")
 
-# Number of lines of \footnotesize that fit above a long caption on a page of nine inches.
+# Lines here are lines of \footnotesize. A page of nine inches has room for PAGE_LINES; a table gets
+# at most MOST_LINES of them and at least LEAST_LINES, however long its caption is.
+PAGE_LINES = 64
 MOST_LINES = 54
+LEAST_LINES = 12
 
-# Number of lines of a title with its rule.
-TITLE_LINES = 2
-
-# Number of characters of \footnotesize in the text's width. Longer titles need several lines.
+# Number of characters for each line: in the text's width for cells and titles, which are in
+# \footnotesize; as many as take its height for captions (\normalsize) and notes (\scriptsize).
 LETTERS = 100
-LONG_TITLE = 100
+CAPTION_LETTERS = 66
+NOTE_LETTERS = 120
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,21 @@ class Part:
     title: str
     rows: tuple[tuple[str, int], ...]
 
+    @property
+    def title_lines(self) -> int:
+        """Number of printed lines of the title with its rule."""
+        return 1 + max(1, math.ceil(len(self.title) / LETTERS))
+
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns of a table: LaTeX's column layout, headline, number of columns, and rows."""
+    """Columns of a table: LaTeX's column layout, headline, number of columns, and rows.
+
+    The headline is LaTeX with its number of printed lines, as the rows are.
+    """
 
     layout: str
-    head: str
+    head: tuple[str, int]
     columns: int
     parts: tuple[Part, ...]
 
@@ -105,13 +115,23 @@ def lines_of(texts: Sequence[str], widths: Sequence[float]) -> int:
     return max((math.ceil(lines) for lines in wrapped), default=1) or 1
 
 
-def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
+def floats(grids: Iterable[Grid], caption: str, label: str, notes: str = "") -> str:
     """One ``table*``, or several if the rows do not fit on a page.
 
-    The first has the caption; the others refer to it.
+    The first has the caption, and the others refer to it. The notes are in smaller print at the end
+    of the last one.
+
+    Args:
+        grids: Columns and rows, as LaTeX.
+        caption: Caption, as plain text.
+        label: Label that other floats and the text refer to.
+        notes: Notes on the data, as plain text.
     """
-    # LaTeX cannot break a float, so long tables are split here.
-    pages = [(grid, parts) for grid in grids for parts in _pages(grid.parts)]
+    grids = list(grids)
+    room = PAGE_LINES - math.ceil(len(caption) / CAPTION_LETTERS)
+    pages = _split(grids, room)
+    if len(pages) == 1:
+        pages = _split(grids, room - math.ceil(len(notes) / NOTE_LETTERS))
     lines: list[str] = []
     for page, (grid, parts) in enumerate(pages):
         lines += [
@@ -122,42 +142,61 @@ def floats(grids: Iterable[Grid], caption: str, label: str) -> str:
         ]
         lines += _shrunk(_tabular(grid, parts))
         if page == 0:
-            lines += [rf"\caption{{{caption}}}", rf"\label{{{label}}}"]
+            lines += [rf"\caption{{{escape(caption)}}}", rf"\label{{{label}}}"]
         else:
             lines += [r"\par\medskip", rf"Table~\ref{{{label}}}, continued."]
+        if notes and page == len(pages) - 1:
+            text = rf"\scriptsize {escape(notes)}"
+            lines += [r"\par\smallskip", rf"\parbox{{\textwidth}}{{{text}}}"]
         lines.append(r"\end{table*}")
     return "\n".join(lines) + "\n"
 
 
-def _pages(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Yield the parts of each page.
+def _split(grids: Iterable[Grid], room: int) -> list[tuple[Grid, list[Part]]]:
+    """Rows of each page, of which the first one has room for so many lines.
+
+    LaTeX cannot break a float, so long tables are split here.
+    """
+    pages: list[tuple[Grid, list[Part]]] = []
+    for grid in grids:
+        # The usual headline has one line, which is not among the lines of a page.
+        _, head = grid.head
+        most = MOST_LINES - (head - 1)
+        first = most if pages else max(LEAST_LINES, min(most, room - (head - 1)))
+        pages += [(grid, parts) for parts in _pages(grid.parts, first, most)]
+    return pages
+
+
+def _pages(parts: Iterable[Part], first: int, most: int) -> Iterator[list[Part]]:
+    """Yield the parts of each page: ``first`` lines on the first one, ``most`` on the others.
 
     A part that does not fit on the rest of a page begins on the next one. A part that is longer
     than a page is split.
     """
     page: list[Part] = []
-    left = MOST_LINES
+    left = first
     for part in parts:
-        needed = TITLE_LINES + sum(lines for _, lines in part.rows)
+        needed = part.title_lines + sum(lines for _, lines in part.rows)
         if page and needed > left:
             yield page
-            page, left = [], MOST_LINES
-        *whole, last = _pieces(part)
+            page, left = [], most
+        *whole, last = _pieces(part, left, most)
         for piece in whole:
             yield [piece]
+            left = most
         page.append(last)
-        left -= TITLE_LINES + sum(lines for _, lines in last.rows)
+        left -= last.title_lines + sum(lines for _, lines in last.rows)
     if page:
         yield page
 
 
-def _pieces(part: Part) -> list[Part]:
+def _pieces(part: Part, first: int, most: int) -> list[Part]:
     pieces: list[list[tuple[str, int]]] = [[]]
-    left = MOST_LINES - TITLE_LINES
+    left = first - part.title_lines
     for text, lines in part.rows:
         if pieces[-1] and lines > left:
             pieces.append([])
-            left = MOST_LINES - TITLE_LINES
+            left = most - part.title_lines
         pieces[-1].append((text, lines))
         left -= lines
     titles = [part.title, *[f"{part.title} (continued)"] * (len(pieces) - 1)]
@@ -166,9 +205,9 @@ def _pieces(part: Part) -> list[Part]:
 
 def _tabular(grid: Grid, parts: Iterable[Part]) -> Iterator[str]:
     yield rf"\begin{{tabular}}{{@{{}}{grid.layout}@{{}}}}"
-    yield from (r"\toprule", grid.head)
+    yield from (r"\toprule", grid.head[0])
     for part in parts:
-        layout = r"@{}p{\textwidth}@{}" if len(part.title) > LONG_TITLE else "@{}l"
+        layout = r"@{}p{\textwidth}@{}" if len(part.title) > LETTERS else "@{}l"
         title = rf"\raggedright\textit{{{part.title}}}"
         yield from (
             r"\midrule",

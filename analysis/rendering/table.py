@@ -178,6 +178,8 @@ class Table:
             repeated in each of the several grids that LaTeX needs; 0 for other tables.
         single: Names of the columns of single values (p-values, for example), not of means.
         footnotes: Text of each mark that ends a word, e.g. ``RLOO†``; its caption has them, too.
+        notes: Sentences on the data: runs left out, several versions of the code. They follow the
+            caption; in LaTeX, in smaller print at the end of the table.
     """
 
     words: tuple[str, ...]
@@ -189,6 +191,12 @@ class Table:
     repeated: int = 0
     single: tuple[str, ...] = ()
     footnotes: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, followed by the notes."""
+        return " ".join((self.caption, *self.notes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -236,7 +244,7 @@ class Table:
 
     def tex(self) -> str:
         """``table*`` floats that need the packages booktabs and graphicx."""
-        return floats(self._grids(), escape(self.caption), self.label)
+        return floats(self._grids(), self.caption, self.label, " ".join(self.notes))
 
     def _grids(self) -> Iterator[Grid]:
         count = len(self.columns)
@@ -264,7 +272,7 @@ class Table:
             for row in block.rows:
                 rows.append(_tex_row([row[index] for index in chosen], widths))
             parts.append(Part(escape(block.title), tuple(rows)))
-        head, _ = _tex_row([self.columns[index] for index in chosen], widths)
+        head = _tex_row([self.columns[index] for index in chosen], widths)
         return Grid(layout, head, len(chosen), tuple(parts))
 
     def md(self) -> str:
@@ -279,7 +287,7 @@ class Table:
             for row in block.rows:
                 lines.append(_md_row([row[index] for index in filled]))
             lines.append("")
-        lines.append(f"{self.caption}\n")
+        lines.append(f"{self.full_caption}\n")
         return "\n".join(lines)
 
     def csv(self) -> str:

@@ -396,7 +396,7 @@ def _table(output: Output, table: Table) -> dict[str, Any]:
     return {
         "name": output.name,
         "latex": latex and latex.read_text(encoding="utf-8"),
-        "caption": table.caption,
+        "caption": table.full_caption,
         "words": list(table.words),
         "numbers": list(table.numbers),
         "blocks": blocks,

@@ -111,7 +111,7 @@ def test_a_row_of_rows_is_shown_or_named_as_not_shown(data, name, tmp_path):
         return
     (output,) = report.outputs
     table = output.made if isinstance(output.made, Table) else output.made.numbers
-    text = str(table.csv()) + table.caption
+    text = str(table.csv()) + table.full_caption
     assert "CHRONOLOGICAL" in text or "Variants of a method (1 row)" in text
     assert "GIGPO" in text or "GiGPO" in text
 
@@ -135,7 +135,7 @@ def test_finished_seeds_that_the_common_ones_leave_out_are_named(tmp_path, name)
     write_study(tmp_path / "runs", {"more_seeds": ("scpo", "gigpo")}, CURVES, seeds=MORE)
     chosen = Selection(common_seeds=True).of(collect(tmp_path / "runs"))
     (output,) = build_from(chosen, tmp_path / "out", only=[name]).outputs
-    caption = (output.made if isinstance(output.made, Table) else output.made.numbers).caption
+    caption = (output.made if isinstance(output.made, Table) else output.made.numbers).full_caption
     cut = "seeds 0 to 2 alone (--seeds common); left out: seeds 5 to 8 of"
     # The others show the rows of each experiment on its own seeds, of which none is left out.
     assert (cut in caption) == (name in ("tab_study_effects", "fig_study_effects"))

@@ -169,7 +169,7 @@ def test_a_caption_says_which_seeds_and_rows_were_left_out(tmp_path):
     write_experiment(tmp_path, {"scpo": apart[:1], "chronological": apart[1:]}, name="ablation")
     data = Selection(common_seeds=True).of(collect(tmp_path))
     (output,) = build_from(data, tmp_path / "out", only=["fig_learning"]).outputs
-    caption = output.made.numbers.caption
+    caption = output.made.numbers.full_caption
     shown = "seeds 0, 1 alone (--seeds common); left out: seed 2 of SCPO; shortest reference, without"
     assert f"Note: ablation_monotonicity on ALFWorld: {shown} a finished run." in caption
     assert "Note: left out (--seeds common): no seed is finished in all of scpo, chronological (mini scale" in caption

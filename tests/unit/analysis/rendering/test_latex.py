@@ -1,6 +1,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -97,6 +98,25 @@ def test_any_text_of_an_environment_is_printed(tmp_path):
     wrapped = Table(("[a]", "b"), ("c",), (Block("[t] | \\", tuple(rows)),), FOREIGN, "tab:x", widths=(0.4, 0.4))
     short = Table(("*a",), ("c",), (Block("t" * 40, (("[b]", Number("1")),)),), PRINTABLE, "tab:y")
     assert faults(tmp_path, "two columns", [wrapped.tex(), short.tex()]) == []
+
+
+@needs_pdflatex
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("rows", [5, 200])
+def test_a_caption_and_notes_of_any_usual_length_fit_on_the_page(tmp_path, page, rows):
+    setting = "trainer.optimizer.learning_rate=0.004 (the others: 0.002). "
+    table = grown([(str(i), setting) for i in range(rows)], widths=(0.1, 0.2))
+    text = "The rows of the table ran with seeds of their own, as their experiments name them. "
+    table = replace(table, words=("row", setting * 3), caption=text * 30, notes=(text * 15,))
+    assert faults(tmp_path, page, [table.tex()]) == []
+
+
+def test_notes_are_at_the_end_of_the_table_and_not_in_its_caption():
+    text = replace(grown([(str(i),) for i in range(120)]), notes=("Note: one.", "Note: two.")).tex()
+    caption = re.search(r"^\\caption{.*}$", text, re.MULTILINE)[0]
+    assert "Note" not in caption
+    assert text.count("Note: one. Note: two.") == 1
+    assert text.index("Note: one.") > text.rindex("continued.")
 
 
 def test_control_characters_leave_no_trace_in_the_text():

@@ -157,7 +157,7 @@ def captions(folder, out):
     """Caption of each output by name, as its files have it."""
     made = (output.made for output in build_all(folder, out).outputs)
     numbers = [part if isinstance(part, Table) else part.numbers for part in made]
-    return {table.label: table.caption for table in numbers}
+    return {table.label: table.full_caption for table in numbers}
 
 
 def test_every_caption_names_the_settings_that_were_given_for_a_whole_experiment(tmp_path, monkeypatch):
