@@ -75,9 +75,10 @@ test-slow: setup ## the long tests too
 test-faults: setup ## random faults against a real sweep: no number lost, none silently another (2 minutes)
 	$(BIN)/python -m tests.faults.campaign --seed $(FAULT_SEEDS) --faults $(FAULTS) --minutes $(FAULT_MINUTES)
 
+# -x: each test waits for minutes for what does not happen on a Slurm that stopped starting jobs
 test-slurm: setup ## the tests on a real one-node Slurm, brought up and taken down again (root, Debian; under 8 minutes)
 	bash -c 'trap "slurm/one_node.sh down" EXIT; set -e; slurm/one_node.sh up; eval "$$(slurm/one_node.sh env)"; \
-	  $(BIN)/python -m pytest tests/slurm -p no:cacheprovider'
+	  $(BIN)/python -m pytest -x tests/slurm -p no:cacheprovider'
 
 test-browser: setup ## the report in a real Chromium (Debian: apt-get install chromium), skipped where there is none
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/python $(PIP).txt -e '.[browser]'

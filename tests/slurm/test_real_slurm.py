@@ -74,8 +74,19 @@ def slurm(*command: str) -> str:
 def wait_until(true, seconds: float = 150) -> None:
     limit = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < limit, slurm("squeue") + slurm("sacct", "-X")
+        assert time.monotonic() < limit, f"not within {seconds} s\n{state_of_slurm()}"
         time.sleep(0.3)
+
+
+def state_of_slurm() -> str:
+    """The queue, the nodes with Slurm's reason where one takes no jobs, the jobs so far, the ends of the logs."""
+    questions = (["squeue"], ["sinfo", "--Node", "--long"], ["sinfo", "--list-reasons"], ["sacct", "--allocations"])
+    logs = [["tail", "--lines=30", str(log)] for log in (Path(os.environ["SCPO_SLURM"]) / "log").glob("slurm*.log")]
+    answers = []
+    for command in (*questions, *logs):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        answers.append(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}")
+    return "\n".join(answers)
 
 
 def steps(folder: RunFolder) -> list[int]:
