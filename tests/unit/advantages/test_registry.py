@@ -34,6 +34,7 @@ shaper: null
 sampling: null
 clip_high: 0.2
 """
+RATE = "# @package _global_\ntrainer: {optimizer: {learning_rate: 7.0e-3}}\n"
 USE = """
 import doubled  # first, as in a package's own tests
 from analysis.names import METHODS
@@ -45,6 +46,7 @@ from tests.support.step_batches import make_batch
 config = compose_run(["method=doubled", "method.estimator.factor=4.0"])
 print(assign(make_batch((0, 0, "a", 1), (0, 1, "b", 0)), None, config.method)[0].tolist())
 print(compose_run(["method.host=doubled"]).method.estimator.name, "doubled" in HOSTS, METHODS["doubled"].label)
+print(compose_run(["method=doubled", "scale=study"]).trainer.optimizer.learning_rate)
 """
 
 
@@ -56,6 +58,7 @@ def install(folder, value="doubled:DOUBLED", estimator=ESTIMATOR):
         "doubled-1.0.dist-info/entry_points.txt": f"[scpo.estimators]\ndoubled = {value}\n",
         "conf/estimator/doubled.yaml": SETTINGS,
         "conf/method/doubled.yaml": METHOD,
+        "conf/scale/method/study_doubled.yaml": RATE,
     }
     write_package(folder, files)
 
@@ -63,7 +66,7 @@ def install(folder, value="doubled:DOUBLED", estimator=ESTIMATOR):
 def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path):
     install(tmp_path)
     used = python(tmp_path, "-c", USE)
-    assert used.stdout.splitlines() == ["[2.0, -2.0]", "doubled True Doubled"], used.stderr
+    assert used.stdout.splitlines() == ["[2.0, -2.0]", "doubled True Doubled", "0.007"], used.stderr
 
 
 @pytest.mark.parametrize(
