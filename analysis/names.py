@@ -109,6 +109,20 @@ def setting(part: Section) -> str:
     return f"{benchmark(part.env)}, {model(part.model)}{apart}{part.apart}"
 
 
+def asked_by(part: Section, rows: Iterable[Row]) -> str:
+    """``; of one_by_method``: experiments with all finished runs of these rows of a section.
+
+    Empty for the usual setting, and if the runs are of several experiments. The usual section may
+    have some of the runs as well, which the experiments explain.
+    """
+    shown = {run for row in rows for run in row.finished}
+    own: dict[str, None] = {}
+    for family in part.families:
+        if shown <= {run for row in family.runs for run in row.finished}:
+            own[family.experiment] = None
+    return f"; of {first_names(own)}" if own and part.differs else ""
+
+
 def rewording(part: Section) -> str:
     """``reworded observations, dose 0.25``; empty for a section on the game's own texts."""
     return f"reworded observations, dose {part.reworded:g}" if part.reworded else ""

@@ -289,6 +289,28 @@ def first_names(names: Iterable[str]) -> str:
     return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def with_new_runs(
+    parts: Iterable[Section], shown: Callable[[Section], Iterable[Row]]
+) -> list[Section]:
+    """The sections, without those of whose rows in a table the sections before have every run.
+
+    An experiment on a setting of the rows of another one (a group size, for example) shares its
+    default rows with that one.
+
+    Args:
+        parts: Sections in the order of the table.
+        shown: Rows of a section that the table shows.
+    """
+    seen: set[str] = set()
+    kept = []
+    for part in parts:
+        runs = {run for row in shown(part) for run in row.finished}
+        if not runs <= seen:
+            kept.append(part)
+        seen |= runs
+    return kept
+
+
 def compared_with_present(parts: Iterable[Section]) -> tuple[Section, ...]:
     """The sections; their differences do not mention a section that is not among them."""
     parts = tuple(parts)

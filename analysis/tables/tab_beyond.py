@@ -11,7 +11,7 @@ from analysis import names
 from analysis.names import Footnotes, in_order, method_of, method_rows
 from analysis.rendering.table import Block, Cells, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present
+from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, with_new_runs
 from analysis.tables.comparison import episode_counts, minus, state_key, value
 from scpo.intervals import Summary, summarise
 
@@ -42,7 +42,8 @@ def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no method has finished runs."""
     notes = Footnotes()
     blocks: list[Block] = []
-    ready = [part for part in data.sections if _shown(data, part)]
+    finished = [part for part in data.sections if _shown(data, part)]
+    ready = with_new_runs(finished, lambda part: _shown(data, part))
     for part in compared_with_present(ready):
         blocks += _blocks(data, part, notes)
     if not blocks:
@@ -59,7 +60,7 @@ def build(data: Collected) -> Table:
     more = names.own_seeds(ready)
     more += names.more_seeds_of((part, _shown(data, part)) for part in ready)
     if not data.chosen:
-        more += names.variants(ready)
+        more += names.variants(finished)
     caption = names.with_note(f"{CAPTION}{margin}{notes.text}{more}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
 
@@ -80,7 +81,8 @@ def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]
         passed = f"val/{panel}/pass_at_{repeats}"
         lines = [_line(data, part, row, panel, passed=passed, notes=notes) for row in rows]
         title = (
-            f"{part.scale} scale, {names.setting(part)}: {names.panel_label(panel)}, "
+            f"{part.scale} scale, {names.setting(part)}{names.asked_by(part, rows)}: "
+            f"{names.panel_label(panel)}, "
             f"k = {repeats or 1}{episode_counts(data, rows, panel)}"
         )
         yield Block(title, tuple(lines))

@@ -36,7 +36,7 @@ from analysis.rendering.table import (
     with_columns,
 )
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import DEFAULT, Section, compared_with_present
+from analysis.sources.rows import DEFAULT, Section, compared_with_present, with_new_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
@@ -142,7 +142,8 @@ class Measured:
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no run of a main-table row has finished."""
     notes = Footnotes()
-    measured = list(_measured(data.sections, notes))
+    finished = [part for part in data.sections if _is_main(part) and _has_finished(part)]
+    measured = list(_measured(with_new_runs(finished, method_rows), notes))
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
@@ -171,8 +172,8 @@ def build(data: Collected) -> Table:
     caption = _caption(data, measured, table.numbers)
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     parts = [section for part in measured for section in part.parts]
-    more = names.own_seeds(parts) + names.more_seeds(parts)
-    caption = names.with_note(f"{caption}{notes.text}{more}{names.variants(parts)}", scale)
+    more = names.own_seeds(parts) + names.more_seeds(parts) + names.variants(finished)
+    caption = names.with_note(f"{caption}{notes.text}{more}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
 
 
@@ -184,11 +185,7 @@ def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
 
     A section without a partner is yielded as well.
     """
-    ready = []
-    for part in parts:
-        if _is_main(part) and any(row.finished for row in method_rows(part)):
-            ready.append(part)
-    ready = list(compared_with_present(ready))
+    ready = compared_with_present(parts)
     # Models in the order in which their sections appear.
     for model in dict.fromkeys(part.model for part in ready):
         own = [part for part in ready if part.model == model]
@@ -222,6 +219,10 @@ def _is_main(part: Section) -> bool:
     """
     methods = len(method_rows(part))
     return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
+
+
+def _has_finished(part: Section) -> bool:
+    return any(row.finished for row in method_rows(part))
 
 
 # Blocks
@@ -439,7 +440,10 @@ def _differing(part: Measured) -> str:
         apart = "; ".join(filter(None, (names.rewording(section), section.seeds, section.differs)))
         if apart:
             word = "on" if apart == section.seeds else "with"
-            texts.append(f", {names.benchmark(section.env)} {word} {apart}")
+            texts.append(
+                f", {names.benchmark(section.env)} {word} {apart}"
+                f"{names.asked_by(section, method_rows(section))}"
+            )
     return "".join(texts)
 
 

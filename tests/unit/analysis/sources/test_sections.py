@@ -3,15 +3,43 @@ from dataclasses import replace
 
 import pytest
 
+from analysis import names
 from analysis.sources.collect import collect
 from analysis.sources.collected import missing_runs
-from analysis.sources.rows import Section
+from analysis.sources.rows import Family, Row, RowRun, Section, with_new_runs
 from analysis.sources.settings import unusual_comparison
 from tests.support.run_records import ROOT, config, write_experiment, write_run
 
 
 def section(*experiments, scale="mini"):
     return Section(scale, "alfworld", "tiny", None, experiments, ())
+
+
+def row(name, *runs):
+    return Row(name, name.upper(), tuple(RowRun(run, int(run[-1]), "DONE") for run in runs))
+
+
+def test_a_section_is_not_repeated_whose_rows_others_have_shown():
+    usual = replace(section("main_table"), rows=(row("gigpo", "g0", "g1"), row("scpo", "s0")))
+    sizes = replace(section("group_size"), rows=(row("gigpo", "g0"), row("scpo", "s0"), row("size_4", "t0")))
+    rates = replace(section("rates"), rows=(row("gigpo", "g0"), row("scpo", "r0")))
+
+    def methods(part):
+        return [shown for shown in part.rows if shown.name in ("gigpo", "scpo")]
+
+    assert with_new_runs([usual, sizes, rates], methods) == [usual, rates]
+    assert with_new_runs([usual, sizes, rates], lambda part: part.rows) == [usual, sizes, rates]
+
+
+def test_a_section_is_named_by_the_experiments_that_have_all_its_runs():
+    rows = (row("gigpo", "g0", "g1"), row("scpo", "s0"))
+    families = (Family("part", "", ("scpo",), frozenset({0}), runs=rows[1:]),
+                Family("whole", "", ("gigpo", "scpo"), frozenset({0, 1}), runs=rows))  # fmt: skip
+    part = replace(section("part", "whole"), rows=rows, families=families, differs="a=1")
+    assert names.asked_by(part, rows) == "; of whole"
+    assert names.asked_by(part, rows[1:]) == "; of part, whole"
+    assert names.asked_by(replace(part, families=families[:1]), rows) == ""
+    assert names.asked_by(replace(part, differs=""), rows) == ""
 
 
 def test_named_experiments_come_first():
