@@ -196,10 +196,24 @@ def build(data: Collected) -> Drawing:
 
     caption = _caption(comparisons) + asked_seeds(data)
     caption += not_shown(data, [line.row for line in lines])
+    caption += _other_benchmarks(rows, lines)
     for name, reference in references.items():
         if reference.title != REFERENCES[name]:
             caption += f" {REFERENCES[name]} is the row “{reference.title}”."
     return Drawing(figure, _numbers(lines, caption, notes))
+
+
+def _other_benchmarks(rows: Sequence[StudyRow], lines: Sequence[Line]) -> str:
+    """Sentence that names the benchmark that is drawn, if others have rows as well; else empty."""
+    drawn = lines[0].row.env
+    others = dict.fromkeys(row.env for row in rows if row.env != drawn)
+    if not others:
+        return ""
+    listed = ", ".join(names.benchmark(env) for env in others)
+    return (
+        f" Drawn is {names.benchmark(drawn)}, which has most rows; rows of {listed} are in "
+        f"tab_study_effects, and drawn by --env {','.join(others)}."
+    )
 
 
 def _caption(comparisons: Sequence[Comparison]) -> str:

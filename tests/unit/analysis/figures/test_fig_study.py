@@ -303,3 +303,13 @@ def test_a_row_with_a_long_name_is_drawn_at_the_usual_size_and_whole_in_the_tabl
     assert label.endswith(" …, 3/3")
     assert word.strip() in made.numbers.md()
     assert made.files()
+
+
+def test_effects_name_the_benchmark_that_is_drawn_and_the_others(tmp_path):
+    write_study(tmp_path, {"main_table": tuple(CURVES)}, CURVES)
+    alone = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
+    assert "has most rows" not in alone
+    write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, CURVES, env="webshop")
+    both = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
+    assert "Drawn is ALFWorld, which has most rows; rows of WebShop are in tab_study_effects" in both
+    assert "drawn by --env webshop." in both
