@@ -23,7 +23,7 @@ from sweeps import console as show
 from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
-from sweeps.doctor.services import missing_keys
+from sweeps.doctor.services import has_any_wandb_key, missing_keys
 from sweeps.launchers.base import Launcher, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.job_records import read_job
@@ -120,6 +120,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     if starts:
         show.show_notes(console, _refused_note(list(refused.values())))
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
+        show.show_notes(console, _without_wandb_key(starts.values()))
         # At the paper's scale the note above names the doctor, which checks all of it.
         if not launcher.detached and matrix.scale != "paper" and not missing_keys(starts.values()):
             reasons = obstacles(starts.values())
@@ -234,6 +235,9 @@ def run(
     show.show_notes(console, _of_other_code(matrix, found.folders))
     if starts or launcher.detached:
         show.show_notes(console, _run_elsewhere(matrix))
+    if starts:
+        configs = [config for _, config in starts.values()]
+        show.show_notes(console, _without_wandb_key(configs))
     if launcher.detached:
         show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
         if found.damaged:
@@ -417,6 +421,17 @@ def _elsewhere(folder: Path) -> list[str]:
     return [
         f"there is no {folder}/ here ({Path.cwd()}), so every run is new; those of {usual} are "
         f"found from {CONF.parent}, or with machine.runs_dir={usual}"
+    ]
+
+
+def _without_wandb_key(configs: Iterable[RunConfig]) -> list[str]:
+    """Note that W&B will show nothing of runs that are to be mirrored online."""
+    if has_any_wandb_key() or all(config.wandb.mode != "online" for config in configs):
+        return []
+    return [
+        "wandb.mode=online, but this machine has no key for W&B (WANDB_API_KEY, ~/.netrc): the "
+        "runs train and are recorded, and W&B shows nothing of them. `wandb login`, or "
+        "wandb.mode=offline (`wandb sync` later)"
     ]
 
 

@@ -6,7 +6,6 @@ deviation over the runs of a group.
 """
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from scpo.installed import install_command
 from scpo.progress import counted
 from scpo.records import RunFolder
 from scpo.records.health import read_rules
-from sweeps.doctor.services import wandb_url, why_unreachable
+from sweeps.doctor.services import has_any_wandb_key, wandb_url, why_unreachable
 from sweeps.terminal import say, say_error
 
 NAME = "SCPO overview"
@@ -85,7 +84,7 @@ def check_server(command: str) -> None:
 
     W&B itself fails with a longer message, or repeats its requests for hours without a word.
     """
-    if "WANDB_API_KEY" not in os.environ and not (Path.home() / ".netrc").exists():
+    if not has_any_wandb_key():
         raise ConfigError(
             f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
         )

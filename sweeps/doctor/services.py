@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from scpo.findings import Finding, error, ok, warning
@@ -132,6 +133,11 @@ def _has_key(host: str) -> bool:
         return any(netrc.netrc().authenticators(name) for name in hosts)
     except (OSError, netrc.NetrcParseError):
         return False
+
+
+def has_any_wandb_key() -> bool:
+    """True if W&B may find a key: whose server it is for takes a second to find out."""
+    return bool(os.environ.get("WANDB_API_KEY")) or (Path.home() / ".netrc").exists()
 
 
 def why_unreachable(url: str) -> str | None:

@@ -101,6 +101,21 @@ def test_a_dry_run_names_what_would_be_refused(tmp_path, monkeypatch):
     )
 
 
+def test_runs_to_be_mirrored_without_a_key_are_noted_before_they_start(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]")
+
+    def dry_run(mode):
+        return " ".join(call("sweep.py", *words, f"wandb.mode={mode}", cwd=tmp_path).stdout.split())
+
+    note = "wandb.mode=online, but this machine has no key for W&B (WANDB_API_KEY, ~/.netrc)"
+    assert note in dry_run("online")
+    assert note not in dry_run("offline")
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    assert note not in dry_run("online")
+
+
 def test_a_dry_run_tells_what_is_finished(tmp_path):
     folder = fake.make_run(tmp_path)
     folder.metrics.write_text('{"step": 4}\n')
