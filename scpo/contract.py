@@ -1,7 +1,9 @@
-"""Checks of a trainer's own batches, estimators and token masks against the data contract.
+"""Checks of your own batches, estimators, scorers, matchers and token masks.
 
     scpo.contract.check_batch(batch)                          columns that contradict each other
     scpo.contract.check_estimator("gigpo", settings, batch)   a custom estimator
+    scpo.contract.check_scorer(scorer, pairs)                 a custom scorer
+    scpo.contract.check_matcher("kmp")                        a custom matcher
     scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    advantages on the tokens
 
 Each returns nothing, or raises an error that names the row. They are cheap enough to run in the
@@ -30,6 +32,8 @@ from scpo.advantages.estimator import (
 from scpo.advantages.outcomes import step_returns
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ContractError
+from scpo.shaping.drive import Scorer, TextPair, checked
+from scpo.shaping.matcher import MatchRule, MatchTrace, answer, known_matcher, match
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, read_only, refuse
 
 
@@ -587,6 +591,134 @@ def _check_each_group(
         rows = np.flatnonzero(batch.group_N == group)
         alone_N = estimate(_take(batch, rows), bonus_N[rows])
         _same(place, rows, alone_N, answer_N[rows], _GROUPS)
+
+
+def check_scorer(scorer: Scorer, pairs: Sequence[TextPair], *, tolerance: float = 1e-6) -> None:
+    """Laws of every scorer, on pairs of step texts of yours.
+
+    Scores are numbers in [0, 1], one for each pair; the same pairs get the same scores again; the
+    score of a pair does not depend on the other pairs of a call, because a run scores only the
+    pairs that its matchers read. Equal scores of all pairs are a warning.
+
+    Args:
+        scorer: It, e.g. from ``scpo.load_scorer``.
+        pairs: Two step texts each, at least two pairs.
+        tolerance: How far scores in other company may differ: a model whose batches are padded to
+            other shapes rounds differently (docs/scoring.md).
+
+    Raises:
+        ScorerError: It failed, or gave an invalid score; names the pair.
+        ContractError: A law is broken, or there are fewer than two pairs; names the pair.
+    """
+    pairs = list(pairs)
+    if len(pairs) < 2:
+        raise ContractError(f"pairs has {len(pairs)} pairs of step texts; expected two or more")
+    name = getattr(scorer, "name", type(scorer).__name__)
+    score_P = checked(scorer, pairs)
+    alone_P = np.array([checked(scorer, [pair])[0] for pair in pairs])
+    others = (
+        ("asked again for the same pairs", checked(scorer, pairs), 0.0),
+        ("asked in the opposite order", checked(scorer, pairs[::-1])[::-1], tolerance),
+        ("asked for one pair at a time", alone_P, tolerance),
+    )
+    for how, other_P, allowed in others:
+        apart_P = np.abs(other_P - score_P)
+        worst = int(np.argmax(apart_P))
+        if apart_P[worst] > allowed:
+            raise ContractError(
+                f"scorer {name!r} gave {score_P[worst]:g} to the pair {pairs[worst]!r}, and "
+                f"{other_P[worst]:g} when it was {how}; allowed is a difference of {allowed:g}: "
+                "credit must not depend on what else a matcher reads"
+            )
+    if np.ptp(score_P) == 0:
+        warnings.warn(
+            f"scorer {name!r} gave {score_P[0]:g} to each of the {len(pairs)} pairs", stacklevel=2
+        )
+
+
+# Size of the made-up problems of ``check_matcher``, and their number for each of its rules.
+MOST_REFERENCE, MOST_FAILED, PROBLEMS = 5, 7, 60
+
+
+def check_matcher(matcher: str, *, longer: bool = False) -> None:
+    """Laws of every matcher, on made-up similarities (the same ones at each call).
+
+    It ends, and asks only for cells that exist, each at most as often as there are cells; its walk
+    has steps of the processing order; a failed step is credited at most once, with the similarity
+    that the matrix has and a credit in [0, 1]; monotonic credit uses positions beyond those before;
+    the same similarities give the same result again; a score equal to θ matches: a reference of one
+    step and a failed trajectory of one earn ``rule.credit(score)``.
+
+    Args:
+        matcher: Name of a registered matcher.
+        longer: It needs more than one match by design, so that the last law does not apply.
+
+    Raises:
+        ConfigError: The name is unknown.
+        ContractError: A law is broken; names the law and the value.
+    """
+    known_matcher(matcher)
+    random = np.random.default_rng(0)
+    for theta in (0.3, 0.7, 1.0):
+        rule = MatchRule(theta, 0.2, matcher=matcher)
+        repeated = replace(rule, monotonic=False)
+        for variant in (rule, repeated, replace(repeated, after_full_match="restart")):
+            for _ in range(PROBLEMS):
+                _check_match(variant, random)
+        score = np.float32(theta)
+        earned_l = _matched(rule, np.full((1, 1), score), np.zeros((1, 1)), [0]).credit_l(1)
+        if not longer and earned_l[0] != rule.credit(score):
+            raise ContractError(
+                f"matcher {matcher!r}: a failed step whose similarity to the only reference step "
+                f"is θ = {theta:g} earned {earned_l[0]:g}; expected is rule.credit(score) = "
+                f"{rule.credit(score):g}. Compare with score >= rule.theta, or pass longer=True "
+                "if it needs several matches by design"
+            )
+
+
+def _check_match(rule: MatchRule, random: np.random.Generator) -> None:
+    """Check the laws on one made-up problem.
+
+    Raises:
+        ContractError: A law is broken.
+    """
+    m = int(random.integers(1, MOST_REFERENCE + 1))
+    length = int(random.integers(0, MOST_FAILED + 1))
+    # Few values, one of them θ itself, so that matches, ties and misses are all frequent.
+    values = np.array([0, 0.25, rule.theta, 0.9, 1], np.float32)
+    failed = random.choice(values, (m, length))
+    among = random.choice(values, (m, m))
+    order = random.permutation(length).tolist()
+    trace = _matched(rule, failed, among, order)
+    for cell in trace.credited:
+        if np.float32(cell.similarity) != failed[cell.u, cell.v]:
+            raise ContractError(
+                f"matcher {rule.matcher!r} credited {cell!r}, whose similarity is "
+                f"{failed[cell.u, cell.v]:g}: return the score that was read of that cell"
+            )
+    again = _matched(rule, failed, among, order)
+    if again != trace:
+        raise ContractError(
+            f"matcher {rule.matcher!r} returned {trace!r}, and {again!r} for the same "
+            "similarities: keep nothing from one call to the next"
+        )
+
+
+def _matched(
+    rule: MatchRule, failed: NDArray[Any], among: NDArray[Any], order: Sequence[int]
+) -> MatchTrace:
+    """The trace of a matcher; any error of its own is raised as a ContractError."""
+    m, length = failed.shape
+    try:
+        return answer(match(rule, m, order), {"failed": failed, "self": among})
+    except ContractError:
+        raise
+    except Exception as error:
+        raise ContractError(
+            f"matcher {rule.matcher!r} failed with a reference of {m} steps and a failed "
+            f"trajectory of {length}: {type(error).__name__}: {error}. It is called as "
+            "f(rule, m, order)"
+        ) from error
 
 
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:

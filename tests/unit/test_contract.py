@@ -7,7 +7,9 @@ import pytest
 
 from scpo import contract
 from scpo.advantages.registry import ESTIMATORS
-from scpo.errors import ConfigError, ContractError, StepBatchError
+from scpo.errors import ConfigError, ContractError, ScorerError, StepBatchError
+from scpo.library import load_scorer
+from scpo.shaping.matcher import MATCHERS, Cell, Credited, MatchTrace
 from tests.support.step_batches import make_batch, measured, random_batch, settings_of, take
 
 RLOO = ESTIMATORS["rloo"]
@@ -337,3 +339,118 @@ def test_each_steps_mask_gets_its_own_advantage():
         contract.check_tokens(advantage_N, mask_NL, np.repeat(advantage_N[:, None], 3, 1))
     with pytest.raises(ContractError, match="pass one row for each step"):
         contract.check_tokens(advantage_N[:1], mask_NL, advantage_N[:, None] * mask_NL)
+
+
+# Scorers and matchers
+
+PAIRS = [("open fridge", "open fridge"), ("take egg, open fridge", "open fridge"), ("go to desk", "look")]
+
+
+class Answers:
+    """A scorer whose scores are those of a function of the pairs of a call."""
+
+    name = "mine"
+
+    def __init__(self, score):
+        self.score = score
+
+
+@pytest.mark.parametrize("name", ["exact", "lexical"])
+def test_our_scorers_pass(name):
+    assert contract.check_scorer(load_scorer(name), PAIRS) is None
+
+
+def counting(calls=[0]):  # noqa: B006 (the calls are kept on purpose)
+    def score(pairs):
+        calls[0] += 1
+        return np.full(len(pairs), calls[0] / 100)
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("score", "error", "message"),
+    [
+        (lambda pairs: [1.5] * len(pairs), ScorerError, "gave 1.5 to the pair .*expected a number in"),
+        (counting(), ContractError, "scorer 'mine' gave 0.01 to the pair .*asked again for the same pairs"),
+        (lambda pairs: np.linspace(0, 1, len(pairs)), ContractError, "and 1 when it was asked in the opposite order"),
+        (lambda pairs: [1 / len(pairs)] * len(pairs), ContractError, "and 1 when it was asked for one pair at a time"),
+    ],
+)
+def test_a_broken_scorer_is_named_with_the_pair(score, error, message):
+    with pytest.raises(error, match=message):
+        contract.check_scorer(Answers(score), PAIRS)
+
+
+def test_rounding_within_the_tolerance_is_allowed_and_equal_scores_are_a_warning():
+    rounding = Answers(lambda pairs: [0.5 + 1e-4 * len(pairs)] * len(pairs))
+    with pytest.raises(ContractError, match="allowed is a difference of 1e-06"):
+        contract.check_scorer(rounding, PAIRS)
+    with pytest.warns(UserWarning, match="gave 0.5003 to each of the 3 pairs"):
+        contract.check_scorer(rounding, PAIRS, tolerance=1e-3)
+    with pytest.raises(ContractError, match="pairs has 1 pairs of step texts; expected two or more"):
+        contract.check_scorer(rounding, PAIRS[:1])
+
+
+@pytest.mark.parametrize("name", sorted(MATCHERS))
+def test_our_matchers_pass(name):
+    assert contract.check_matcher(name) is None
+
+
+def first_step(compare=lambda score, theta: score >= theta, similarity=float, needed=1):
+    """A matcher that credits the first reference step, once ``needed`` failed steps have matched it."""
+
+    def matcher(rule, m, order):
+        walk, matches = [], 0
+        for v in order:
+            score = yield Cell("failed", 0, v)
+            matches += bool(compare(score, rule.theta))
+            walk.append((v, 0 if matches else -1))
+            if matches == needed:
+                return MatchTrace(tuple(walk), (Credited(0, v, similarity(score), float(rule.credit(score))),))
+        return MatchTrace(tuple(walk), ())
+
+    return matcher
+
+
+def swapped(m, order, rule):
+    yield Cell("failed", 0, order[0])
+    return MatchTrace((), ())
+
+
+def test_a_matcher_of_ones_own_passes(monkeypatch):
+    monkeypatch.setitem(MATCHERS, "mine", first_step())
+    assert contract.check_matcher("mine") is None
+    monkeypatch.setitem(MATCHERS, "mine", first_step(needed=2))
+    assert contract.check_matcher("mine", longer=True) is None
+
+
+@pytest.mark.parametrize(
+    ("matcher", "message"),
+    [
+        (first_step(needed=2), "θ = 0.3 earned 0; expected is rule.credit.*or pass longer=True"),
+        (first_step(lambda score, theta: score > theta), "Compare with score >= rule.theta"),
+        (first_step(similarity=lambda score: 0.5), "credited Credited.*whose similarity is .*return the score"),
+        (swapped, r"failed with a reference of .*TypeError: .* It is called as f\(rule, m, order\)"),
+    ],
+)
+def test_a_broken_matcher_is_named_with_the_law(matcher, message, monkeypatch):
+    monkeypatch.setitem(MATCHERS, "mine", matcher)
+    with pytest.raises(ContractError, match=f"matcher 'mine'.*{message}"):
+        contract.check_matcher("mine")
+
+
+def test_a_matcher_that_remembers_is_named(monkeypatch):
+    seen = []
+
+    def remembering(rule, m, order):
+        seen.append(order)
+        if len(seen) % 2:
+            return (yield from MATCHERS["kmp"](rule, m, order))
+        return (yield from MATCHERS["forward"](rule, m, order))
+
+    monkeypatch.setitem(MATCHERS, "mine", remembering)
+    with pytest.raises(ContractError, match="for the same similarities: keep nothing from one call to the next"):
+        contract.check_matcher("mine")
+    with pytest.raises(ConfigError, match="matcher 'unknown' is unknown"):
+        contract.check_matcher("unknown")
