@@ -21,7 +21,7 @@ from pydantic import (
 from scpo.advantages.groups import Normalisation
 from scpo.benchmarks import BENCHMARKS
 from scpo.shaping.step_text import StepFilter
-from scpo.strict import Strict
+from scpo.strict import Seed, Strict
 
 FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].families.items()}
 """ALFWorld's task families: name in the game files by column of the result table."""
@@ -72,7 +72,7 @@ class PanelConfig(Strict):
 
     split: Literal["train", "valid_seen", "valid_unseen"]
     games: PositiveInt | None
-    seed: NonNegativeInt
+    seed: Seed
     families: Families = None
     subset_of_training: bool = False
     held_out: HeldOut = False
@@ -85,7 +85,7 @@ class GeneratedGames(Strict):
     A larger split therefore contains the games of every smaller one.
     """
 
-    seed: NonNegativeInt
+    seed: Seed
     train: PositiveInt
     valid_seen: PositiveInt
     valid_unseen: PositiveInt
@@ -132,7 +132,7 @@ class WordingsConfig(Strict):
     first: Annotated[int, Field(ge=0, lt=MOST_PARAPHRASES)]
     arms: tuple[Arm, ...]
     told_to: Literal["credit", "policy"]
-    seed: NonNegativeInt
+    seed: Seed
 
     @model_validator(mode="after")
     def _something_is_reworded(self) -> Self:
@@ -247,7 +247,7 @@ class GoalPanelConfig(Strict):
 
     split: Literal["train", "test"]
     goals: PositiveInt | None
-    seed: NonNegativeInt
+    seed: Seed
     subset_of_training: bool = False
     held_out: HeldOut = False
     repeats: PositiveInt = 1
@@ -256,7 +256,7 @@ class GoalPanelConfig(Strict):
 class GeneratedShop(Strict):
     """Seed and size of the generated catalogue, which is a pure function of them."""
 
-    seed: NonNegativeInt
+    seed: Seed
     products: PositiveInt
 
 
@@ -270,7 +270,7 @@ class StackWorkers(Strict):
         test_seed_offset: Added to the seed of validation workers.
     """
 
-    seed: NonNegativeInt
+    seed: Seed
     train: PositiveInt
     test: PositiveInt
     test_seed_offset: PositiveInt
@@ -319,7 +319,7 @@ class WebshopConfig(EnvironmentSettings):
     goals: Literal["synthetic", "human"]
     nouns: Literal["spacy", "stop_list", "all_tokens"]
     order: Literal["fixed", "verl_agent"]
-    order_seed: NonNegativeInt
+    order_seed: Seed
     test_goals: PositiveInt
     workers: StackWorkers
     prompt: Literal["verl_agent", "compact", "memory"]

@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from scpo.advantages.gae import CriticSettings
-from scpo.strict import Strict
+from scpo.strict import Seed, Strict
 
 
 class Imitation(Strict):
@@ -37,7 +37,7 @@ class Imitation(Strict):
     steps: PositiveInt
     batch_size: PositiveInt
     learning_rate: PositiveFloat
-    seed: NonNegativeInt
+    seed: Seed
 
 
 class WarmStart(Imitation):
@@ -61,7 +61,7 @@ class TinyModel(Strict):
     intermediate_size: PositiveInt
     max_positions: PositiveInt
     initializer_range: PositiveFloat
-    init_seed: NonNegativeInt
+    init_seed: Seed
     warm_start: WarmStart
 
 
@@ -86,7 +86,7 @@ class ChoiceModel(Strict):
     width: PositiveInt
     hidden_size: PositiveInt
     init_scale: PositiveFloat
-    init_seed: NonNegativeInt
+    init_seed: Seed
     starts: PositiveInt = Field(default=1, exclude_if=lambda starts: starts == 1)
     imitation: Imitation
     value_model: CriticSettings

@@ -20,7 +20,7 @@ from scpo.schema.method import MethodConfig, TrainedMethod, misfit, required
 from scpo.schema.model import ModelConfig
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
-from scpo.strict import Scale, Strict
+from scpo.strict import Scale, Seed, Strict
 
 
 class WandbConfig(Strict):
@@ -174,7 +174,7 @@ class RunConfig(Strict):
     """
 
     scale: Scale
-    seed: NonNegativeInt
+    seed: Seed
     method: MethodConfig
     env: EnvConfig
     model: ModelConfig

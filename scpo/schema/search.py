@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from scpo.schema.env import TUNING
-from scpo.strict import Scale, Strict
+from scpo.strict import Scale, Seed, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
-Seeds = Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)]
+Seeds = Annotated[tuple[Seed, ...], Field(min_length=1)]
 
 
 class _Range(Strict):
@@ -63,7 +63,7 @@ class SamplerConfig(Strict):
     """
 
     name: Literal["tpe", "grid"]
-    seed: NonNegativeInt
+    seed: Seed
     startup_trials: PositiveInt
 
 
@@ -93,7 +93,7 @@ class Tuning(Strict):
 
     tasks: PositiveInt
     repeats: PositiveInt
-    seed: NonNegativeInt
+    seed: Seed
     trained_on: bool
 
     def panels(self, tasks_key: str) -> dict[str, Any]:

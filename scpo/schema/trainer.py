@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from scpo.strict import Strict
+from scpo.strict import Seed, Strict
 
 
 class LossConfig(Strict):
@@ -61,7 +61,7 @@ class ValidationConfig(Strict):
 
     every: PositiveInt
     temperature: NonNegativeFloat
-    seed: NonNegativeInt
+    seed: Seed
 
 
 class TrainerSettings(Strict):

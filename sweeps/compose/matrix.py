@@ -159,12 +159,20 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
         matrix.notes.append(
             f"{selected}: no runs of {', '.join(left_out)} (n/a in tables without earlier ones)"
         )
+    matrix.notes += _repeated(axes)
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # Other values than the run's were asked for, or other rows than its own.
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
+
+
+def _repeated(axes: dict[str, list[Any]]) -> Iterator[str]:
+    """Note values that an axis names twice, where as many runs may be expected as values."""
+    for axis, values in axes.items():
+        for value in dict.fromkeys(value for value in values if values.count(value) > 1):
+            yield f"{axis}: {value} is given {values.count(value)} times and runs once"
 
 
 def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 
 from scpo.errors import ConfigError
+from scpo.strict import LARGEST_SEED
 from sweeps.compose.matrix import expand
 
 
@@ -144,7 +146,18 @@ def test_a_host_is_a_row_like_any_other():
 
 
 def test_a_seed_given_twice_is_one_run():
-    assert len(expand("ablation_order", ["seeds=[1,1]"]).cells) == 2
+    matrix = expand("ablation_order", ["seeds=[1,1]"])
+    assert len(matrix.cells) == 2
+    assert "seeds: 1 is given 2 times and runs once" in matrix.notes
+
+
+def test_the_largest_seed_fits_the_generators_of_numpy_and_torch():
+    (cell,) = expand("one", ["method=scpo", f"seeds=[{LARGEST_SEED}]"]).cells
+    assert cell.config.seed == LARGEST_SEED
+    # The workers of verl-agent count up from the run's seed, with an offset for validation.
+    np.random.RandomState(LARGEST_SEED + 10_000)
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(LARGEST_SEED + 10_000)
 
 
 BAD = {
@@ -163,6 +176,12 @@ BAD = {
     "one seed": (["seed=1"], "the axes of an experiment take values or lists"),
     "no seeds": (["seeds=[]"], "needs at least one value"),
     "a word for a seed": (["seeds=[one]"], "seed: got 'one'"),
+    "a seed below 0": (["seeds=[-1]"], "seed: got -1; a seed is a whole number from 0 to 2147483647"),
+    "a seed that no generator takes": (
+        ["seeds=[99999999999999999999]"],
+        "seed: got 99999999999999999999; a seed is a whole number from 0 to 2147483647",
+    ),
+    "a seed of a panel": (["env.train_panel.seed=2147483648"], "a seed is a whole number from 0 to 2147483647"),
     "unknown model": (["model=tine"], "no model is called 'tine'; did you mean tiny?"),
     "unknown scale": (["scale=huge"], "no scale is called 'huge'"),
 }
