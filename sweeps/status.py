@@ -22,7 +22,7 @@ from scpo.errors import ConfigError, RecordError, ScpoError
 from scpo.progress import about, counted
 from scpo.records import RunFolder, State, code_record, run_config
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
-from scpo.records.logs import SUCCESS, panels, read_whole
+from scpo.records.logs import SUCCESS, panels, read_present
 from scpo.records.wandb_mirror import url_of
 from scpo.suggestions import did_you_mean
 from sweeps.launchers.run_process import tail
@@ -73,9 +73,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
         remarks += code_record.resumes_by_other_code(folder)
-        # The lines after it are a killed attempt's, until the present one has loaded a checkpoint.
-        last = status.step if status.state is State.RUNNING else None
-        rates, step_s = _progress_of(folder, last)
+        rates, step_s = _progress_of(folder)
         remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")
@@ -123,21 +121,14 @@ class _Rates:
             self.validation, self.panel = found[name], name
 
 
-def _progress_of(folder: RunFolder, last: int | None) -> tuple[_Rates, float | None]:
-    """Last success rates, and mean seconds per training step (None before the first).
-
-    ``last``: the last step to read; None: all.
-    """
+def _progress_of(folder: RunFolder) -> tuple[_Rates, float | None]:
+    """Last success rates, and mean seconds per training step (None before the first)."""
     rates = _Rates()
-    for record in read_whole(folder, folder.metrics):
-        if last is not None and record["step"] > last:
-            break
+    for record in read_present(folder, folder.metrics):
         rates.read(record)
     seconds = []
     # The first line is step 0, which only validates.
-    for line in read_whole(folder, folder.timing)[1:]:
-        if last is not None and line["step"] > last:
-            break
+    for line in read_present(folder, folder.timing)[1:]:
         seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
     return rates, statistics.fmean(seconds) if seconds else None
 
@@ -207,9 +198,9 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
     ``live``: also look for a stall, which a run that has ended cannot have.
     """
     by_name = read_rules(rules)
-    remarks = examine(read_whole(folder, folder.metrics), by_name)
+    remarks = examine(read_present(folder, folder.metrics), by_name)
     if live:
-        remarks += stalled(read_whole(folder, folder.timing), datetime.now(UTC), by_name)
+        remarks += stalled(read_present(folder, folder.timing), datetime.now(UTC), by_name)
     return remarks
 
 
@@ -227,7 +218,7 @@ def show_health(
     for folder in folders:
         try:
             if arguments.rules != RULES:
-                logged.update(*read_whole(folder, folder.metrics))
+                logged.update(*read_present(folder, folder.metrics))
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except RecordError as error:

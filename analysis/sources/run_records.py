@@ -34,7 +34,7 @@ from scpo.records.files import (
     text_sum,
 )
 from scpo.records.identity import is_id_of
-from scpo.records.logs import check_end, check_provenance, read_whole
+from scpo.records.logs import check_end, check_provenance, read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
 from scpo.records.status import State, Status
@@ -403,7 +403,7 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
     for name in run.logs if logs is None else logs:
         path = run.folder / name
         if run.project is None:
-            lines = read_whole(RunFolder(run.folder), path)
+            lines = read_present(RunFolder(run.folder), path)
             if name == LOGS[0]:
                 log_gaps.check(path, run.config, lines)
         else:

@@ -291,6 +291,22 @@ def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
         )
 
 
+def read_present(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
+    """Verified lines of a log (``read_whole``) that the run keeps.
+
+    The log of a run that goes on has the lines of its killed attempt until the present one has
+    loaded a checkpoint; those after the checkpoint are trained again.
+
+    Raises:
+        RecordError: See ``read_whole``.
+    """
+    status = folder.read_status()
+    lines = read_whole(folder, path)
+    if status.state is not State.RUNNING:
+        return lines
+    return [line for line in lines if line["step"] <= status.step]
+
+
 def panels(record: Mapping[str, Any]) -> dict[str, float]:
     """Validation panel -> success rate in a line of metrics.jsonl; empty without validation."""
     rates = {}

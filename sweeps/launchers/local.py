@@ -111,13 +111,20 @@ class Pool(CountsSignals):
             with contextlib.suppress(ScpoError):
                 # Only the last line is read: this is repeated ten times a second.
                 last = JsonLines(run.folder.metrics).last()
-                if last is not None:
+                if last is not None and self._is_of(run, last["step"]):
                     self.board.progress(run.folder, last["step"], last.get("train/success_rate"))
             self.board.doing(run.folder, run.doing())
             code = run.poll()
             if code is not None:
                 del self._running[slot]
                 self._end(run.folder, run.outcome(code, interrupted=self.signals > 0))
+
+    @staticmethod
+    def _is_of(run: RunProcess, step: int) -> bool:
+        """True if the present attempt has logged or resumed from this step."""
+        # The log has the lines of a killed attempt until this one has loaded a checkpoint.
+        status = run.folder.read_status()
+        return status.attempt >= run.attempt and step <= status.step
 
     def stop(self) -> None:
         """Ask all runs to checkpoint and end, and wait for them.

@@ -92,11 +92,13 @@ class ProgressBoard:
 
     def started(self, folder: RunFolder, config: RunConfig) -> None:
         """Show a run whose process was started."""
-        before = None
+        step = -1
         # The run itself reports a damaged log.
         with contextlib.suppress(ScpoError):
-            before = JsonLines(folder.metrics).last()
-        run = _Run(config.trainer.steps, -1 if before is None else before["step"], self._clock())
+            # What a killed attempt logged after its last checkpoint is trained again.
+            if JsonLines(folder.metrics).last() is not None:
+                step = max([0, *folder.complete_checkpoints()])
+        run = _Run(config.trainer.steps, step, self._clock())
         run.task = self._progress.add_task(
             folder.run_id, total=run.steps, completed=max(0, run.step), note=run.doing
         )
@@ -107,7 +109,10 @@ class ProgressBoard:
     def progress(self, folder: RunFolder, step: int, success: float | None) -> None:
         """Note that a run has logged up to ``step``, with its training success if known."""
         run = self._runs[folder.run_id]
-        if step > run.step:
+        if step < run.step:
+            # It could not use its last checkpoint, and goes on from an earlier one.
+            run.step, run.first = step, None
+        elif step > run.step:
             run.step = step
             run.last = self._clock()
             # The pace is measured from the first step on, so that loading does not count.

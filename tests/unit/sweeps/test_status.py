@@ -5,8 +5,8 @@ import threading
 
 from rich.console import Console
 
-from scpo.records import State
-from scpo.records.files import write_json
+from scpo.records import JsonLines, State
+from scpo.records.files import locked, write_json
 from sweeps import __main__ as command_line
 from sweeps import status
 from tests.support import fake_runs as fake
@@ -101,6 +101,22 @@ def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_
     write_json(folder.provenance, {"attempts": {"1": {"dirty": False}, "2": {"dirty": True}}})
     (row,) = status.statuses([folder], status.Observer(None))
     assert row.remark == "uncommitted changes"
+
+
+def test_what_a_killed_attempt_logged_is_not_of_the_present_one(tmp_path):
+    folder = fake.make_run(tmp_path)
+    for step, success in enumerate((0.1, 0.9, 0.0, 0.0, 0.0)):
+        JsonLines(folder.metrics).append({"step": step, "train/success_rate": success})
+        JsonLines(folder.timing).append({"step": step, "at": "2026-01-01T00:00:00+00:00"})
+    folder.update_status(state=State.RUNNING, attempt=2, step=1)
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("low: {kind: outside, metric: train/success_rate, low: 0.05, steps: 2, level: warn}\n")
+    with locked(folder.lock):
+        (row,) = status.statuses([folder], status.Observer(None))
+        assert (row.step, row.train) == (1, 0.9)
+        assert status.remarks_of(folder, live=True, rules=rules) == []
+    folder.update_status(step=4)
+    assert len(status.remarks_of(folder, live=False, rules=rules)) == 1
 
 
 def test_validation_is_of_held_out_tasks_and_names_its_panel(tmp_path):

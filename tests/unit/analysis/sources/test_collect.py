@@ -67,6 +67,14 @@ def test_a_torn_last_line_is_skipped(tmp_path):
     assert collect(tmp_path).series(run, "val/valid_seen/success_rate").steps == (0, 10, 20, 30)
 
 
+def test_what_a_killed_attempt_logged_is_left_out_until_the_run_has_trained_it_again(tmp_path):
+    run = write_run(tmp_path, state="RUNNING")["id"]
+    RunFolder(tmp_path / run).update_status(step=20)
+    data = collect(tmp_path)
+    assert data.series(run, "val/valid_seen/success_rate").steps == (0, 10, 20)
+    assert data.series(run, "timing_s/step").steps[-1] == 20
+
+
 def test_a_run_of_this_machine_whose_process_was_killed_is_lost_as_in_status(tmp_path):
     killed, elsewhere, queued, alive = (
         RunFolder(tmp_path / write_run(tmp_path, seed=seed, state="RUNNING")["id"]) for seed in range(4)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from scpo.errors import ConfigError
-from scpo.records import State, run_config
+from scpo.records import JsonLines, State, run_config
 from scpo.records.files import locked
 from scpo.records.memory import usable_cores
 from sweeps.launchers.base import follow
@@ -116,6 +116,30 @@ def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
             ended |= pool.poll()
             time.sleep(0.02)
     assert {run_id: one.state for run_id, one in ended.items()} == {one.run_id: State.DONE for one in made}
+
+
+def test_lines_of_a_killed_attempt_are_no_progress_of_the_present_one(tmp_path):
+    """A sweep showed "step 8 of 13; train success 0.32" of a run that had just begun anew."""
+    text = (
+        "import sys, time\n"
+        "from scpo.records import JsonLines, RunFolder, State\n"
+        "folder = RunFolder(sys.argv[1])\n"
+        "time.sleep(0.3)\n"
+        "folder.update_status(state=State.RUNNING, attempt=2, step=0)\n"
+        "time.sleep(0.3)\n"
+        "JsonLines(folder.metrics).replace(b'')\n"
+        "JsonLines(folder.metrics).append({'step': 1, 'train/success_rate': 0.5})\n"
+        "folder.update_status(step=1)\n"
+        "time.sleep(0.3)\n"
+    )
+    folder = fake.make_run(tmp_path / "runs")
+    folder.update_status(state=State.RUNNING, attempt=1, step=3)
+    for step in range(4):
+        JsonLines(folder.metrics).append({"step": step, "train/success_rate": 0.25})
+    pool = Pool(script(tmp_path, text), [None], Board())
+    follow(pool, {folder.run_id: (folder, run_config.read_config(folder))}, "")
+    shown = {event for event in pool.board.seen if event[0] == "progress"}
+    assert shown == {("progress", folder.run_id, 1, 0.5)}
 
 
 def test_one_slot_runs_one_after_the_other_and_shows_each_end(tmp_path):

@@ -127,6 +127,32 @@ def test_steps_of_an_earlier_attempt_tell_nothing_of_the_speed(runs):
     assert out.getvalue().splitlines()[-2:] == [f"{folder.run_id}: step 2 of 4; train success 0.50", "0 of 1 run done"]
 
 
+def test_a_run_that_goes_on_begins_at_its_checkpoint_and_one_without_at_step_0(runs):
+    clock = Clock()
+    board, out = board_of(runs[:2], clock)
+    (anew, config), (resumed, _), _ = runs
+    for folder in (anew, resumed):
+        JsonLines(folder.metrics).append({"step": 3, "train/success_rate": 0.9})
+    resumed.mark_complete(2, {}, {})
+    with board:
+        for folder in (anew, resumed):
+            board.started(folder, config)
+        clock.now = 12.0
+        board.doing(anew, "loading")
+        # Its last checkpoint was damaged.
+        board.progress(resumed, 1, 0.5)
+        board.progress(anew, 1, 0.25)
+        clock.now = 24.0
+        board.doing(anew, "")
+    lines = [line for line in out.getvalue().splitlines() if ": step" in line]
+    assert lines == [
+        f"{anew.run_id}: step 0 of 4; loading",
+        f"{resumed.run_id}: step 2 of 4; starting",
+        f"{anew.run_id}: step 1 of 4; train success 0.25",
+        f"{resumed.run_id}: step 1 of 4; train success 0.50",
+    ]
+
+
 def test_a_terminal_shows_a_bar_for_each_run_and_one_for_all(runs):
     clock = Clock()
     board, out = board_of(runs, clock, force_terminal=True)
