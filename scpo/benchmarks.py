@@ -40,6 +40,7 @@ class Benchmark:
         families: Column of the result table -> task family; empty if results are not split.
         panel_titles: Names of its panels in figures, where they differ from the usual ones.
         paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None without a figure.
+        paper_horizon: The most steps of an episode in the paper; None with ``paper_hours``.
         states_from_text: The text that verl-agent's trainer hands over determines the states.
     """
 
@@ -51,6 +52,7 @@ class Benchmark:
     families: Mapping[str, Family] = field(default_factory=dict)
     panel_titles: Mapping[str, str] = field(default_factory=dict)
     paper_hours: tuple[float, float] | None = None
+    paper_horizon: int | None = None
     states_from_text: bool = False
 
 
@@ -71,6 +73,7 @@ _ALFWORLD = Benchmark(
         "Pick2": Family("pick_two_obj_and_place", "pick two and place"),
     },
     paper_hours=(13.0, 36.0),  # appendix A.2
+    paper_horizon=50,  # section 4.1
     states_from_text=True,
 )
 _WEBSHOP = Benchmark(
@@ -82,6 +85,7 @@ _WEBSHOP = Benchmark(
     # No families: the paper's table has one success rate and one score for WebShop.
     panel_titles={"train_games": "goals trained on", "test": "held-out goals"},
     paper_hours=(7.0, 27.0),  # appendix A.2
+    paper_horizon=15,  # section 4.1
 )
 
 BENCHMARKS: dict[str, Benchmark] = {

@@ -2,8 +2,9 @@
 
 No other module estimates these; ``sweeps.resources`` has GPUs, cores, memory and disk. Sources:
 
-- Hours are the paper's (appendix A.2) where it has a figure, scaled by size and GPUs, or derived
-  from the number of tokens or requests. We measured none of them; ``LEGEND`` names the source.
+- Hours are the paper's (appendix A.2) where it has a figure, scaled by model, GPUs and size of the
+  training steps, or derived from the number of tokens or requests. We measured none of them;
+  ``LEGEND`` names the source.
 - Seconds on this machine are the median of finished runs of the same kind (``PastTimes``).
 - The time left of running runs follows from the steps seen so far (``time_left_s``).
 """
@@ -35,11 +36,17 @@ from sweeps.resources import resources
 # Appendix A.2: one node of 4 x A800 80 GB.
 PAPER_GPUS = 4
 
-# Table 3.
+# Table 3: training steps; tasks of a step and siblings of a task.
 PAPER_STEPS = 150
+PAPER_GROUPS = (16, 8)
 
-# Episodes of one validation, appendix A.6.
+# Episodes of a training step (16 x 8) and of one validation (appendix A.6).
 PAPER_EPISODES = 128
+
+# Table 3: the most tokens of a response, and steps in the prompt. verl-agent's script: epochs.
+PAPER_RESPONSE_TOKENS = 512
+PAPER_HISTORY = 2
+PAPER_EPOCHS = 1
 
 # Steps between validations, Table 3.
 PAPER_EVERY = 5
@@ -51,6 +58,10 @@ ROLLOUT_SHARE = (
     0.27,
     0.14,
 )
+
+# The least time of the rest of a step (update, weight sync, validation, checkpoint) as a share of
+# the paper's: all but the update take as long for a few short episodes. Estimated like the above.
+LEAST_REST = 0.2
 
 # Hugging Face generate on an A800: seconds per token of a whole batch, and the additional seconds
 # per billion parameters.
@@ -66,7 +77,7 @@ Basis = Literal["paper", "scaled", "estimate"]
 MARKS: dict[Basis, str] = {"paper": "", "scaled": "+", "estimate": "~"}
 LEGEND: dict[Basis, str] = {
     "paper": "hours: the paper's SCPO runs on 4 x A800 (appendix A.2), and our longer validation",
-    "scaled": "+ scaled from those by size and by GPUs, as A800s",
+    "scaled": "+ scaled from the paper's runs by model, GPUs (as A800s) and size of the steps, not measured",
     "estimate": "~ an estimate from the number of requests or tokens",
 }
 
@@ -76,7 +87,8 @@ class Duration:
     """Hours of one run on the GPUs that it asks for, and the basis of the figure.
 
     ``paper``: the paper's own run, with our validation on top. ``scaled``: the paper's run, scaled
-    to another model size or number of GPUs. ``estimate``: from the number of requests or tokens.
+    to another model, number of GPUs, or number or size of the training steps. ``estimate``: from
+    the number of requests or tokens.
     """
 
     hours: float
@@ -122,33 +134,66 @@ def gpu_hours(configs: Iterable[RunConfig], gpus: Iterable[int]) -> tuple[float,
 
 
 def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
-    """Scale the paper's hours: linear in model size, inverse in GPUs; plus our longer validation.
+    """Scale the paper's hours by model, GPUs, steps and the work of a step; plus our validation.
 
     The paper reports the duration of SCPO's runs, of which the shaper takes about a tenth (section
-    "Computational cost"): other methods are assumed to take the same time.
+    "Computational cost"): other methods are assumed to take the same time. Nobody has measured how
+    it depends on the settings. It is taken to be linear in model size, inverse in GPUs, and
+    proportional to the number of training steps. Of a step:
+
+    - The rollout is proportional to the horizon and to the number of episodes, except that fewer
+      episodes than the paper's take as long: the GPUs decode them all at a time.
+    - The rest is proportional to episodes, horizon and epochs, but at least ``LEAST_REST``.
+    - Both are proportional to a response limit above the paper's. A lower one saves nothing, since
+      most responses are far shorter (``scpo.memory.MEAN_RESPONSE``).
+
+    These are rather too long than too short, because the time limits of jobs follow them. The
+    length of prompts is not counted.
     """
     count = parameters(config.model)
-    figures = BENCHMARKS[config.env.benchmark].paper_hours
-    if count is None or figures is None:
+    benchmark = BENCHMARKS[config.env.benchmark]
+    figures, horizon = benchmark.paper_hours, benchmark.paper_horizon
+    if count is None or figures is None or horizon is None:
         return None
     # The paper's hours are for "1.5B" and "7B"; those models have 1.54 and 7.62 billion parameters.
     billions = next(
         (size for size in PAPER_BILLIONS if config.model.name == f"{size:g}B"), count / 1e9
     )
-    whole = _linear(billions, figures) * config.trainer.steps / PAPER_STEPS
+    step = _linear(billions, figures) / PAPER_STEPS
     # Linear between the two sizes, constant outside of them.
     largest, smallest = ROLLOUT_SHARE
     share = min(largest, max(smallest, _linear(billions, ROLLOUT_SHARE)))
-    rollout = share * whole / trainer.steps
+
+    # Relative to the paper's.
+    episodes = trainer.groups * trainer.group_size / PAPER_EPISODES
+    length = config.env.horizon / horizon
+    length *= max(1.0, trainer.max_response_tokens / PAPER_RESPONSE_TOKENS)
+    rollout = step * share * length
+    rest = step * (1 - share) * max(LEAST_REST, length * episodes * trainer.epochs / PAPER_EPOCHS)
+    training = trainer.steps * (rollout * max(1.0, episodes) + rest)
 
     # The paper's hours include its own validation; only episodes beyond it are added.
     own = _episodes(config) * _validations(config)
     papers = PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
-    more = own - papers
+    validation = max(0.0, own - papers) / PAPER_EPISODES * rollout
     ranks = trainer.verl.gpus * trainer.verl.nodes
-    took = (whole + max(0.0, more) / PAPER_EPISODES * rollout) * PAPER_GPUS / ranks
-    as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS
+    as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS and _steps_of_paper(config)
+    took = (training + validation) * PAPER_GPUS / ranks
     return Duration(took, "paper" if as_the_papers else "scaled")
+
+
+def _steps_of_paper(config: RunConfig) -> bool:
+    """True if number and size of the training steps are the paper's."""
+    trainer = config.trainer
+    return (
+        trainer.steps == PAPER_STEPS
+        and (trainer.groups, trainer.group_size) == PAPER_GROUPS
+        and config.env.horizon == BENCHMARKS[config.env.benchmark].paper_horizon
+        and config.env.history_length == PAPER_HISTORY
+        and trainer.max_response_tokens == PAPER_RESPONSE_TOKENS
+        and trainer.epochs == PAPER_EPOCHS
+        and trainer.validation.every == PAPER_EVERY
+    )
 
 
 def _linear(billions: float, figures: tuple[float, float]) -> float:

@@ -4,7 +4,7 @@ from scpo import memory
 from scpo.errors import ConfigError
 from scpo.records import JsonLines, State
 from sweeps.compose.configuration import compose_run
-from sweeps.estimates import PastTimes, api_lines, api_usd, duration, gpu_hours, hours
+from sweeps.estimates import PastTimes, api_lines, api_usd, cost_lines, duration, gpu_hours, hours
 from sweeps.resources import LOGS_GIB, Resources, check_fits, disk_gib, resources, training_gib
 from tests.support import fake_runs as fake
 from tests.support.matrices import expanded
@@ -29,6 +29,61 @@ def test_fewer_steps_take_less_time_and_other_sizes_and_gpus_are_scaled():
     small = duration(compose_run(["scale=paper", "model=qwen2_5_0_5b"]))
     assert small.basis == "scaled"
     assert 4 < small.hours < 13
+
+
+# Words, times the paper's 13.0 h at 1.5B and 36.0 h at 7B without validations. The rollout is 27 % of a step at 1.5B.
+SCALED = {
+    "one task": ("trainer.groups=1", 0.27 + 0.73 * 0.2),
+    "half the siblings": ("trainer.group_size=4", 0.27 + 0.73 / 2),
+    "four times the tasks": ("trainer.groups=64", 4),
+    "four times the siblings": ("trainer.group_size=32", 4),
+    "as many episodes in other groups": ("[trainer.groups=64,trainer.group_size=2]", 1),
+    "short episodes": ("env.horizon=5", 0.27 * 0.1 + 0.73 * 0.2),
+    "long episodes": ("env.horizon=100", 2),
+    "epochs": ("trainer.epochs=10", 0.27 + 7.3),
+    "long responses": ("trainer.max_response_tokens=4096", 8),
+    "short responses": ("trainer.max_response_tokens=128", 1),
+    "steps": ("trainer.steps=300", 2),
+    "prompts": ("env.history_length=4", 1),
+    "validations": ("trainer.validation.every=10", 1),
+}
+
+
+@pytest.mark.parametrize(("word", "factor"), SCALED.values(), ids=SCALED)
+def test_the_papers_hours_are_scaled_by_number_and_size_of_the_steps_and_marked(word, factor):
+    run = compose_run(["scale=paper", *word.strip("[]").split(",")])
+    without = run.model_copy(update={"env": run.env.model_copy(update={"validation_panels": {}})})
+    assert hours(without) == pytest.approx(13 * factor)
+    assert str(duration(run)).startswith("+")
+
+
+def test_a_longer_episode_makes_validations_longer_too():
+    extra = (274 * 31 - 128 * 31) / 128 * 0.27 * 13 / 150
+    assert hours(compose_run(["scale=paper"])) == pytest.approx(13 + extra)
+    assert hours(compose_run(["scale=paper", "env.horizon=100"])) == pytest.approx(2 * (13 + extra))
+
+
+def test_every_row_of_the_main_table_that_verl_trains_has_the_papers_hours_without_a_mark():
+    trained = [
+        cell.config for cell in expanded("main_table", "scale=paper").cells if cell.config.method.kind == "trained"
+    ]
+    found = {(run.env.benchmark, run.model.name, str(duration(run))) for run in trained}
+    shops = {
+        (shop, size, took) for shop in ("webshop", "webshop_paper") for size, took in (("1.5B", "8.1"), ("7B", "29.3"))
+    }
+    assert found == {("alfworld", "1.5B", "13.8"), ("alfworld", "7B", "37.2"), *shops}
+
+
+def test_the_dry_run_names_the_source_of_scaled_hours():
+    cells = expanded("group_size", "scale=paper").cells
+    assert {cell.row.name: str(duration(cell.config)) for cell in cells if "scpo" in cell.row.name} == {
+        "scpo_4": "+9.1", "scpo": "13.8", "scpo_16": "+26.8",
+    }  # fmt: skip
+    _, legend = cost_lines([cell.config for cell in cells], [])
+    assert legend.startswith("hours: the paper's SCPO runs")
+    assert legend.endswith(
+        "; + scaled from the paper's runs by model, GPUs (as A800s) and size of the steps, not measured"
+    )
 
 
 def test_a_closed_model_takes_as_long_as_its_account_may_ask():
