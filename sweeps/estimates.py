@@ -77,7 +77,7 @@ Basis = Literal["paper", "scaled", "estimate"]
 MARKS: dict[Basis, str] = {"paper": "", "scaled": "+", "estimate": "~"}
 LEGEND: dict[Basis, str] = {
     "paper": "hours: the paper's SCPO runs on 4 x A800 (appendix A.2), and our longer validation",
-    "scaled": "+ scaled from the paper's by model, GPUs (as A800s) and size of the steps, unmeasured",
+    "scaled": "+ the paper's, scaled by model, GPUs (as A800s) and size of the steps, unmeasured",
     "estimate": "~ an estimate from the number of requests or tokens",
 }
 

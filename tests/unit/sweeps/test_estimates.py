@@ -81,7 +81,7 @@ def test_the_dry_run_names_the_source_of_scaled_hours():
     }  # fmt: skip
     _, legend = cost_lines([cell.config for cell in cells], [])
     assert legend.startswith("hours: the paper's SCPO runs")
-    assert legend.endswith("; + scaled from the paper's by model, GPUs (as A800s) and size of the steps, unmeasured")
+    assert legend.endswith("; + the paper's, scaled by model, GPUs (as A800s) and size of the steps, unmeasured")
 
 
 def test_a_closed_model_takes_as_long_as_its_account_may_ask():
