@@ -26,7 +26,8 @@ CPUS_PER_GPU = 8
 LEAST_CPUS_OF_VERL = 16
 
 # Our estimates of main memory: a constant for Ray, environments and engine, and a part per billion
-# parameters for the reference policy, loading and checkpoints.
+# parameters for the reference policy, loading and checkpoints. The latter is not divided among
+# nodes: each process loads the whole model where embeddings are tied (1.5B), else the first one.
 VERL_GB, VERL_GB_PER_BILLION = 80, 32
 
 # The same for trainer=local with a Hugging Face model, which is one process.
@@ -80,7 +81,7 @@ def _derived(config: RunConfig) -> Resources:
     if trains_in_verl(config):
         verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
         gpus = 0 if verl.engine == "hf" else verl.gpus
-        memory = VERL_GB + VERL_GB_PER_BILLION * billions / verl.nodes
+        memory = VERL_GB + VERL_GB_PER_BILLION * billions
         return Resources(
             verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_PER_GPU * gpus), _rounded(memory)
         )

@@ -103,7 +103,7 @@ WANTED = {
     "a method that verl trains": (["scale=paper"], Resources(1, 4, 32, 128)),
     "the large model": (["scale=paper", "model=qwen2_5_7b"], Resources(1, 4, 32, 304)),
     "one card": (["scale=paper", "trainer=verl_1gpu"], Resources(1, 1, 16, 128)),
-    "two nodes": (["scale=paper", "trainer.verl.nodes=2"], Resources(2, 4, 32, 104)),
+    "two nodes": (["scale=paper", "trainer.verl.nodes=2"], Resources(2, 4, 32, 128)),
     "an evaluation": (["scale=paper", "method=react"], Resources(1, 1, 8, 32)),
     "a model behind an API": (["scale=paper", "method=plain", "model=gpt_4o"], Resources(1, 0, 2, 8)),
     "a language model in one process": (["scale=paper", "trainer=local"], Resources(1, 1, 8, 32)),
