@@ -1,5 +1,6 @@
 """Checks of the cluster: Slurm's commands, its accounting, and what the partition offers."""
 
+import math
 import re
 import shutil
 import subprocess
@@ -247,11 +248,12 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if asked_h > longest:
         yield warning(
             check,
-            f"allows {longest:g} h, a job asks for {asked_h:g} h",
-            f"max_time_h: {longest:g}, in launcher.site",
+            f"allows {longest:.4g} h, a job asks for {asked_h:.4g} h",
+            # Rounded down: of 0.52 h, jobs would ask for 32 min where 31 are allowed.
+            f"max_time_h: {math.floor(100 * longest) / 100:g}, in launcher.site",
         )
     if cores >= asked_cores and gpus >= asked_gpus and asked_h <= longest:
-        yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:g} h")
+        yield ok(check, f"up, {cores} cores and {gpus} GPUs a node, {longest:.4g} h")
 
 
 def _reasons() -> str:

@@ -69,6 +69,8 @@ OWN_OPTIONS = {
     "parsable": "nothing: the number of a job is read from sbatch's answer",
     "test-only": "dry_run=true on the command line",
 }
+# gpu, gpu:a800 or gpu:a800:4.
+GPU_GRES = re.compile(r"gpu(:[^:,=\s]+)?(:\d+)?")
 MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
 
 
@@ -83,7 +85,8 @@ class Site(Strict):
         memory_gb: "auto" is the run's estimated need, 0 the whole node.
         max_time_h: The longest limit that the partition allows, in hours.
         setup: Shell lines of the job before the run starts.
-        more: Further options of sbatch, none of ``OWN_OPTIONS``.
+        more: Further options of sbatch, none of ``OWN_OPTIONS`` except ``gres`` of other things
+            than GPUs.
     """
 
     preset: str | None = None
@@ -109,6 +112,18 @@ class Site(Strict):
             )
         return value
 
+    @field_validator("gres")
+    @classmethod
+    def _names_gpus(cls, gres: str | None) -> str | None:
+        # The number of GPUs is appended: of anything else, a job would ask for as many.
+        if gres is not None and not GPU_GRES.fullmatch(gres):
+            raise ValueError(
+                f"got {gres!r}; it names the GPUs that jobs ask for, allowed: gpu, gpu:<type>. "
+                'Anything else goes into more, with its number: more: {gres: "nvme:1"}. Left out, '
+                "jobs use --gpus-per-node"
+            )
+        return gres
+
     @field_validator("more")
     @classmethod
     def _leaves_the_jobs_own_options(cls, more: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +132,7 @@ class Site(Strict):
         own = [
             f"{key} (instead: {OWN_OPTIONS[name]})"
             for key, name in spelt.items()
-            if name in OWN_OPTIONS
+            if name in OWN_OPTIONS and not (key == "gres" and _without_gpus(more[key]))
         ]
         if own:
             raise ValueError(
@@ -139,7 +154,8 @@ class Site(Strict):
             return {"gpus_per_node": gpus}
         # gpu:a800:4 becomes gpu:a800, because each job appends its own number.
         kind = re.sub(r":\d+$", "", self.gres)
-        return {"gres": f"{kind}:{gpus}"}
+        others = self.more.get("gres")
+        return {"gres": f"{kind}:{gpus},{others}" if others else f"{kind}:{gpus}"}
 
     def memory_flag(self, needed_gb: int) -> str | None:
         """Value of ``--mem`` for a job; None: the partition's default."""
@@ -201,6 +217,11 @@ class Site(Strict):
             f"memory_gb: {given:g}, a job needs {needed_gb} GB by estimate: Slurm kills one that "
             "takes more than it asked for"
         )
+
+
+def _without_gpus(gres: Any) -> bool:
+    """True for a list of Slurm's generic resources, none of which is a GPU."""
+    return isinstance(gres, str) and not re.search(r"\bgpu\b", gres)
 
 
 def site_path(name: str) -> Path:

@@ -45,6 +45,7 @@ from sweeps.launchers.slurm.submission import (
     by_request,
     call_sbatch,
     folder_of_submissions,
+    limit_notes,
     new_folder,
     probed_partitions,
     sbatch_text,
@@ -187,6 +188,8 @@ class Cluster(CountsSignals):
                 f"{self.launcher.site}: a run that needs longer is requeued from its checkpoint"
             )
         requests = by_request(configs, self.launcher, site)
+        for note in limit_notes(requests, configs, self.launcher, site):
+            self._note(note)
         most_gb = max((request.resources.memory_gb for request in requests), default=0)
         if shortage := site.memory_shortage(most_gb):
             self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
@@ -311,7 +314,7 @@ def show_submissions(
     """
     if not submissions:
         return
-    columns = ("jobs", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
+    columns = ("jobs", "at a time", "nodes", "GPUs", "CPUs", "memory", "limit", "partition", "runs")
     table = Table(
         *columns, title="arrays of jobs, each of which asks for", title_justify="left", box=None
     )
@@ -321,11 +324,8 @@ def show_submissions(
     wide(console).print(table)
     others = "; the other arrays differ in what the table shows" if len(submissions) > 1 else ""
     first = submissions[0]
-    limit = first.request.limit_min / 60
-    say(
-        console,
-        f"\n{counted(len(first.runs), 'job')} of at most {limit:g} h; sbatch would read{others}:",
-    )
+    jobs = f"{counted(len(first.runs), 'job')} of at most {first.request.limit_h} h"
+    say(console, f"\n{jobs}; sbatch would read{others}:")
     say(console, sbatch_text(replace(first, site=first.site.redacted(secret_names))))
 
 
@@ -336,11 +336,12 @@ def _row(submission: Submission) -> list[str]:
     others = len(submission.runs) - 1
     asked = (
         len(submission.runs),
+        submission.running,
         needed.nodes,
         needed.gpus,
         needed.cpus,
         _memory(submission),
-        f"{request.limit_min / 60:g} h",
+        f"{request.limit_h} h",
     )
     return [
         *map(str, asked),

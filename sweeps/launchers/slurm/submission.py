@@ -10,13 +10,14 @@ import shlex
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scpo.errors import ConfigError
 from scpo.installed import install_command
+from scpo.progress import counted
 from scpo.records import RunFolder
 from scpo.records.files import naming_write_errors
 from scpo.schema.run import RunConfig, SlurmLauncher
@@ -54,6 +55,10 @@ START_QUIETLY = """sh -c 'trap "" USR2 TERM; exec "$@"' sh"""
 # Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
 # load".
 MARGIN = 1.5
+
+# A time limit of less than this many times launcher.warn_s is named: most of a job would be the
+# wait for its end.
+LEAST_WARNINGS = 2
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
 
@@ -64,6 +69,11 @@ class Request:
     limit_min: int
     resources: Resources
     partition: str | None
+
+    @property
+    def limit_h(self) -> str:
+        """The time limit in hours, as messages show it."""
+        return f"{round(self.limit_min / 60, 2):g}"
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,47 @@ def by_request(
     # Large requests first, because they wait longest for free nodes.
     ordered = sorted(groups, key=lambda request: (-request.resources.gpus, request.limit_min))
     return {request: groups[request] for request in ordered}
+
+
+def limit_notes(
+    groups: Mapping[Request, Sequence[str]],
+    configs: Mapping[str, RunConfig],
+    launcher: SlurmLauncher,
+    site: Site,
+) -> Iterator[str]:
+    """Name time limits that runs reach by estimate, or that are hardly longer than the warning.
+
+    Args:
+        groups: Ids of the runs of each request, from ``by_request``.
+        configs: The runs by their ids.
+        launcher: Settings of the jobs.
+        site: The cluster's settings.
+    """
+    longer = []
+    for request, run_ids in groups.items():
+        estimates = [hours(configs[run_id]) or 0.0 for run_id in run_ids]
+        longer += [took for took in estimates if 60 * took > request.limit_min]
+    if longer:
+        # A limit below the estimate was cut to one of these.
+        given = launcher.time_h if launcher.time_h is not None else math.inf
+        limit_h, name = min(
+            (given, "launcher.time_h"), (site.max_time_h, f"max_time_h of {launcher.site}")
+        )
+        yield (
+            f"{counted(len(longer), 'run')} of up to {max(longer):.1f} h, by estimate, and a time "
+            f"limit of {limit_h:.4g} h ({name}): a job that reaches it is requeued from its run's "
+            "checkpoint"
+        )
+
+    shortest = min(groups, key=lambda request: request.limit_min, default=None)
+    if shortest and 60 * shortest.limit_min < LEAST_WARNINGS * launcher.warn_s:
+        left_min = shortest.limit_min - launcher.warn_s / 60
+        yield (
+            f"a time limit of {shortest.limit_h} h with launcher.warn_s={launcher.warn_s}: a job "
+            f"has {left_min:.0f} min until it is warned, checkpoints and is requeued. For more: a "
+            f"longer limit (launcher.time_h, max_time_h of {launcher.site}) or a shorter "
+            "launcher.warn_s"
+        )
 
 
 def probed_partitions(requests: Sequence[Request], site: Site) -> list[ProbedPartition]:
@@ -249,9 +300,7 @@ def _asked(submission: Submission) -> str:
         "gres": submission.site.gres,
     }
     given = [f"{name} {value}" for name, value in parts.items() if value is not None]
-    return ", ".join(
-        [*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_min / 60:g} h"]
-    )
+    return ", ".join([*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_h} h"])
 
 
 def sbatch_text(submission: Submission) -> str:
@@ -308,8 +357,8 @@ def _parameters(submission: Submission) -> dict[str, Any]:
         "constraint": site.constraint,
         "mem": site.memory_flag(needed.memory_gb),
         "setup": [*_guard(submission), *site.setup, *ray_lines(needed)],
-        "additional_parameters": {"requeue": True, **site.more},
-        **site.gpu_flags(needed.gpus),
+        # Flags of GPUs come last: they include a `gres` of `more`.
+        "additional_parameters": {"requeue": True, **site.more, **site.gpu_flags(needed.gpus)},
     }
     return {key: value for key, value in parameters.items() if value is not None}
 

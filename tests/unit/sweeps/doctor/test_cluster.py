@@ -65,13 +65,18 @@ def test_a_wrong_key_in_the_site_file_is_mended_there(cluster, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("gres", "known"), [("gpu", True), ("gpu:a800", True), ("gpu:a800:4", True), ("gpu:h100", False), ("npu", False)]
+    ("gres", "known"), [("gpu", True), ("gpu:a800", True), ("gpu:a800:4", True), ("gpu:h100", False)]
 )
 def test_a_gres_that_no_node_of_the_partition_has(cluster, gres, known):
     found = list(cluster_checks.check_slurm(cluster(site=f"{SITE}gres: {gres}\n")))
     if not known:
         assert_finds(found, "error", f"gres: {gres}; its nodes have gpu, gpu:a800", "leave it out")
     assert any("gres" in finding.text for finding in found) is not known
+
+
+def test_a_gres_that_names_no_gpu(cluster):
+    found = cluster_checks.check_slurm(cluster(site=f"{SITE}gres: nvme:1\n"))
+    assert_finds(found, "error", "gres: got 'nvme:1'; it names the GPUs that jobs ask for", "edit ")
 
 
 def test_a_key_in_the_site_file(cluster):
@@ -102,6 +107,7 @@ BAD_PARTITIONS = {
     "few cores": ("a800|up|2-00:00:00|16|gpu:4|1/3/0/4", "error", "nodes have 16 cores, a job asks for 32"),
     "few GPUs": ("a800|up|2-00:00:00|64|gpu:a800:2|1/3/0/4", "error", "nodes have 2 GPUs, a job asks for 4"),
     "no GPUs": ("a800|up|2-00:00:00|64|(null)|1/3/0/4", "error", "nodes have 0 GPUs"),
+    "odd limit": ("a800|up|31:00|64|gpu:a800:4|1/3/0/4", "warning", "allows 0.5167 h, a job asks for 24 h"),
     "short limit": ("a800|up|12:00:00|64|gpu:a800:4|1/3/0/4", "warning", "allows 12 h, a job asks for 24 h"),
 }
 

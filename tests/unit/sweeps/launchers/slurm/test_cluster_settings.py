@@ -86,6 +86,34 @@ def test_a_time_of_day_stays_as_it_is_written(tmp_path):
     assert (site.max_time_h, site.more) == (10.5, {"begin": "16:00", "nice": 100})
 
 
+@pytest.mark.parametrize("gres", ["nvme:1", "npu", "gpu:a800,nvme:1", "shard:4", "tmp:gpu:1", "GPU"])
+def test_a_gres_that_names_no_gpu_is_refused(tmp_path, gres):
+    """A job of 4 GPUs asked for 4 of it, and for no GPU."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"gres: {gres}\n")
+    with pytest.raises(ConfigError) as error:
+        read_site(path)
+    assert f"{path}:\ngres: got '{gres}'; it names the GPUs that jobs ask for, allowed: gpu, gpu:<type>." in str(
+        error.value
+    )
+    assert 'more: {gres: "nvme:1"}' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("gres", "asked"),
+    [("gpu", "gpu:2"), ("gpu:4", "gpu:2"), ("gpu:a800:4", "gpu:a800:2"), ("gpu:1g.10gb", "gpu:1g.10gb:2")],
+)
+def test_each_job_asks_for_its_own_number_of_the_gpus_that_gres_names(gres, asked):
+    assert Site(gres=gres).gpu_flags(2) == {"gres": asked}
+
+
+def test_more_may_name_other_resources_next_to_the_gpus():
+    site = Site(gres="gpu:a800", more={"gres": "nvme:1"})
+    assert site.gpu_flags(2) == {"gres": "gpu:a800:2,nvme:1"}
+    with pytest.raises(ValueError, match=r"take them out: gres \(instead: gres: gpu:<type>"):
+        Site(more={"gres": "nvme:1,gpu:2"})
+
+
 def test_a_preset_is_chosen_by_its_name():
     assert read_site("gres").gpu_flags(2) == {"gres": "gpu:2"}
     assert read_site("whole_nodes").memory_flag(128) == "0"

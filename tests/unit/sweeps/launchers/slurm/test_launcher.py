@@ -129,6 +129,20 @@ def test_a_time_limit_that_the_partition_does_not_allow_is_cut_with_a_note(make,
     assert said.count("note: launcher.time_h=48 is cut to 24 h, max_time_h of") == 1
 
 
+def test_a_dry_run_shows_the_jobs_at_a_time_of_each_array_and_limits_that_runs_reach(make):
+    pool, _, runs = make(Nodes(), "launcher.parallelism=3")
+    trained, api = runs["trained"][1], runs["api"][1]
+    seeds = {f"t{seed}": trained for seed in range(4)} | {f"a{seed}": api for seed in range(2)}
+    pool.preview(pool.console, seeds)
+    said = pool.console.file.getvalue()
+    header, *rows = (line.split() for line in said.split("asks for", 1)[1].strip().splitlines()[:3])
+    assert header[:5] == ["jobs", "at", "a", "time", "nodes"]
+    assert [row[:2] for row in rows] == [["4", "2"], ["2", "1"]]
+    assert "#SBATCH --array=0-3%2" in said
+    note = "note: 6 runs of up to 13.8 h, by estimate, and a time limit of 1 h (launcher.time_h): a job"
+    assert " ".join(said.split()).count(note) == 1
+
+
 @pytest.mark.parametrize("memory", ["memory_gb: 2\n", ""])
 def test_a_site_that_gives_a_job_less_memory_than_it_needs_is_named_once(make, tmp_path, memory):
     pool, _, runs = make(Nodes())

@@ -74,6 +74,20 @@ def test_the_sites_settings_are_in(tmp_path):
     assert "module load cuda" in text.splitlines()
 
 
+@pytest.mark.parametrize(
+    ("gres", "gpus", "asked"),
+    [
+        (None, 4, {"gpus-per-node": "4", "gres": "nvme:1"}),
+        ("gpu", 4, {"gres": "gpu:4,nvme:1"}),
+        ("gpu", 0, {"gres": "nvme:1"}),
+    ],
+)
+def test_a_job_asks_for_other_resources_as_well(tmp_path, gres, gpus, asked):
+    site = Site(gres=gres, more={"gres": "nvme:1"})
+    found = flags(submission.sbatch_text(made(tmp_path, site=site, needed=Resources(1, gpus, 32, 128))))
+    assert {name: value for name, value in found.items() if name in ("gres", "gpus-per-node")} == asked
+
+
 @pytest.mark.parametrize("gres", [None, "gpu:a800"])
 def test_no_option_of_a_job_may_be_set_by_more(tmp_path, gres):
     site = Site(partition="gpu", account="lab", qos="q", constraint="c", gres=gres)
@@ -215,6 +229,54 @@ def test_a_run_without_a_figure_needs_a_time_limit():
         submission.by_request({"a": compose_run([SLURM])}, launcher(), SITE)
     with pytest.raises(ConfigError, match="warn_s=1800 is not less than the time limit of 600 s"):
         submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
+
+
+NOTES = {
+    "enough": ([], Site(max_time_h=48), []),
+    "large models": ([], SITE, ["2 runs of up to 37.2 h, by estimate, and a time limit of 24 h (max_time_h of slurm/"]),
+    "the launcher's": (
+        ["launcher.time_h=10"],
+        SITE,
+        ["3 runs of up to 37.2 h, by estimate, and a time limit of 10 h (launcher.time_h): a job that reaches it is"],
+    ),
+    "more than the site's": (
+        ["launcher.time_h=30"],
+        SITE,
+        ["2 runs of up to 37.2 h, by estimate, and a time limit of 24"],
+    ),
+    "close to the warning": (
+        [],
+        Site(max_time_h=0.51),
+        [
+            "4 runs of up to 37.2 h",
+            "a time limit of 0.52 h with launcher.warn_s=1800: a job has 1 min until it is warned",
+        ],
+    ),
+    "twice the warning": (["launcher.time_h=1"], SITE, ["4 runs of up to 37.2 h"]),
+}
+
+
+@pytest.mark.parametrize(("words", "site", "said"), NOTES.values(), ids=NOTES)
+def test_time_limits_that_runs_reach_or_that_leave_no_time_are_named(words, site, said):
+    rows = {
+        "7B": ["model=qwen2_5_7b"],
+        "7B shop": ["model=qwen2_5_7b", "env=webshop"],
+        "1.5B": [],
+        "shop": ["env=webshop"],
+    }
+    configs = {name: compose_run([SLURM, "scale=paper", *row]) for name, row in rows.items()}
+    groups = submission.by_request(configs, launcher(*words), site)
+    notes = list(submission.limit_notes(groups, configs, launcher(*words), site))
+    assert len(notes) == len(said)
+    for note, part in zip(notes, said, strict=True):
+        assert note.startswith(part)
+
+
+@pytest.mark.parametrize(
+    ("limit_min", "shown"), [(31, "0.52"), (90, "1.5"), (1260, "21"), (1, "0.02"), (60_000, "1000")]
+)
+def test_hours_have_two_digits_at_most(limit_min, shown):
+    assert submission.Request(limit_min, PAPER, None).limit_h == shown
 
 
 @pytest.mark.parametrize("warn_s", [1, 20])
