@@ -39,7 +39,7 @@ from analysis.sources.settings import (
     short_hash,
     variants,
 )
-from analysis.sources.unrecorded import variant_notes
+from analysis.sources.unrecorded import names_apart, variant_notes
 from analysis.sources.wandb_project import ADDRESS, Settings
 from analysis.stats.seed_statistics import difference, holm, p_value
 from scpo.errors import ConfigError, RecordError
@@ -232,14 +232,18 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
 def _runs_frame(data: Collected) -> pd.DataFrame:
     """Data frame with a row per run id: method, seed, row, setting, ... and ``finished``."""
     runs = data.runs.set_index("id")
-    row_names = _row_names(data)
+    unshown = [
+        run for run, names in zip(data.runs["id"], data.runs["rows"], strict=True) if not names
+    ]
+    own_names = names_apart(unshown, data.by_id, data.experiments)
+    row_names = _row_names(data) | {run: name for run, (name, _) in own_names.items()}
     columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
     # Sections of tables know more than a single run, for example that a row has its own learning
     # rate, so their setting replaces the run's own. Of several sections with
     # the row, the first one wins.
     settings: dict[str, str | None] = {}
-    differs: dict[str, str] = {}
+    differs = {run: note for run, (_, note) in own_names.items()}
     apart = variant_notes(data.by_id, data.experiments)
     for part in data.sections:
         code = _code_of_rows(data, part)
@@ -261,7 +265,7 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
 
 
 def _row_names(data: Collected) -> dict[str, str]:
-    """Run id -> name of its row; the method's for a run that is in no table.
+    """Run id -> name of its row, of the runs that are in a table.
 
     Of several names, the one of most runs of the run's configuration, so that a row keeps a seed
     that another experiment has under a name of its own; of equally many, the first table's.
@@ -273,9 +277,10 @@ def _row_names(data: Collected) -> dict[str, str]:
     for run, names in known.items():
         counts.setdefault(hashes[run], Counter()).update(names)
     chosen = {}
-    for run, method in zip(data.runs["id"], data.runs["method"], strict=True):
-        # Among equals, max returns the first.
-        chosen[run] = max(known[run], key=counts[hashes[run]].__getitem__, default=method)
+    for run, names in known.items():
+        if names:
+            # Among equals, max returns the first.
+            chosen[run] = max(names, key=counts[hashes[run]].__getitem__)
     return chosen
 
 

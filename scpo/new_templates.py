@@ -136,7 +136,7 @@ SCORER_SETTINGS = '''"""Settings of the scorer {label}."""
 
 from typing import Literal
 
-from scpo.schema.scorer import ScorerSettings
+from scpo.schema.scorer_entry import ScorerSettings
 
 
 class {title}Scorer(ScorerSettings):

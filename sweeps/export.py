@@ -131,9 +131,13 @@ def _launcher(choice: str) -> LauncherConfig:
 
 
 def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
-    """The file of a group that differs from the run in the fewest values."""
+    """The file of a group that differs from the run in the fewest values.
+
+    One with another name only if no file composes to the run's: a method named otherwise than its
+    file is refused where a label depends on it.
+    """
     wanted = identity(config)
-    fewest: tuple[int, str] | None = None
+    fewest: tuple[bool, int, str] | None = None
     named = wanted[group]["name"]
     # The file of the run's own name first, because it nearly always fits.
     for choice in sorted(options(group), key=lambda choice: choice != named):
@@ -144,13 +148,13 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
             continue
         if composed[group] == wanted[group]:
             return choice
-        count = sum(1 for _ in _differences(composed, wanted))
-        if fewest is None or count < fewest[0]:
-            fewest = count, choice
+        other_name = composed[group]["name"] != named
+        found = other_name, sum(1 for _ in _differences(composed, wanted)), choice
+        fewest = found if fewest is None else min(fewest, found, key=lambda each: each[:2])
 
     if fewest is None:
         raise ConfigError(f"no {group} of conf/{group} can be composed with {' '.join(words)}")
-    return fewest[1]
+    return fewest[2]
 
 
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:

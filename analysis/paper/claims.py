@@ -210,18 +210,22 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
 def best_minus_worst(prefix: str) -> OfSection:
     """Values of a section: success of the best row minus that of the worst one, by seed.
 
-    Of the default and the rows whose names begin with ``prefix``. Best and worst are judged by
-    their means over the seeds; the best and the worst of each seed would differ by noise even if
-    all rows had equal means.
+    Of the rows whose names begin with ``prefix``, and of the default where it ran. Best and worst
+    are judged by their means over the seeds; the best and the worst of each seed would differ by
+    noise even if all rows had equal means.
     """
 
     def values(data: Collected, part: Section) -> Values:
         rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
-        if not rows:
+        if part.row(DEFAULT).finished:
+            rows.append(DEFAULT)
+        if len(rows) < 2:
             return {}
-        of_rows = {name: of_row(name, success())(data, part) for name in (DEFAULT, *rows)}
+        of_rows = {name: of_row(name, success())(data, part) for name in rows}
         # Drop seeds that one of the rows lacks.
         complete = pd.DataFrame(of_rows).dropna()
+        if complete.empty:
+            return {}
         means = complete.mean()
         return dict(complete[means.idxmax()] - complete[means.idxmin()])
 

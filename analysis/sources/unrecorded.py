@@ -66,8 +66,28 @@ def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) 
     notes = {}
     for run, _, variant in _named([runs[run_id] for run_id in ids if run_id in runs], known):
         if variant:
-            notes[run.id] = ", ".join(f"{key}={value}" for key, value in variant)
+            notes[run.id] = _note(variant)
     return notes
+
+
+def names_apart(
+    ids: Iterable[str], runs: Mapping[str, Run], records: Sequence[ExperimentRecord]
+) -> dict[str, tuple[str, str]]:
+    """Names of runs that no table shows, as of single runs: one for each configuration.
+
+    Such as the runs of a row that two experiments plan with one name and other settings, of which
+    tables show the first.
+
+    Returns:
+        Id -> name of the row, e.g. ``scpo_matcher_forward``, and what sets it apart from the
+        experiments' row of that method, e.g. ``matcher=forward``.
+    """
+    named = _named([runs[run_id] for run_id in ids], known_configurations(runs, records))
+    return {run.id: (_full_name(name, variant), _note(variant)) for run, name, variant in named}
+
+
+def _note(variant: Variant) -> str:
+    return ", ".join(f"{key}={value}" for key, value in variant)
 
 
 def _full_name(name: str, variant: Variant) -> str:

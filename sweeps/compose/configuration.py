@@ -28,7 +28,7 @@ from sweeps.compose.hints import (
     explain_sweep_word,
     explain_validation,
 )
-from sweeps.compose.overrides import CONF, FOLDERS, Override, parse, parse_all
+from sweeps.compose.overrides import CONF, FOLDERS, Override, file_of, parse, parse_all, where_is
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
 
@@ -48,21 +48,25 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
 
 
 def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
-    """Read an experiment for its scale, by its name in conf/experiment or its YAML file."""
+    """Read an experiment for its scale, by its YAML file or its name in ``conf/experiment``.
+
+    The folder is ours, or that of an installed package.
+    """
     path = Path(name)
     if path.suffix != ".yaml":
         parse(f"+experiment={name}").check()
-        path = CONF / "experiment" / f"{name}.yaml"
+        path = file_of("experiment", name)
     section = _experiment_section(path)
     # Composed rather than read from the overrides: the default of `scale` is in conf/config.yaml.
     scale: Scale = resolve(compose_raw(overrides))["scale"]
-    where = path.relative_to(CONF.parent) if path.is_relative_to(CONF) else name
+    where = where_is(path) if path.is_relative_to(CONF) else name
     try:
         experiment = Experiment.model_validate(section)
     except ValidationError as error:
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error
     # Runs are recorded under the name: a copied file would take the place of the original's record.
-    if path.parent == CONF / "experiment" and experiment.name != path.stem:
+    named = any(path.parent == folder / "experiment" for folder in FOLDERS)
+    if named and experiment.name != path.stem:
         raise ConfigError(
             f"{where}: experiment.name is {experiment.name}; it must be the file's name, "
             f"{path.stem}"
@@ -146,8 +150,7 @@ def _yaml_message(error: MarkedYAMLError) -> str:
     """Message with the file and line of a YAML file that cannot be parsed."""
     mark = error.problem_mark or error.context_mark
     path = Path(mark.name) if mark else CONF
-    shown = path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
-    return yaml_problem(shown, error)
+    return yaml_problem(where_is(path), error)
 
 
 def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from scpo.installed import REPOSITORY
 from scpo.suggestions import did_you_mean
 from sweeps.compose.schema_keys import dotted_keys, fields_at, has_tag, models_at, schema_keys
 
@@ -482,7 +483,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
             f"{key}.<key>=<value>"
         )
     if detail["type"] == "missing":
-        return f"{key} is missing{_where_to_set(location, got)}; write {key}=<value>"
+        return f"{key} is missing{_where_to_set(location, got)}"
     context = detail.get("ctx", {})
     expected = str(context.get("expected") or context.get("expected_tags") or "")
     hint = ""
@@ -499,14 +500,21 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _where_to_set(location: Sequence[int | str], section: Any) -> str:
-    """The file of ``conf/`` that a missing key belongs in, if there is one."""
+    """How to set a missing key: in the file of its section, or as an override."""
+    key = ".".join(map(str, location))
     name = section.get("name") if isinstance(section, dict) else None
     group = str(location[-2]) if len(location) > 1 else ""
     # Some keys of the other groups are set by the scale, not by the group's file.
-    known = group in ("estimator", "scorer", "model")
-    if known and name:
-        return f" in conf/{group}/{name}.yaml"
-    return ": every key is needed"
+    if group not in ("estimator", "scorer", "model") or not name:
+        return f": every key is needed; write {key}=<value>"
+    shown = f"conf/{group}/{name}.yaml"
+    path = REPOSITORY / shown
+    if not path.exists():
+        return f" in {shown} of an installed package: add {location[-1]}: <value> to that file"
+    # Hydra refuses an override of a key that the file lacks.
+    if not re.search(rf"^{location[-1]}:", path.read_text(), re.MULTILINE):
+        return f" in {shown}: add {location[-1]}: <value> to that file"
+    return f" in {shown}; write {key}=<value>"
 
 
 def _shorten(value: Any) -> str:

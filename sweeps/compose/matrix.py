@@ -19,7 +19,7 @@ from scpo.strict import Scale
 from scpo.suggestions import did_you_mean
 from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
 from sweeps.compose.effects import unread_in_rows
-from sweeps.compose.overrides import AXES_HINT, Override, parse, parse_all
+from sweeps.compose.overrides import AXES_HINT, Override, file_of, parse, parse_all, where_is
 from sweeps.compose.schema_keys import fields_at
 
 # Axis -> the configuration key that it sets.
@@ -307,7 +307,7 @@ def _axis(experiment: Experiment, axis: str, scale: str, asked: str) -> list[Any
     # The schema restricts axis and scale to the allowed names.
     values = experiment.axis(axis, scale)  # type: ignore[arg-type]
     if not values:
-        path = asked if asked.endswith(".yaml") else f"conf/experiment/{asked}.yaml"
+        path = asked if asked.endswith(".yaml") else where_is(file_of("experiment", asked))
         others = []
         for each in get_args(Scale):
             if experiment.axis(axis, each):  # type: ignore[arg-type]

@@ -172,6 +172,17 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for folder in FOLDERS for path in (folder / group).glob("*.yaml"))
 
 
+def file_of(group: str, name: str) -> Path:
+    """The file of a config group, in conf/ or in the folder of an installed package."""
+    paths = [folder / group / f"{name}.yaml" for folder in FOLDERS]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def where_is(path: Path) -> Path:
+    """A configuration file as messages name it: by its path in the checkout, if it is in there."""
+    return path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
+
+
 @dataclass(frozen=True)
 class Request:
     """Request of a command line: ``name`` of ``group`` (experiment, search), dry run or not."""

@@ -62,6 +62,19 @@ def test_a_row_keeps_its_name_on_seeds_that_another_experiment_does_not_have(tmp
     assert list(found["seeds"]) == [[50, 51], [50, 51]]
 
 
+def test_a_run_whose_row_is_another_configuration_in_the_tables_has_a_row_of_its_own(tmp_path):
+    def row(*words):
+        return [write_run(tmp_path, "scpo", seed, overrides=("method=scpo", *words)) for seed in (0, 1)]
+
+    default = row()
+    for name, override in (("first", "matcher=forward"), ("second", "theta=0.8")):
+        write_experiment(tmp_path, {"scpo": default, "variant": row(f"method.shaper.{override}")}, name=name)
+    runs = scpo.load_runs(tmp_path)
+    seeds = runs.groupby("row")["seed"].unique().map(list).to_dict()
+    assert seeds == {"scpo": [0, 1], "theta0.8": [0, 1], "variant": [0, 1]}
+    assert (runs.groupby("row")["configuration"].nunique() == 1).all()
+
+
 def test_a_row_keeps_a_seed_that_another_experiment_has_under_a_name_of_its_own(tmp_path):
     rows = {}
     for row in ("scpo", "gigpo"):

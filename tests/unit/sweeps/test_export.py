@@ -7,6 +7,7 @@ from sweeps import __main__ as command_line
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import parse_all
+from sweeps.export import _nearest as nearest
 from sweeps.export import experiment_yaml
 from tests.support.searches import plan_in
 
@@ -42,6 +43,13 @@ def test_the_experiment_of_a_run_is_that_run(overrides, tmp_path, monkeypatch, c
     scale = run_config.read_config(folder).scale
     matrix = expand("mine.yaml", parse_all([f"scale={scale}"]))
     assert list(matrix.runs) == [folder.run_id]
+
+
+def test_a_run_is_exported_with_its_own_method_however_many_settings_differ():
+    """Another method may differ in fewer keys, because its section ``shaper`` is null as a whole."""
+    words = ["soft_base=0.2", "alpha=0.9", "matcher=forward", "reference=shortest"]
+    config = compose_run(["scale=study", "method=scpo", *(f"method.shaper.{word}" for word in words)])
+    assert nearest(config, "method", ["scale=study", "scorer=exact"]) == "scpo"
 
 
 @pytest.mark.parametrize("scale", ["mini", "study"])

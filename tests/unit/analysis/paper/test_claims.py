@@ -7,6 +7,7 @@ import pytest
 
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
 from analysis.paper.paper_claims import claims
+from analysis.rendering.table import NONE
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.study.command import CLAIMS_MARKERS, with_claims
@@ -128,6 +129,18 @@ def test_a_plateau_of_few_validations_is_not_called_not_run(tmp_path):
     data = collect(tmp_path)
     assert said(data)[BY_NAME["plateau"].text][4] == "too few validations"
     assert "a curve of at least 5" in tab_claims.build(data.at_scale("study")).caption
+
+
+@pytest.mark.parametrize("rows", [("theta_0_4", "theta_0_8"), ("theta_0_4",)])
+def test_a_sweep_without_the_default_has_the_difference_of_its_own_rows_or_none(tmp_path, rows):
+    experiment = {}
+    for row in rows:
+        words = ("method=scpo", f"method.shaper.theta={row[-3:].replace('_', '.')}")
+        experiment[row] = [write_run(tmp_path, "scpo", seed, overrides=words) for seed in (0, 1)]
+    write_experiment(tmp_path, experiment, name="one")
+    made = tab_claims.build(collect(tmp_path).at_scale("mini"))
+    (found,) = (row for block in made.blocks for row in block.rows if row[0] == BY_NAME["robust_theta"].text)
+    assert (found[3], found[5] == NONE) == (("2", False) if len(rows) > 1 else ("", True))
 
 
 def test_the_caption_names_the_panel_and_equal_seeds_have_no_interval(tmp_path):

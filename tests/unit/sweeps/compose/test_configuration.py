@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from scpo.errors import ConfigError
 from scpo.schema.run import RunConfig
-from sweeps.compose import configuration
+from sweeps.compose import configuration, overrides
 from sweeps.compose.configuration import compose_experiment, compose_raw, compose_run
 from sweeps.compose.hints import explain_hydra
 from sweeps.compose.overrides import CONF, options, parse_all
@@ -27,6 +27,7 @@ def test_the_command_line_wins_over_the_scale():
 def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, monkeypatch):
     shutil.copytree(CONF, tmp_path / "conf")
     monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(overrides, "CONF", tmp_path / "conf")
     with (tmp_path / "conf/estimator/rloo.yaml").open("a") as file:
         file.write("gamma: [0.3\n")
     lines = len((tmp_path / "conf/estimator/rloo.yaml").read_text().splitlines())
