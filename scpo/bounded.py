@@ -10,10 +10,10 @@ Value = TypeVar("Value")
 
 
 class Bounded(Generic[Key, Value]):
-    """Least-recently-used store; ``size`` is the number of entries it may hold.
+    """Least-recently-used store of at most ``size`` entries.
 
-    Unlike ``functools.lru_cache`` its owner can look at the entries, widen it while it is in use
-    and take back what is evicted, to close or reuse it. Not safe across threads.
+    Unlike with ``functools.lru_cache``, the owner can list the entries, raise the size while the
+    store is in use, and close or reuse an evicted entry. Not thread-safe.
 
     Raises:
         ValueError: ``size`` is below 1.
@@ -29,11 +29,11 @@ class Bounded(Generic[Key, Value]):
         return len(self._entries)
 
     def widen(self, entries: int) -> None:
-        """Make room for so many more."""
+        """Raise the size by ``entries``."""
         self._size += entries
 
     def reserve(self, entries: int) -> None:
-        """Make room for at least so many in all."""
+        """Raise the size to ``entries`` if it is smaller."""
         self._size = max(self._size, entries)
 
     def values(self) -> list[Value]:
@@ -41,22 +41,21 @@ class Bounded(Generic[Key, Value]):
         return list(self._entries.values())
 
     def get(self, key: Key) -> Value | None:
-        """The entry, now the most recently used; None if absent."""
+        """Return the entry and mark it as the most recently used; None if absent."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key]
 
     def put(self, key: Key, value: Value) -> None:
-        """Store an entry; evict the oldest if the dictionary is full."""
-        # An entry that is replaced makes room for itself: without this a full dictionary would
-        # evict another one.
+        """Store an entry; evict the least recently used one if the store is full."""
+        # Remove the key's old entry first: a full store would otherwise evict another one.
         self._entries.pop(key, None)
         self.evict()
         self._entries[key] = value
 
     def evict(self) -> Value | None:
-        """Remove and return the least recently used entry if the dictionary is full, else None."""
+        """Remove and return the least recently used entry if the store is full, else None."""
         if len(self._entries) >= self._size:
             return self._entries.popitem(last=False)[1]
         return None

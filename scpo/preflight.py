@@ -1,13 +1,12 @@
-"""Facts about a configuration that require loading its parts, for callers that cannot.
+"""Facts about a configuration that require loading its parts, for callers that must not.
 
     python -m scpo.preflight data|panels|environment|scorer|tokenizer < configuration.json
 
-Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Only the
-caches of the environments are written.
+Prints one JSON object; ``{"error": ...}`` and exit status 1 if a part cannot be loaded. Writes only
+the caches of the environments.
 
-Each question is answered in a process of its own: the doctor and the sweep commands import neither
-torch nor an environment's packages, and a library that crashes while it is loaded is a finding, not
-the end of the command.
+The doctor and the sweep commands run each question in a process of its own. They import neither
+torch nor an environment's packages, and report a library that crashes while loading as a finding.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from scpo.findings import Finding
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import RunConfig
 
-# Step texts of both benchmarks in the shaper's default form. Pairs of them share the place, the
-# action, or neither.
+# Step texts of both benchmarks in the shaper's default form: some pairs share the place, some the
+# action, some neither.
 SAMPLE = (
     "go to fridge 1 On arriving, the fridge 1 is closed.",
     "go to fridge 1 On arriving, the fridge 1 is open; inside is a lettuce 1.",
@@ -62,7 +61,7 @@ def panels(config: RunConfig) -> dict[str, Any]:
 
 
 def data(config: RunConfig) -> dict[str, Any]:
-    """Report the environment's data without loading it."""
+    """Report whether the environment's data exist, without loading them."""
     check = _data_check(config, "check_data")
     return _as_json(check(config.env, config.data_folder) if check else ())
 
@@ -78,7 +77,10 @@ def environment(config: RunConfig) -> dict[str, Any]:
 
 
 def scorer(config: RunConfig) -> dict[str, Any]:
-    """Seconds that the scorer takes to load, and the share of sample pairs that score >= theta."""
+    """Measure the scorer: load time, share of sample pairs that score >= theta, finite scores.
+
+    Theta and the share are None for methods without a shaper.
+    """
     from scpo.scoring import make_scorer
 
     started = time.perf_counter()
@@ -98,7 +100,7 @@ def scorer(config: RunConfig) -> dict[str, Any]:
 
 
 def tokenizer(config: RunConfig) -> dict[str, Any]:
-    """Size of the vocabulary of a tokenizer that is on this machine."""
+    """Vocabulary size of a Hugging Face tokenizer on this machine; empty for other models."""
     if not isinstance(config.model, HuggingFaceModel):
         return {}
     from transformers import AutoTokenizer
@@ -113,10 +115,10 @@ def _as_json(findings: Iterable[Finding]) -> dict[str, Any]:
 
 
 def _data_check(config: RunConfig, name: str) -> Callable[..., Iterable[Finding]] | None:
-    """Find a check in ``data_check.py`` of the environment's folder; None without one.
+    """The function ``name`` of ``data_check.py`` in the environment's folder; None if missing.
 
-    An environment without files to download needs no such module. It is found by its path, so that
-    registering an environment takes a single line.
+    An environment without files to download needs no such module. The module is found by its path,
+    so that registering an environment takes a single line.
     """
     from scpo.envs import ENVIRONMENTS
 
@@ -136,7 +138,7 @@ FACTS: dict[str, Callable[[RunConfig], dict[str, Any]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer one question about the configuration on standard input; returns the exit status."""
+    """Answer one question about the configuration on standard input; return the exit status."""
     try:
         if len(arguments) != 1 or arguments[0] not in FACTS:
             raise ConfigError(
@@ -144,8 +146,8 @@ def main(arguments: Sequence[str]) -> int:
             )
         answer = FACTS[arguments[0]](RunConfig.model_validate_json(sys.stdin.read()))
         code = 0
-    # The errors of a missing package, a missing file and an impossible setting. Others are bugs of
-    # ours, and keep their traceback on stderr.
+    # A missing package, a missing file or an impossible setting. Other errors are bugs and keep
+    # their traceback on stderr.
     except (ScpoError, ImportError, OSError, ValueError) as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
         code = 1

@@ -16,13 +16,13 @@ class HcapoSettings(GroupSettings):
 
     Attributes:
         omega: Weight of the step term.
-        temperature: Divides the mean token log-probability of a response, in nats. At 5, its
-            paper's, p of a trajectory's steps lie closer together and fewer ratios are clipped.
+        temperature: Divides the mean token log-probability of a response, in nats. The larger, the
+            closer p of a trajectory's steps and the fewer clipped ratios; 5 in the paper.
         ratio_low: Lower clip of the hindsight ratio ρ.
-        ratio_high: Its upper clip.
-        smoothing: Weight of the next step's hindsight value; its paper's option is 0.5.
-        hindsight_prompt: Read by the trainer, which fills in the two fields and puts the prompt
-            before the response when it scores that again. Its own text is unpublished (ledger 17).
+        ratio_high: Upper clip of ρ.
+        smoothing: Weight of the next step's hindsight value; the paper's option is 0.5.
+        hindsight_prompt: Text that the trainer puts before a step's prompt, with both fields filled
+            in, when it scores the response again. The paper's text is unpublished (ledger 17).
     """
 
     name: Literal["hcapo"]
@@ -37,11 +37,11 @@ class HcapoSettings(GroupSettings):
 def hcapo(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HcapoSettings
 ) -> FloatArray:
-    """A = z(s) + ω z(Q), where a success's negative second term is 0.
+    """A = z(s) + ω z(Q), where a negative z(Q) in a success counts as 0.
 
-    z(s) compares the row's score with the returns of the group's trajectories (``statistics:
-    trajectories``); z(Q) the hindsight value of the step with those of all rows of the group,
-    failures included. No code was published. Step returns and bonus are not read.
+    z(x) = (x - mean) / (std + 1e-6). For the row's score s, mean and std are those of the group's
+    trajectories or rows, as ``statistics`` selects; for the step's hindsight value Q, those of all
+    rows of the group, failures included. No code was published.
 
     Args:
         batch: The steps, with ``hindsight_logprob_N`` of the successes.
@@ -67,8 +67,9 @@ def hcapo(
 def hindsight_values(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     """Q_t = ρ_t γ^(T-1-t) * episode return in successes, 0 in failures, in the unit of the rewards.
 
-    ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. Silent: what follows the last step; it keeps its
-    own Q (ledger 17), since 0 in that place would lower the step that reached the success.
+    T is the trajectory's number of steps. ``smoothing`` w > 0: (1 - w) Q_t + w Q_{t+1}. The paper
+    does not define Q_{t+1} for the last step, which keeps its own Q (ledger 17): 0 in its place
+    would lower the step that reached the success.
     """
     line = batch.timeline
     discount_N = config.gamma ** (line.length_N - 1 - line.step_N)
@@ -90,7 +91,7 @@ def hindsight_ratios(batch: StepBatch, config: HcapoSettings) -> Float64Array:
     )
     # A failure's log-probability is NaN; 0 makes its p, and so its ratio, 1.
     p_N = np.exp(np.where(batch.success_N, logprob_N, 0.0) / config.temperature)
-    # Without copies, which would weigh their step twice in the mean.
+    # Copies are left out: they would count their step twice in the mean.
     rows = np.flatnonzero(batch.original_N)
     slot_N = batch.timeline.slot_N
     mean_N = moments(p_N[rows], slot_N[rows]).mean_G[slot_N]

@@ -26,15 +26,15 @@ class ProxmoSettings(GroupSettings):
     """Settings of ProxMO.
 
     Attributes:
-        state_key: The text whose words are compared; its code takes the raw observation.
+        state_key: The text whose words are compared; ProxMO's code takes the raw observation.
         omega: Weight of the step term.
-        alpha: Exponent of the group's success rate: the larger, the more the modulation is
-            confined to groups where the outcome is a surprise.
-        beta: Size of the modulation. Its script's 0.2164 is 0.05 / (sigmoid(1) - 1/2), with which w
-            stays within 0.95 to 1.05.
+        alpha: Exponent of the group's success rate in the factor w: the larger, the rarer an
+            outcome must be in its group for w to differ from 1.
+        beta: Size of the modulation. The 0.2164 of ProxMO's script is 0.05 / (sigmoid(1) - 1/2),
+            which keeps w between 0.95 and 1.05.
         temperature: T of the softmax over cosines; the lower, the fewer neighbours count.
-        features: Size of the vocabulary, by frequency in the batch.
-        success_rate: p of the modulation, as the paper means it or as its code has it (ledger 60).
+        features: Size of the vocabulary: the most frequent words of the batch.
+        success_rate: Definition of p in w: the paper's or the code's (ledger 60).
     """
 
     name: Literal["proxmo"]
@@ -54,17 +54,18 @@ def proxmo(
 
     A_E is the outcome less its group's mean (``mean_norm``), and w = 1 + β (sigmoid((1-p)^α) - 1/2)
     for a success, 1 + β (sigmoid(-p^α) - 1/2) for a failure. ``as_paper``: p is the share of the
-    group's rows that are of successes. ``as_code``: p is the group's mean score, clamped to [0, 1],
-    and a score above 1/2 is a success; with rewards of 0 and 10 it is 1 from one success in ten on.
+    group's rows that belong to successes. ``as_code``: p is the group's mean score, clamped to
+    [0, 1], and a score above 1/2 is a success; with rewards of 0 and 10, p is 1 as soon as one row
+    in ten belongs to a success.
 
     A_S = q - Σ_j softmax_j(cos(i, j) / T) q_j over the rows of the group, q = R + bonus, with the
-    cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. All rows
-    are neighbours, but its own return has the largest weight in its baseline.
+    cosine of TF-IDF vectors of the ``features`` most frequent words of the batch. The sum includes
+    the row itself, whose q has the largest weight.
 
     Args:
         batch: The steps.
         step_return_N: R, discounted step returns.
-        bonus_N: What is added to them, the penalty of invalid actions included.
+        bonus_N: Added to R; includes the penalty of invalid actions.
         config: The settings.
 
     Returns:
@@ -77,11 +78,11 @@ def proxmo(
 def step_term(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: ProxmoSettings
 ) -> Float64Array:
-    """ω A_S, float64 and in the unit of the rewards: no deviation divides it."""
+    """ω A_S in float64, in the unit of the rewards: it is not divided by a deviation."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     baseline_N = np.zeros(len(batch))
     unit_NV = _tfidf(state_texts(batch, config.state_key), config.features)
-    # Group by group, because only the rows of a group are baselines of each other.
+    # A row's baseline takes rows of its own group only.
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
         logit = unit_NV[rows] @ unit_NV[rows].T / config.temperature
@@ -96,7 +97,7 @@ def step_term(
 def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
     """The factor w of each row: largest for rare successes, smallest for rare failures.
 
-    It is 1 where the outcome was certain: where all siblings succeed (p = 1) or all fail (p = 0).
+    It is 1 in groups where all siblings succeed (p = 1) or all fail (p = 0).
     """
     group_N = group_ids(batch.group_N)
     score_N = row_scores(batch, config)
@@ -112,21 +113,23 @@ def _modulation(batch: StepBatch, config: ProxmoSettings) -> Float64Array:
 
 
 def _tfidf(text_N: StrArray, features: int) -> NDArray[np.float64]:
-    """Unit vectors of rows as scikit-learn's TfidfVectorizer makes them; 0 without a known word.
+    """Unit TF-IDF vectors, as of scikit-learn's TfidfVectorizer; 0 for a text without a kept word.
 
-    Written out, because estimators depend on NumPy only.
+    Not scikit-learn's own, because estimators depend on NumPy only.
 
     Args:
         text_N: The texts.
-        features: Most words kept.
+        features: Maximum number of words that are kept.
 
     Returns:
         ``(rows, words)``, float64.
     """
     words = [_WORD.findall(text.lower()) for text in text_N]
     totals = Counter(word for found in words for word in found)
-    # Alphabetical columns, as scikit-learn has them; ties at the cut go by the alphabet too.
-    kept = sorted(sorted(totals, key=lambda word: (-totals[word], word))[:features])
+    # Among equally frequent words the alphabet decides.
+    by_frequency = sorted(totals, key=lambda word: (-totals[word], word))
+    # Columns are alphabetical, as in scikit-learn.
+    kept = sorted(by_frequency[:features])
     column = {word: index for index, word in enumerate(kept)}
     count_NV = np.zeros((len(words), len(kept)))
     for row, found in enumerate(words):

@@ -1,9 +1,9 @@
-"""ReAct (arXiv 2210.03629): alternating thoughts, actions and observations, all shown to the model.
+"""ReAct (arXiv 2210.03629): prompts with alternating thoughts, actions and observations.
 
-The paper prompts with worked examples and one growing text. Here the environment's prompt, which
-asks for a thought and an action at every step, is unchanged, so that all rows of a table read the
-same task. ReAct prepends the model's own thoughts so far, each with its action and the observation
-that followed. No examples are shown.
+The paper prompts with worked examples and a text that grows with every step. Here the environment's
+prompt, which asks for a thought and an action at every step, is unchanged, so that all methods of a
+table read the same task. The agent prepends the model's latest thoughts, each with its action and
+the observation that followed. It shows no examples.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from scpo.agents.base import Turn, one_line, thought
 
 _INTRODUCTION = (
     "You solve a task by alternating between thinking and acting. Use each thought to keep track "
-    "of your plan: what "
-    "you have found out, which part of the task is done, and what the next action should achieve.\n"
+    "of your plan: what you have found out, which part of the task is done, and what the next "
+    "action should achieve.\n"
 )
 _SO_FAR = "Your thoughts and actions so far, oldest first:\n{turns}\n\nThe situation now:\n"
 _TURN = "Thought {number}: {thought}\nAction {number}: {action}\nObservation {number}: {answer}"
@@ -25,8 +25,8 @@ class React:
     """See ``scpo.agents.base.Agent``.
 
     Args:
-        turns: How many of the latest turns are shown. ReAct shows all of them, which do not fit
-            into the paper's 2,048 prompt tokens (ledger 21).
+        turns: Number of latest turns that are shown. ReAct's paper shows all turns, which do not
+            fit into the 2,048 prompt tokens of SCPO's paper (ledger 21).
     """
 
     def __init__(self, turns: int) -> None:
@@ -34,7 +34,7 @@ class React:
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
         """Introduction, latest turns, the environment's prompt."""
-        # ReAct has no memory between attempts.
+        # ReAct remembers nothing between attempts.
         del reflections
         so_far = _SO_FAR.format(turns=tell(turns, self.turns)) if turns else ""
         return f"{_INTRODUCTION}\n{so_far}{current}"

@@ -19,12 +19,12 @@ from scpo.generation import Generation, Ids
 class TokenStatistics:
     """Statistics of response tokens from a forward pass, all of shape (N, L).
 
-    Both are of the distribution at the sampling temperature. Outside the mask of response tokens
-    they are undefined.
+    Both are computed at the sampling temperature, and are undefined outside the mask of response
+    tokens.
 
     Attributes:
         logprob_NL: Log-probability of each token, in nats.
-        entropy_NL: Entropy of the distribution that it was drawn from, in nats.
+        entropy_NL: Entropy of the distribution from which the token was drawn, in nats.
     """
 
     logprob_NL: torch.Tensor
@@ -34,22 +34,23 @@ class TokenStatistics:
 class TrainedPolicy(Protocol):
     """A policy whose weights are those of ``model``, a ``torch.nn.Module``.
 
-    The trainer sees tokens only through this interface: a "token" is a word piece of a language
-    model or the number of a command, and one update serves both.
+    A token is a word piece of a language model or the number of a command of a choice policy. The
+    trainer uses tokens only through this interface, so that one update serves both.
 
     Attributes:
-        model: Module with the weights; the trainer copies it as reference policy and stores its
+        model: Module with the weights; the trainer copies it as the reference policy and stores its
             weights in checkpoints.
         max_prompt_tokens: Longer prompts lose their beginning.
-        max_response_tokens: Number of columns of the random numbers for ``generate``.
+        max_response_tokens: Maximum length of a response; ``generate`` gets as many columns of
+            random numbers.
+        batch_tokens: Largest number of tokens of a training micro-batch, with padding; None: no
+            bound.
     """
 
     model: Any
     max_prompt_tokens: int
     max_response_tokens: int
-
     batch_tokens: int | None
-    """Largest number of tokens of a training micro-batch, with padding; None: no bound."""
 
     @property
     def device(self) -> torch.device:
@@ -69,16 +70,16 @@ class TrainedPolicy(Protocol):
         """Score responses under the policy, with gradient where it is enabled.
 
         Args:
-            prompts: Token ids as in ``Generation.prompt_ids``, which are truncated already.
+            prompts: Token ids as in ``Generation.prompt_ids``, already truncated.
             responses: Token ids of each response, at least one.
             temperature: Sampling temperature, above 0.
 
         Returns:
-            Statistics of shape (N, L), L the longest response, and the mask of response tokens.
+            Statistics and the mask of response tokens, both (N, L) with L the longest response.
         """
 
     def value_model(self) -> ValueModel:
-        """New value model, in the unit of the rewards, whose initial values are 0."""
+        """New value model; its values are in the unit of the rewards and initially 0."""
 
     def save(self, folder: Path) -> None:
         """Write the weights to ``folder/model.safetensors``, with the files needed to load them."""
@@ -91,4 +92,4 @@ class ValueModel(torch.nn.Module, ABC):
     def forward(
         self, prompts: Sequence[Ids], responses: Sequence[Ids]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values before the response tokens and their mask, both (N, L), L the longest response."""
+        """Values before the response tokens, and their mask, as in ``TrainedPolicy.statistics``."""

@@ -1,6 +1,6 @@
 """Conversion between text and token ids, the same for every trainer.
 
-Includes the hindsight prompts with the episode's outcome, for HCAPO's second scoring of a success.
+It also makes the hindsight prompts with which HCAPO scores the responses of a success again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str]) -> list[l
 
 
 def _as_user_message(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
-    """Text of a chat in which the prompt is the only message and the assistant is to answer."""
+    """Text of a chat with the prompt as its only message, up to the start of the assistant's."""
     message = [{"role": "user", "content": prompt}]
     return str(tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False))
 
@@ -33,8 +33,8 @@ def _as_user_message(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
 def decode(tokenizer: PreTrainedTokenizerBase, response_ids: Sequence[int]) -> str:
     """Text of a response, without special tokens.
 
-    Tiny policies end a response with the action's closing tag: as their end token it is kept,
-    because the projection of the action looks for it.
+    The end token of tiny policies is the action's closing tag, which is kept, because the
+    projection of the action looks for it.
     """
     keep_end = tokenizer.eos_token == CLOSE_TAG
     return str(tokenizer.decode(list(response_ids), skip_special_tokens=not keep_end))
@@ -57,10 +57,10 @@ def with_hindsight(
     won: bool,
     max_prompt_tokens: int,
 ) -> list[Ids]:
-    """Token ids of an episode's prompts, each preceded by the hindsight.
+    """Token ids of an episode's prompts, each preceded by the hindsight text.
 
-    The prompt itself stays directly before the response (ledger 24). A prompt that was truncated in
-    the rollout loses the same beginning here.
+    The prompt stays directly before the response (ledger 24). A prompt that was truncated in the
+    rollout loses its beginning here too.
 
     Args:
         encode: The policy's ``encode``.
@@ -69,16 +69,16 @@ def with_hindsight(
         prompts: Prompts of the episode's steps.
         final_observation: The environment's last response.
         won: The episode's outcome.
-        max_prompt_tokens: Tokens that the rollout left of a prompt; the hindsight comes on top.
+        max_prompt_tokens: Limit of a prompt in the rollout; the hindsight is not counted.
     """
     text = template.format(final_observation=final_observation, success="yes" if won else "no")
-    # With a chat template the head holds the template's closing tokens too, and a truncated prompt
-    # keeps as many tokens of its beginning.
+    # A chat template also closes the message after the text. The head counts these tokens, so a
+    # truncated prompt keeps as many tokens of its beginning.
     head = len(encode([text])[0])
-    cut: list[Ids] = []
+    truncated: list[Ids] = []
     for ids in encode([f"{text}\n{prompt}" for prompt in prompts]):
         if len(ids) <= head + max_prompt_tokens:
-            cut.append(tuple(ids))
+            truncated.append(tuple(ids))
         else:
-            cut.append((*ids[:head], *ids[-max_prompt_tokens:]))
-    return cut
+            truncated.append((*ids[:head], *ids[-max_prompt_tokens:]))
+    return truncated

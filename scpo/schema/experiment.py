@@ -11,9 +11,9 @@ from scpo.strict import Scale, Strict
 class ExperimentRow(Strict):
     """Row of an experiment's table: name, label and overrides.
 
-    A row named after a method may leave out the label; it then has the method's. ``scales``: scales
-    at which the row can run; at others it is shown without a run (n/a). ``at_scale``: further
-    overrides at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
+    A row that has a method's name may omit the label and then gets the method's. ``scales``: scales
+    at which the row can run; at other scales the table shows it as n/a. ``at_scale``: overrides
+    added at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -31,24 +31,25 @@ class ExperimentRow(Strict):
 
 
 AxisValues = tuple[str | int, ...] | PositiveInt
-"""Values of an axis; or, for seeds only, their number n: 0 to n - 1.
+"""Values of an axis; for seeds only, a number n may replace the list of 0 to n - 1.
 
-A value may bring further overrides with it, after a space: ``webshop env.setting=paper``.
+Overrides that belong to a value follow it after a space: ``webshop env.setting=paper``.
 """
 
 
 Measure = Literal["validation_area", "training_area", "last_success"]
-"""Measure that judges an experiment, one number per run (``analysis.stats.measures``).
+"""Measure by which rows are compared, one number per run (``analysis.stats.measures``).
 
-The area under the curve of validation (all held-out panels) or of training over the steps, which is
-a mean success rate; or held-out success after the last step."""
+An area is that under the curve of success over the steps, of validation (all held-out panels) or of
+training: a mean success rate. ``last_success`` is held-out success after the last step.
+"""
 
 
 class Primary(Strict):
     """Primary comparisons of an experiment, fixed before its runs.
 
-    ``comparisons``: pairs of rows, each the first minus the second, paired by seed, judged by
-    ``measure``.
+    ``comparisons``: pairs of rows; each compares ``measure`` as the first minus the second, paired
+    by seed.
     """
 
     measure: Measure
@@ -56,12 +57,12 @@ class Primary(Strict):
 
 
 class Experiment(Strict):
-    """Experiment: rows x the product of the axes (``env``, ``model``, ``seeds``).
+    """Experiment: a run for each row and each combination of axis values (env, model, seeds).
 
-    Read from ``conf/experiment/<name>.yaml``. An axis is a list of values (seeds: or a count), or
-    one list per scale. ``overrides``, one list or one per scale, apply to every row before its own;
-    those of the command line win over them. ``primary``: None for an experiment that compares
-    nothing. ``of_run``: id of the run whose configuration ``python -m sweeps export`` wrote here.
+    Read from ``conf/experiment/<name>.yaml``. An axis has one entry of ``AxisValues``, or one per
+    scale. ``overrides``, one list or one per scale, apply to every row before the row's own; those
+    of the command line override both. ``primary``: None for an experiment without comparisons.
+    ``of_run``: id of the run from whose configuration ``python -m sweeps export`` wrote the file.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -73,7 +74,7 @@ class Experiment(Strict):
     of_run: Annotated[str, Field(pattern=r"-s\d+-[0-9a-f]+$")] | None = None
 
     def for_scale(self, scale: Scale) -> Self:
-        """The experiment whose rows' overrides are those of one scale."""
+        """A copy in which each row's ``overrides`` include those of ``at_scale`` for one scale."""
         rows = []
         for row in self.rows:
             overrides = (*row.overrides, *row.at_scale.get(scale, ()))
@@ -81,19 +82,19 @@ class Experiment(Strict):
         return self.model_copy(update={"rows": tuple(rows)})
 
     def shared_overrides(self, scale: Scale) -> tuple[str, ...]:
-        """The overrides of every row at a scale."""
+        """The experiment's own overrides at a scale, which apply to every row."""
         if not isinstance(self.overrides, dict):
             return self.overrides
         return self.overrides.get(scale, ())
 
     def axis(self, name: Literal["env", "model", "seeds"], scale: Scale) -> tuple[str | int, ...]:
-        """Values of an axis at a scale; empty without values there."""
+        """Values of an axis at a scale; empty if the axis has no values there."""
         values = self.axes.get(name, ())
         if isinstance(values, dict):
             values = values.get(scale, ())
-        # A number of seeds means 0, 1, ..., so a larger one keeps the finished runs.
         if not isinstance(values, int):
             return values
+        # Seeds count from 0, so that a larger number keeps the finished runs.
         return tuple(range(values))
 
     @model_validator(mode="after")
@@ -101,7 +102,7 @@ class Experiment(Strict):
         for name in ("env", "model"):
             values = self.axes.get(name, ())
             by_scale = values.values() if isinstance(values, dict) else [values]
-            if any(isinstance(count, int) for count in by_scale):
+            if any(isinstance(entry, int) for entry in by_scale):
                 raise ValueError(
                     f"experiment {self.name}: axis {name} is a list of names; only seeds may be a "
                     "number"
@@ -110,7 +111,7 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _each_row_has_a_name_of_its_own(self) -> Self:
-        # Records and comparisons know a row by its name: two rows of one name would share runs.
+        # Records and comparisons identify a row by its name: two rows of one name would share runs.
         names = [row.name for row in self.rows]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
@@ -123,8 +124,8 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _primary_comparisons_are_of_its_rows(self) -> Self:
-        # Primary comparisons are fixed before the runs: a misspelt row must not be found after
-        # them. The reverse of a pair is the same comparison with the other sign.
+        # Comparisons are read after the runs: a misspelt row must be found before. The reverse of a
+        # pair is the same comparison with the opposite sign.
         names = [row.name for row in self.rows]
         pairs = self.primary.comparisons if self.primary else ()
         for first, second in pairs:
@@ -136,7 +137,7 @@ class Experiment(Strict):
                 )
             if first == second or pairs.count((first, second)) > 1 or (second, first) in pairs:
                 raise ValueError(
-                    f"experiment {self.name}: primary comparison [{first}, {second}]: of two "
-                    "rows, each pair once"
+                    f"experiment {self.name}: primary comparison [{first}, {second}]: give two "
+                    "different rows, and each pair once"
                 )
         return self

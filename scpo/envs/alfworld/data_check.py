@@ -6,13 +6,18 @@ from pathlib import Path
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema.env import AlfworldConfig
 
-# Numbers of games in the release, by split.
+# Number of games in the official release, by split.
 OFFICIAL_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
 DOWNLOAD = "alfworld-download, then ALFWORLD_DATA=<its folder>; or env.games=generated"
 
 
 def check_data(config: AlfworldConfig, folder: str | None) -> Iterator[Finding]:
-    """Check that the games exist; ``folder`` is the folder of the official ones."""
+    """Check that the games exist.
+
+    Args:
+        config: The environment's configuration.
+        folder: Folder of the official games (``ALFWORLD_DATA``); None if it is not set.
+    """
     if config.games == "generated":
         yield ok(
             "games", "generated on the rooms of the alfworld package; --deep hashes the panels"
@@ -21,12 +26,12 @@ def check_data(config: AlfworldConfig, folder: str | None) -> Iterator[Finding]:
 
     root = Path(folder or "") / "json_2.1.1"
     if folder is None or not root.is_dir():
-        what = (
+        message = (
             f"no official games at {root}"
             if folder
-            else "official games, and ALFWORLD_DATA is not set"
+            else "env.games=official, but ALFWORLD_DATA is not set"
         )
-        yield error("games", what, DOWNLOAD)
+        yield error("games", message, DOWNLOAD)
         return
 
     # Files are counted, not read; `--deep` reads and hashes those of the panels.
@@ -36,7 +41,7 @@ def check_data(config: AlfworldConfig, folder: str | None) -> Iterator[Finding]:
     text = ", ".join(f"{count} {split}" for split, count in counts.items())
     if not all(counts.values()):
         yield error("games", f"{root} has {text}", DOWNLOAD)
-    # No error: panels are drawn from what is there, and their hashes tell results apart.
+    # A warning only: panels are drawn from the games found, and a panel's hash identifies them.
     elif any(counts[split] < count for split, count in OFFICIAL_GAMES.items()):
         expected = ", ".join(f"{count} {split}" for split, count in OFFICIAL_GAMES.items())
         yield warning(

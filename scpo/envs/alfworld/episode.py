@@ -1,4 +1,4 @@
-"""Episode: one rollout of a game, with verl-agent's protocol or one for small policies."""
+"""Episode: one rollout of a game, with verl-agent's prompt or one for small policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scpo.envs.rewording import rewording_of
 from scpo.errors import EnvironmentFailure
 from scpo.schema.env import AlfworldConfig
 
-# Last characters that verl-agent executes of a response without action tags, in ALFWorld.
+# In ALFWorld, verl-agent executes this many last characters of a response without action tags.
 UNTAGGED_TAIL = 30
 
 PROMPTS = {"verl_agent": prompts.verl_agent, "compact": prompts.compact, "memory": prompts.memory}
@@ -26,10 +26,10 @@ class AlfworldEpisode:
 
     Args:
         task: The panel entry of the game.
-        opened: The game, whose graph is shared with the siblings.
+        opened: The game; siblings share its graph.
         engine: Computes transitions that the graph lacks.
         config: Prompt, horizon, reward and rewording.
-        slot: The sibling's index, which the draws of a rewording depend on.
+        slot: The episode's index in its group, which selects the draws of a rewording.
     """
 
     def __init__(
@@ -55,35 +55,40 @@ class AlfworldEpisode:
     @property
     def given_state(self) -> GivenState:
         """See ``scpo.envs.base.GivenState``."""
-        course = self.transcript
+        transcript = self.transcript
         if self.rewording is None:
-            return GivenState(course.facts, course.commands)
-        return GivenState(course.facts, course.commands, course.observation, course.state_text)
+            return GivenState(transcript.facts, transcript.commands)
+        return GivenState(
+            transcript.facts,
+            transcript.commands,
+            true_anchor=transcript.observation,
+            true_state=transcript.state_text,
+        )
 
     def prompt(self) -> str:
         """The text that the policy reads now."""
         shown = self.transcript
         if self.rewording is not None and self.rewording.config.told_to == "policy":
-            # A shallow copy: the transcript itself keeps the texts of the game.
+            # A copy, because the transcript itself keeps the texts of the game.
             shown = copy.copy(shown)
             shown.history = self.rewording.told_history(shown.history)
             shown.observation = self.observation
         return PROMPTS[self._config.prompt](shown, self._config.history_length)
 
     def _set_observation(self) -> None:
-        """Set the observation and the state text, reworded if the draws of this step ask for it."""
-        course = self.transcript
-        self.observation = course.observation
+        """Set the observation and the state text, reworded if this step draws a rewording."""
+        transcript = self.transcript
+        self.observation = transcript.observation
         if self.rewording is None:
             return
-        step = len(course.history)
+        step = len(transcript.history)
         draw = self.rewording.draw(step)
         if draw is not None:
-            action = course.history[-1][1] if step else ""
-            self.observation = reworded(course.observation, draw, action)
-        # Without the commands: they are not reworded, and would still identify the state.
+            last_action = transcript.history[-1][1] if step else ""
+            self.observation = reworded(transcript.observation, draw, last_action)
+        # The commands are left out: they are not reworded and would still identify the state.
         self._state_text = reworded_state(
-            self.observation, course.location, course.held_text, course.moved, draw
+            self.observation, transcript.location, transcript.held_text, transcript.moved, draw
         )
         self.rewording.told.append(self.observation)
 
@@ -91,7 +96,7 @@ class AlfworldEpisode:
         """Project the response and execute it.
 
         Raises:
-            EnvironmentFailure: The engine broke; start the episode again.
+            EnvironmentFailure: The engine failed; start the episode again.
             RuntimeError: The episode is over.
         """
         number = len(self.transcript.history)
@@ -100,10 +105,10 @@ class AlfworldEpisode:
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
 
-        # An invalid response is executed all the same, as in verl-agent; it costs a penalty.
+        # As in verl-agent, an invalid response is executed too; estimators subtract a penalty.
         action, valid = project_for(self._config.prompt, response, tail=UNTAGGED_TAIL)
 
-        # Stripped, as the game does with its commands.
+        # `Engine.step` strips the command too.
         executed = action.strip() in self.state.operators
         try:
             self.state, observation = self._engine.step(self.opened, self.state, action)
@@ -116,13 +121,13 @@ class AlfworldEpisode:
         self.transcript.record(action, observation, self.state.admissible, executed=executed)
         self._set_observation()
 
-        # verl-agent's reward: paid once, on the step that wins.
+        # As in verl-agent, only the step that wins has a reward.
         won = self.state.won
         self.done = won or number + 1 >= self._config.horizon
         reward = self._config.win_reward if won else 0.0
         no_op = None
         if self.rewording is not None:
-            # Compared before rewording: a reworded answer never equals a configured one.
+            # The original observation: a reworded one would equal none of the configured ones.
             no_op = observation.strip() in self._config.step_filter.no_op_observations
         return StepResult(
             action=action,

@@ -1,9 +1,9 @@
 """Skip or count mini-batches without an advantage in verl's update.
 
-verl makes an optimizer step on every mini-batch. Where no row has an advantage, the gradient is
-that of the entropy bonus and the KL term only, and Adam rescales it to an update of nearly full
-size. verl imports this module where it reads the model's configuration
-(``actor_rollout_ref.model.external_lib``), in the workers before their engine.
+verl makes an optimizer step on every mini-batch. If no row has an advantage, only the entropy bonus
+and the KL term have a gradient, which Adam rescales to an update of nearly full size. verl imports
+this module when it reads the model's configuration (``actor_rollout_ref.model.external_lib``), in
+the workers before their engine.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ VARIABLE = "SCPO_SKIP_UPDATES_WITHOUT_ADVANTAGE"
 """Environment variable of a run's processes: 1 skips such updates, 0 makes and counts them."""
 MODULE = __name__
 BLIND = "update_without_advantage"
-"""Metric of verl's update, 1 or 0 for each mini-batch.
+"""Metric of verl's update: 1 for a mini-batch without an advantage, 0 for another.
 
-verl reduces a step's values by the name: their minimum where it contains "min", their maximum where
-it contains "max", their mean otherwise. This one has to be a mean.
+verl reduces a step's values to the minimum if the name contains "min", to the maximum if it
+contains "max", else to the mean. ``update_counts`` needs the mean, so the name contains neither.
 """
 
 
@@ -51,24 +51,25 @@ def largest_advantage(data: Any, group: Any) -> float:
 def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, skip: bool) -> Any:
     """Run a mini-batch of the policy's update like verl's engine, but guard the optimizer step.
 
-    A skipped mini-batch still makes its forward and backward pass, so that every rank calls the
-    same collectives and every mini-batch has the same metrics. Its gradient norm is logged as 0.
+    A skipped mini-batch still has its forward and backward pass, so that every rank calls the same
+    collectives and every mini-batch has the same metrics. Its gradient norm is logged as 0.
 
     Args:
         engine: verl's policy engine of this rank.
         data: This rank's part of the mini-batch.
         loss_function: verl's loss.
-        skip: Make no optimizer step without an advantage. False: make it, and only count it.
+        skip: Skip the optimizer step without an advantage. False: make it, and only count it.
 
     Returns:
         The outputs of ``forward_backward_batch``, with the metrics of the step.
     """
     from scpo.policies.loss import NO_ADVANTAGE
 
-    blind = largest_advantage(data, engine.get_data_parallel_group()) <= NO_ADVANTAGE
+    largest = largest_advantage(data, engine.get_data_parallel_group())
+    without_advantage = largest <= NO_ADVANTAGE
     engine.optimizer_zero_grad()
     outputs = engine.forward_backward_batch(data, loss_function, forward_only=False)
-    if blind and skip:
+    if without_advantage and skip:
         # Drop the gradient of the entropy bonus and the KL term: it must not enter the next step.
         engine.optimizer_zero_grad()
         grad_norm: Any = 0.0
@@ -77,19 +78,24 @@ def train_batch(engine: Any, data: Any, loss_function: Callable[..., Any], *, sk
     if engine.is_mp_src_rank_with_outputs():
         outputs["metrics"]["grad_norm"] = grad_norm
         # A list, like verl's own metrics of micro-batches.
-        outputs["metrics"][BLIND] = [float(blind)]
+        outputs["metrics"][BLIND] = [float(without_advantage)]
     return outputs
 
 
 def update_counts(share_blind: float, mini_batches: int, *, skip: bool) -> dict[str, float]:
-    """Metrics as with ``trainer=local``, from the mean of ``BLIND`` over a step's mini-batches.
+    """Metrics as with ``trainer=local``, from verl's mean of ``BLIND``.
+
+    Args:
+        share_blind: Mean of ``BLIND`` over the step's mini-batches.
+        mini_batches: Number of mini-batches of the step.
+        skip: Whether updates without an advantage were skipped.
 
     Returns:
-        ``actor/updates``, ``update/without_advantage`` and ``update/skipped``.
+        ``actor/updates``, ``update/without_advantage`` (those made) and ``update/skipped``.
     """
-    # The mean is rounded in floating point, so the product is rounded back to a count.
-    blind = float(round(share_blind * mini_batches))
-    made, skipped = (0.0, blind) if skip else (blind, 0.0)
+    # A mean in floating point is inexact, so the product is rounded to a whole count.
+    count = float(round(share_blind * mini_batches))
+    made, skipped = (0.0, count) if skip else (count, 0.0)
     return {
         "actor/updates": mini_batches - skipped,
         "update/without_advantage": made,
@@ -121,7 +127,7 @@ def guard_updates() -> None:
 
 WORKERS = "verl.workers.engine_workers"
 
-# Only in verl's workers. They have imported WORKERS when the model's configuration makes them
-# import this module, and import the engine later. Processes that only play import neither.
+# Patch only in verl's workers: these import WORKERS before this module, and the engine later.
+# Processes that only play episodes import neither.
 if VARIABLE in os.environ and WORKERS in sys.modules:
     guard_updates()

@@ -29,7 +29,7 @@ def test_comparisons_of_its_own_rows_are_kept_in_order():
     ("comparisons", "said"),
     [
         ([("scpo", "hgpo")], r"no row is called hgpo; its rows: scpo, gigpo, grpo"),
-        ([("scpo", "scpo")], r"\[scpo, scpo\]: of two rows, each pair once"),
+        ([("scpo", "scpo")], r"\[scpo, scpo\]: give two different rows, and each pair once"),
         ([("scpo", "grpo"), ("scpo", "grpo")], "each pair once"),
         ([("scpo", "grpo"), ("grpo", "scpo")], "each pair once"),
         ([], "at least 1 item"),

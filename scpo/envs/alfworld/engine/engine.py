@@ -1,8 +1,9 @@
 """Engine of a process: open games with their state graphs, played on a bounded pool of lanes.
 
-Siblings of a group play the same game and share its graph, so a transition that one of them
-computed is free for the others and for all runs that share a cache folder. Because a lane can be
-set to any state of its game, one lane serves all siblings, in any order of steps.
+A lane is a loaded copy of the planner library (``world.Lane``). It can be set to any state of its
+game, so one lane serves all siblings of a group, in any order of steps. Siblings play the same game
+and share its graph: a transition is computed once for all of them, and for all runs that share a
+cache folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scpo.envs.alfworld.games.games import Game, GameSource, GeneratedGames, Off
 from scpo.envs.alfworld.planning.translation import TranslationStore
 from scpo.schema.env import AlfworldConfig
 
-# Games whose texts are cached, 40 kB each: both the panel and the opening of a game read them.
+# Number of games whose texts are cached, 40 kB each: panels and `Engine.open` both read them.
 _TEXTS = 1024
 
 
@@ -33,14 +34,14 @@ class Limits:
     """Bounds of an engine's memory.
 
     Attributes:
-        games: Games with their graphs, about 0.1 MB each and 0.5 kB a state visited. A training
-            game of scale=study is played once in a while, the 274 of validation again and again.
-        states: States remembered of one game, in memory and on disk.
-        lanes: Loaded engine copies, about 2.5 MB each; more games in play than lanes cost a reload
-            of 3 ms a miss.
-        spare_lanes: The same once the validation games hold lanes of their own: then 16 training
-            games are played at each step.
-        unkept: New transitions after which they are written to disk.
+        games: Open games with their graphs, about 0.1 MB each and 0.5 kB per visited state. At
+            scale=study a training game is played rarely, the 274 validation games again and again.
+        states: States that are stored of one game, in memory and on disk.
+        lanes: Lanes, about 2.5 MB each. With more games in play than lanes, a step may have to load
+            its game, which takes 3 ms.
+        spare_lanes: Lanes of all other games once the validation games hold lanes of their own; 16
+            training games are played at each training step.
+        unkept: Number of new transitions after which they are written to disk.
     """
 
     games: int = 448
@@ -54,14 +55,14 @@ class Limits:
 class OpenGame:
     """Open game: content, state graph, initial state and text.
 
-    Opening a game whose graph is known does not load the engine.
+    Opening a game whose graph is stored loads no library.
 
     Attributes:
         game: Its content.
-        graph: States and transitions that are known.
+        graph: The known states and transitions.
         start: The initial state.
         opening: The first observation, with the task.
-        make_world: Translates the game for the library, which takes 0.2 s the first time.
+        make_world: Makes ``world``; translates the game for the library, 0.2 s the first time.
     """
 
     game: Game
@@ -72,7 +73,7 @@ class OpenGame:
 
     @cached_property
     def world(self) -> World:
-        """Engine that computes transitions not yet in the graph."""
+        """Computes transitions that the graph lacks; made on first use."""
         return self.make_world()
 
 
@@ -86,11 +87,11 @@ class Engine:
         source: Where games are read from.
         translations: Translated games, in memory and on disk.
         limits: Bounds of memory; None: the defaults.
-        transitions: Folder of the graphs; None: they are kept in memory only.
+        transitions: Folder of the graphs; None: graphs are kept in memory only.
 
     Attributes:
-        uncached_s: Seconds spent so far on opening games and on computing transitions, which a run
-            whose caches were filled by others does not spend.
+        uncached_s: Seconds spent so far on opening games and on computing transitions; close to 0
+            if other runs filled the caches.
     """
 
     def __init__(
@@ -107,38 +108,41 @@ class Engine:
         self._limits = limits or Limits()
         self._games: Bounded[str, OpenGame] = Bounded(self._limits.games)
         self.game = lru_cache(_TEXTS)(source.read)
-        """The content of a game by its id, read once; a GameError where it cannot be read."""
+        """Content of a game by its id, cached; raises GameError if it cannot be read."""
         self._lanes: Bounded[str, Lane] = Bounded(self._limits.lanes)
         self._held: dict[str, Lane] = {}
         self._store = TransitionStore(transitions, self._limits.states)
         self._unkept = 0
-        # Games opened since the last step.
+        # Games opened since a transition was last computed, see `_provide_lanes`.
         self._opened: set[str] = set()
-        # Runs at exit as well, so that a run that ends early leaves its transitions to the next.
+        # Also called at exit, so that the next run reads the transitions of a run that ended early.
         weakref.finalize(self, _keep, self._store, self._games)
 
     def open(self, game_id: str) -> OpenGame:
-        """The game, read and translated the first time.
+        """Return the open game; the first time, read it and, if its graph is new, translate it.
 
         Raises:
-            GameError: It cannot be read or translated.
+            GameError: The game cannot be read or translated.
         """
         opened = self._games.get(game_id)
         if opened is None:
             with self._counted():
                 opened = self._open(self.game(game_id))
-            forgotten = self._games.evict()
-            if forgotten is not None:
-                # What the game has learned must not be lost with it.
-                self._store.keep(forgotten.game, forgotten.graph)
+            evicted = self._games.evict()
+            if evicted is not None:
+                # Its new transitions would be lost.
+                self._store.keep(evicted.game, evicted.graph)
             self._games.put(game_id, opened)
-        # Held games have lanes already.
+        # Held games already have lanes.
         if game_id not in self._held:
             self._opened.add(game_id)
         return opened
 
     def hold(self, game_ids: Sequence[str]) -> None:
-        """Open these games with a lane of their own each, on top of the other games' limits."""
+        """Open games and give each a lane of its own; they do not count towards the limits.
+
+        All other games share a new pool of ``Limits.spare_lanes``.
+        """
         self._games.widen(len(game_ids))
         self.translate(game_ids)
         for game_id in game_ids:
@@ -147,19 +151,19 @@ class Engine:
         self._lanes = Bounded(self._limits.spare_lanes)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:
-        """Open those of these games whose graph exists, and make room for all of them."""
+        """Open the games whose graph is stored, and make room for all of ``game_ids``."""
         self._games.widen(len(game_ids))
         for game_id in game_ids:
             if self._store.knows(self.game(game_id)):
                 self.open(game_id)
-        # Opened in advance, not to be played in turns.
+        # They are opened in advance and not all played next, so no lanes are reserved for them.
         self._opened.clear()
 
     def _open(self, game: Game) -> OpenGame:
-        """Open a game with its graph from disk, or with a new one that holds the start."""
+        """Open a game with its stored graph, or with a new graph of the initial state only."""
         graph = self._store.get(game)
         make_world = partial(_world, self._translations, game, graph)
-        # With a known start, neither translation nor engine is needed until a new transition is.
+        # A stored graph needs no translation and no lane until a new transition is computed.
         if len(graph):
             return OpenGame(game, graph, graph.state(0), graph.opening, make_world)
         world = make_world()
@@ -167,7 +171,7 @@ class Engine:
         return OpenGame(game, graph, start, graph.opening, lambda: world)
 
     def step(self, opened: OpenGame, state: State, command: str) -> tuple[State, str]:
-        """Next state and observation of a command; an inadmissible command changes nothing."""
+        """Next state and observation after a command; an inadmissible one changes nothing."""
         command = command.strip()
         if command not in state.operators:
             return state, NOTHING_HAPPENS
@@ -193,29 +197,29 @@ class Engine:
             self.uncached_s += time.perf_counter() - started
 
     def translate(self, game_ids: Sequence[str]) -> None:
-        """Translate those of these games whose translation is not on disk, on all cores."""
+        """Translate, on all cores, the games whose translation is not on disk."""
         games = map(self.game, game_ids)
         self._translations.make([(game.domain, game.problem) for game in games])
 
     def _lane(self, game_id: str, world: World) -> Lane:
-        """Lane that holds this game.
+        """Lane with this game loaded.
 
-        Otherwise the least recently used lane is loaded with it.
+        If no lane has the game, a new lane loads it or, in a full pool, the least recently used.
         """
         lane = self._held.get(game_id) or self._lanes.get(game_id)
         if lane is None:
-            # An evicted lane is loaded again: making a lane means loading a copy of the library.
+            # An evicted lane is reused, because a new lane loads another copy of the library.
             lane = self._lanes.evict() or Lane()
             lane.load(world.translation)
             self._lanes.put(game_id, lane)
         return lane
 
     def _provide_lanes(self) -> None:
-        """Reserve a lane for each game opened since the last step, up to the limit.
+        """Reserve a lane for each newly opened game, up to the limit.
 
-        These games are played in turns. With fewer lanes than games the least recently used lane is
-        the next one needed, so every step would load a game: PPO, whose 128 rollouts each have a
-        game of their own, took 40 s a step.
+        These games are stepped in turn. With fewer lanes than games, the least recently used lane
+        is the one that is needed next, so that every step would load a game: PPO, whose 128
+        rollouts play 128 games, took 40 s a step.
         """
         self._lanes.reserve(min(len(self._opened), self._limits.lanes))
         self._opened.clear()
@@ -223,7 +227,7 @@ class Engine:
     def keep(self) -> None:
         """Write new transitions of the open games to disk.
 
-        Called from time to time and at the end of the process.
+        Called after every ``Limits.unkept`` new transitions; ``_keep`` also runs at exit.
         """
         _keep(self._store, self._games)
 
@@ -235,7 +239,8 @@ class Engine:
 
 
 def _world(translations: TranslationStore, game: Game, graph: Graph) -> World:
-    # Imports alfworld before anything else does, without touching the user's folders.
+    # The first import of alfworld must be that of `assets`, which keeps it from creating folders in
+    # the user's home.
     assets()
     return World(translations.get(game.domain, game.problem), read_grammar(game.grammar), graph)
 
@@ -246,10 +251,10 @@ def _keep(store: TransitionStore, games: Bounded[str, OpenGame]) -> None:
 
 
 def open_engine(config: AlfworldConfig, *, cache_dir: Path | None, data: str | None) -> Engine:
-    """An engine over the games that are configured; see ``AlfworldEnvironment`` for the arguments.
+    """Make an engine of the configured games; see ``AlfworldEnvironment`` for the arguments.
 
     Raises:
-        GameError: Official games are asked for and not there.
+        GameError: Official games are configured, and their folder is missing.
     """
     source: GameSource = (
         OfficialGames(data) if config.games == "official" else GeneratedGames(config.generated)

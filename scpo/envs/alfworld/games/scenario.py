@@ -1,9 +1,9 @@
 """Sampled household scenarios on the 120 ALFRED rooms, and their PDDL problems.
 
-A scenario is a room, its objects at sampled places, and a task that can be done there. Every kind
-of object lies at a place drawn among all receptacles that can hold it, and the target never where
-it is wanted, so that a policy must search. The problem, the task's sentence and the walkthrough are
-written in the format of ALFWorld's own games.
+A scenario is a room, its objects at sampled places, and a task that can be done there. Each object
+lies in a receptacle drawn from all that can hold it; a target never starts at its destination, so
+that a policy must search. The problem, the task's sentence and the walkthrough have the format of
+ALFWorld's own games.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from types import SimpleNamespace
 
 from scpo.envs.alfworld.assets import assets
 
-# Pieces of furniture of a kind that the room is known to have but whose places were not recorded.
+# Pieces of each kind of furniture that a room has without recorded places; of other kinds, one.
 _FURNITURE_COPIES = {"StoveBurner": 4, "Shelf": 2, "Drawer": 2, "Cabinet": 2}
 
-# Copies of these are placed apart from each other.
+# Pieces of these kinds are placed apart from each other.
 _SCATTERED = {"Shelf", "Drawer", "Cabinet"}
 _LAMPS = {"DeskLamp", "FloorLamp", "Lamp"}
 
-# Camera angles of the layouts, as the official games write them.
+# Camera angle in the layouts -> angle that the official games write, in degrees.
 _HORIZONS = {0: 30, 30: 60}
 
 
@@ -36,7 +36,7 @@ class Receptacle:
         id: Name with its coordinates, as in the layouts, e.g. ``Shelf|+00.31|+01.20|-02.04``.
         kind: Class of furniture, e.g. ``Shelf``.
         location: PDDL location from which it is reached; several may share one.
-        openable: Things in it are seen only after it was opened.
+        openable: The agent sees its content only after opening it.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Pose:
     Attributes:
         x: Position on the floor, in metres.
         z: The other coordinate of the floor; y is the height.
-        rotation: Direction that it faces, in degrees.
+        rotation: Direction that the agent faces, in degrees.
         horizon: Angle of the camera below the horizontal, in degrees.
     """
 
@@ -75,13 +75,13 @@ class Room:
     """One floor plan.
 
     Attributes:
-        number: ALFRED's number; its hundreds give the kind of room.
+        number: ALFRED's number of the floor plan; the hundreds digit is the kind of room.
         placed: Receptacles with a recorded pose.
         unplaced: Kinds of receptacles seen in the room without a recorded pose.
         objects: Kinds of things that can be picked up.
         decor: Kinds of things that can only be seen.
         poses: Recorded poses.
-        has_desk_lamp: A task under the lamp is possible.
+        has_desk_lamp: True if the room has the lamp that tasks under the lamp need.
     """
 
     number: int
@@ -93,30 +93,31 @@ class Room:
     has_desk_lamp: bool
 
     def furnish(self, rng: random.Random) -> dict[str, Receptacle]:
-        """Receptacles by id: the recorded ones, and those of missing kinds at sampled places."""
+        """Receptacles by id: the placed ones, and the unplaced kinds at sampled places."""
         found = {receptacle.id: receptacle for receptacle in self.placed}
-        # Only their presence in the room is known, so that their places are sampled.
         for kind in self.unplaced:
             for pose in self._sample_poses(kind, rng):
                 place = position(rng, pose.x, pose.z)
-                receptacle = (
-                    f"{kind[:-5]}{place}|{kind}" if kind.endswith("Basin") else f"{kind}{place}"
-                )
-                found[receptacle] = Receptacle(receptacle, kind, pose.location, openable=False)
+                name = f"{kind}{place}"
+                # As in the layouts, e.g. Sink|-01.99|+01.14|-00.98|SinkBasin.
+                if kind.endswith("Basin"):
+                    name = f"{kind.removesuffix('Basin')}{place}|{kind}"
+                found[name] = Receptacle(name, kind, pose.location, openable=False)
         return found
 
     def start(self, taken: Iterable[str], rng: random.Random) -> str:
-        """A location where no receptacle is reached from."""
+        """A location from which no receptacle is reached; ``taken``: those of receptacles."""
         taken = set(taken)
         pose = rng.choice(self.poses)
-        # The engine distinguishes locations by name only: at a receptacle's location, the episode
-        # would begin there.
+        # The engine identifies a location by its name: at the location of a receptacle, the agent
+        # would begin the episode at that receptacle.
         while (location := _aside(pose, rng)) in taken:
             pose = rng.choice(self.poses)
         return location
 
     def _sample_poses(self, kind: str, rng: random.Random) -> list[Pose]:
-        """Poses of all copies of a kind whose places were not recorded."""
+        """Poses for all pieces of a kind whose places were not recorded."""
+        # Drawn for scattered kinds too, since the order of the draws is fixed (`_try_room`).
         together = _turned(rng.choice(self.poses), rng)
         scattered = kind in _SCATTERED
         return [
@@ -136,12 +137,12 @@ def position(rng: random.Random, x: float = 0.0, z: float = 0.0, spread: float =
 
 
 def _turned(pose: Pose, rng: random.Random) -> Pose:
-    """A pose half a metre away, in another direction: where missing furniture is reached from."""
+    """A pose half a metre away, in a drawn direction, from which unplaced furniture is reached."""
     return Pose(pose.x + rng.choice((-0.5, 0.5)), pose.z, rng.choice((0, 90, 180, 270)), 30)
 
 
 def _aside(pose: Pose, rng: random.Random) -> str:
-    """A location near a pose, to begin at."""
+    """A location near a pose, at which an episode may begin."""
     step = Pose(
         pose.x + rng.choice((-0.5, 0.5)),
         pose.z + rng.choice((-0.75, 0.75)),
@@ -155,7 +156,7 @@ def _aside(pose: Pose, rng: random.Random) -> str:
 def holds() -> dict[str, frozenset[str]]:
     """Kinds of objects that each kind of receptacle can hold.
 
-    Slices and movable receptacles are not used.
+    Sliced objects and movable receptacles are left out.
     """
     constants = assets().constants
     whole_kinds = {}
@@ -180,7 +181,7 @@ def room(number: int) -> Room:
     placed = []
     for name, pose in poses.items():
         kind = _kind(name)
-        if kind in holds() or kind == "Toaster":
+        if kind in holds():
             placed.append(Receptacle(name, kind, pose.location, kind in openable))
 
     every_receptacle = set(constants.RECEPTACLES)
@@ -201,12 +202,14 @@ def room(number: int) -> Room:
 
 
 def _kind(receptacle: str) -> str:
+    """Kind of a receptacle by its id; that of a basin is at the end, see ``Room.furnish``."""
     parts = receptacle.split("|")
     if receptacle.endswith("Basin"):
         return parts[-1]
     return parts[0]
 
 
+# Ability that the object needs, verb and kind of appliance, by family.
 _TREATMENTS = {
     "pick_clean_then_place_in_recep": ("Cleanable", "clean", "SinkBasin"),
     "pick_heat_then_place_in_recep": ("Heatable", "heat", "Microwave"),
@@ -219,18 +222,18 @@ _LAMP_SURFACES = ("SideTable", "Desk", "Dresser", "Shelf", "DiningTable", "Coffe
 # Number of things of a kind in a room, and its probabilities.
 _COPIES, _COPY_WEIGHTS = (1, 2, 3), (0.45, 0.30, 0.25)
 
-# How much a kind of receptacle attracts things: surfaces fill up, closed places less. Tuned to the
-# official games.
+# Relative probability that a thing is put into a receptacle of a kind, 1 for other kinds: more
+# things lie on surfaces than in openable receptacles. Tuned to the official games.
 _ATTRACTION = {"CounterTop": 2.5, "DiningTable": 2.5, "Desk": 2.0, "Bed": 1.5, "Shelf": 0.6}
-_ATTRACTION_CLOSED = 0.35
+_ATTRACTION_OPENABLE = 0.35
 
 
 @dataclass(frozen=True)
 class Thing:
-    """Object of the room.
+    """Object in the room.
 
     Attributes:
-        id: Kind and a sampled position.
+        id: Kind and a sampled position, e.g. ``Mug|+01.25|+00.80|-02.33``.
         kind: ALFRED's class, e.g. ``Mug``.
         receptacle: Id of the receptacle that it lies in; None for decor, which has no place.
     """
@@ -247,10 +250,10 @@ class Scenario:
     Attributes:
         family: Kind of task.
         room: Number of the floor plan.
-        target: Kind of the wanted object.
-        destination: Kind of receptacle it must be put into; empty for the task under the lamp.
+        target: Kind of the object that the task is about.
+        destination: Kind of receptacle that it must be put into; empty for the task under the lamp.
         receptacles: All receptacles by id.
-        things: All objects.
+        things: All objects, decor included.
         start: The agent's initial location.
     """
 
@@ -276,13 +279,14 @@ class Scenario:
 
     @property
     def wanted(self) -> int:
-        """Number of targets that must be brought."""
+        """Number of target objects that the task needs."""
         return 2 if self.family == _PAIR else 1
 
 
 def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
-    """Draw rooms until one suits the family; about two draws are needed."""
+    """Draw rooms until one admits a task of the family, about two draws."""
     constants = assets().constants
+    # Rooms of a type for which ALFRED has the family; a room may still lack the objects.
     suitable = []
     for number in rooms:
         if any(number in constants.SCENE_TYPE[kind] for kind in constants.GOALS_VALID[family]):
@@ -294,13 +298,13 @@ def sample(family: str, rooms: Sequence[int], rng: random.Random) -> Scenario:
 
 
 def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
-    """Furnish a room and draw task, things and start; None if the room cannot have such a task.
+    """Furnish a room and draw task, things and start; None if the room admits no such task.
 
     The order of the draws is part of the games: another order would change all of them, and with
     them every panel's hash.
     """
     receptacles = plan.furnish(rng)
-    # In the order of _LAMP_SURFACES: the lamp goes to one of the first two.
+    # Sorted by the order of _LAMP_SURFACES, since only the first two places are used below.
     lamp_places = [r.id for kind in _LAMP_SURFACES for r in receptacles.values() if r.kind == kind]
     if family == _LIGHT and not (plan.has_desk_lamp and lamp_places):
         return None
@@ -311,13 +315,9 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
     wanted = 2 if family == _PAIR else 1
     things: list[Thing] = []
     for kind in plan.objects:
-        # The target must not lie where it is wanted: the task would be solved at the start.
+        # A target at its destination would solve the task, or a part of it, at the start.
         least, avoid = (wanted, destination) if kind == target else (1, "")
         things += _spread(kind, least, avoid, receptacles, rng)
-
-    # Possible if no receptacle outside the destination can hold the target.
-    if sum(thing.kind == target for thing in things) < wanted:
-        return None
     if plan.has_desk_lamp and lamp_places:
         things.append(
             Thing(f"DeskLamp{position(rng, spread=5)}", "DeskLamp", rng.choice(lamp_places[:2]))
@@ -328,12 +328,16 @@ def _try_room(family: str, plan: Room, rng: random.Random) -> Scenario | None:
 
 
 def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[tuple[str, str]]:
-    """Feasible pairs (kind of object, kind of destination) among these kinds."""
+    """Feasible pairs (kind of object, kind of destination) among these kinds.
+
+    The room has a receptacle outside the destination that can hold the object, so that ``_spread``
+    always finds a place for the target.
+    """
     actions = assets().constants.VAL_ACTION_OBJECTS
     if family == _LIGHT:
-        unwieldy = set(actions["Heatable"]) | {"Pot", "Pan"}
-        portable = [o for o in objects if o in ("Mug", "Bowl") or o not in unwieldy]
-        return [(o, "") for o in portable if any(o in holds().get(place, ()) for place in places)]
+        excluded = set(actions["Heatable"]) | {"Pot", "Pan"}
+        examined = [o for o in objects if o in ("Mug", "Bowl") or o not in excluded]
+        return [(o, "") for o in examined if any(o in holds().get(place, ()) for place in places)]
 
     allowed = set(objects)
     appliance = ""
@@ -347,8 +351,7 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
         if kind not in allowed:
             continue
         able = [place for place in places if kind in holds().get(place, ())]
-        # In a room with a single kind of place for it, the object could only lie where it is
-        # wanted.
+        # With one kind of place for it in the room, the object could only lie at its destination.
         if len(able) > 1:
             pairs += [(kind, place) for place in able if place != appliance]
     return pairs
@@ -357,17 +360,17 @@ def _tasks(family: str, objects: Sequence[str], places: Sequence[str]) -> list[t
 def _spread(
     kind: str, least: int, avoid: str, receptacles: dict[str, Receptacle], rng: random.Random
 ) -> list[Thing]:
-    """Some copies of a kind at drawn places, none of them in a receptacle of the kind to avoid."""
+    """Things of a kind in drawn receptacles not of kind ``avoid``; empty if none can hold it."""
     count = max(least, rng.choices(_COPIES, _COPY_WEIGHTS)[0])
     spots = [r for r in receptacles.values() if kind in holds().get(r.kind, ()) and r.kind != avoid]
     if not spots:
         return []
     weights = [
-        _ATTRACTION_CLOSED if spot.openable else _ATTRACTION.get(spot.kind, 1.0) for spot in spots
+        _ATTRACTION_OPENABLE if spot.openable else _ATTRACTION.get(spot.kind, 1.0) for spot in spots
     ]
     places = rng.choices(spots, weights, k=count)
     ids = {f"{kind}{position(rng, spread=5)}": place.id for place in places}
-    # Two copies drew the same position: vanishingly rare, but then one would be lost.
+    # Two things that draw the same position, which is very rare, share an id: draw again.
     while len(ids) < count:
         ids[f"{kind}{position(rng, spread=5)}"] = places[-1].id
     return [Thing(name, kind, place) for name, place in ids.items()]
@@ -378,7 +381,7 @@ _ESCAPES = str.maketrans(
 )
 _ABILITIES = ("cleanable", "heatable", "coolable", "sliceable", "toggleable")
 
-# The domain's actions name these types, so every problem must declare them.
+# Types that the domain's actions name, so that every problem must declare them.
 _DOMAIN_RECEPTACLES = {"SinkBasin", "Microwave", "Fridge"}
 _DOMAIN_OBJECTS = {"Knife", "ButterKnife"}
 
@@ -405,7 +408,7 @@ def sentence(scenario: Scenario, rng: random.Random) -> str:
 
 
 def walkthrough(scenario: Scenario) -> list[str]:
-    """Commands that win: the scenario knows where everything is."""
+    """Commands that win, found from the places of things, which a policy does not know."""
     names = _names(scenario)
     receptacles = scenario.receptacles
     commands: list[str] = []
@@ -414,7 +417,7 @@ def walkthrough(scenario: Scenario) -> list[str]:
 
     def go(receptacle: str, *, opening: bool = True) -> None:
         nonlocal at
-        # The engine has no command for going to the present location.
+        # The engine admits no "go to" for the location of the agent.
         if receptacles[receptacle].location != at:
             commands.append(f"go to {names[receptacle]}")
             at = receptacles[receptacle].location
@@ -453,7 +456,7 @@ def _pddl_name(text: str) -> str:
 
 
 def _names(scenario: Scenario) -> dict[str, str]:
-    """Names that the game will give to things and receptacles, e.g. ``desk 1``."""
+    """Names of things and receptacles in the game's texts by id, e.g. ``desk 1``."""
     ids = [*scenario.receptacles, *(thing.id for thing in scenario.things)]
     infos = {name: SimpleNamespace(id=_pddl_name(name).lower()) for name in ids}
     demangler = assets().demangler(game_infos=infos)
@@ -485,7 +488,7 @@ def _objects(scenario: Scenario) -> Iterator[str]:
 
 
 def _facts(scenario: Scenario) -> Iterator[str]:
-    """Initial facts of the agent, the receptacles and what they can hold; then of the things."""
+    """Initial facts: the agent, the receptacles, what they can hold, and the things."""
     receptacle_kinds, object_kinds = _kinds(scenario)
     yield f"atLocation agent1 {_pddl_name(scenario.start)}"
     for receptacle in scenario.receptacles.values():
@@ -495,7 +498,7 @@ def _facts(scenario: Scenario) -> Iterator[str]:
         if receptacle.openable:
             yield f"openable {name}"
 
-    # What can lie where, for the kinds of the room and those that the domain names.
+    # For the kinds in the room and those that the domain names.
     for place in receptacle_kinds:
         held = holds().get(place, frozenset())
         for kind in object_kinds:
@@ -507,11 +510,11 @@ def _facts(scenario: Scenario) -> Iterator[str]:
 def _thing_facts(scenario: Scenario) -> Iterator[str]:
     """Initial facts of the things: kind, abilities and place.
 
-    Decor has no receptacle; its location is the first of the room.
+    Decor lies in no receptacle and gets the room's first location.
     """
     constants = assets().constants
     portable = frozenset[str]().union(*holds().values())
-    nowhere = _locations(scenario)[0]
+    decor_location = _locations(scenario)[0]
     for thing in scenario.things:
         name = _pddl_name(thing.id)
         yield f"objectType {name} {thing.kind}Type"
@@ -522,7 +525,7 @@ def _thing_facts(scenario: Scenario) -> Iterator[str]:
         for ability in _ABILITIES:
             if thing.kind in constants.VAL_ACTION_OBJECTS[ability.capitalize()]:
                 yield f"{ability} {name}"
-        location = nowhere
+        location = decor_location
         if thing.receptacle is not None:
             yield f"inReceptacle {name} {_pddl_name(thing.receptacle)}"
             location = scenario.receptacles[thing.receptacle].location
