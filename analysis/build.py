@@ -2,15 +2,15 @@
 
 A builder is a module in ``analysis/tables`` or ``analysis/figures`` with ``build(data)``, which
 returns a ``Table``, a matplotlib ``Figure``, or a ``Drawing`` (a figure with the numbers of its
-caption). It is called once for each scale. Outputs of the paper's scale get the module's name; the
-name of others ends with the scale, so that a paper cannot include them by mistake. A module with a
-``SCALE`` is built only for that scale, under the module's name; with ``OTHER_SCALES = True`` also
-for others where it is asked for by name.
+caption). It is called once for each scale. Outputs of the paper's scale get the module's name.
+Names of other outputs end with the scale, so that a paper cannot include them by mistake. A module
+with a ``SCALE`` is built only for that scale, under the module's name. If it also sets
+``OTHER_SCALES = True``, it is built for other scales when the user names it.
 
 The caption of an output names the rows whose seeds ran under several versions of the code, and the
-settings that were given on the command line of an experiment. ``sources.json`` has these notes
-too, and the runs, inputs and code of each output. Figures, which take seconds, are drawn again only
-when one of these has changed.
+settings that were given on the command line of an experiment. ``sources.json`` records these notes
+and the runs, inputs and code of each output. A figure takes seconds, so it is drawn again only when
+one of these has changed.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ DEFAULT_COMMAND = "python sweep.py +experiment=ablation"
 SOURCES = "sources.json"
 ROOT = Path(__file__).resolve().parents[1]
 
-# Code that an output depends on. The files of schema and advantages hold labels of methods.
+# Code that an output depends on; scpo/schema and scpo/advantages define the labels of methods.
 CODE = (
     "analysis/**/*.py",
     "paper_figures/published/*.csv",
@@ -225,7 +225,8 @@ def _results(
         module = sys.modules[build.__module__]
         own_scale = getattr(module, "SCALE", None)
         scales = data.scales
-        if own_scale is not None and not (name in only and getattr(module, "OTHER_SCALES", False)):
+        of_any_scale = name in only and getattr(module, "OTHER_SCALES", False)
+        if own_scale is not None and not of_any_scale:
             scales = tuple(scale for scale in scales if scale == own_scale)
             if name in only and data.scales and not scales:
                 yield _of_other_scales(name, own_scale, data)
@@ -240,7 +241,7 @@ def _results(
 
 
 def _of_other_scales(name: str, own_scale: str, data: Collected) -> Failure:
-    """Failure of an output that was asked for by name, and that the scale of the runs rules out."""
+    """Failure of an output that the user named, but that is not built at the scale of the runs."""
     experiment = data.asked[0] if data.asked else "main_table"
     return Failure(
         name=name,
@@ -253,7 +254,7 @@ def _of_other_scales(name: str, own_scale: str, data: Collected) -> Failure:
 
 
 def _naming_older_files(failure: Failure, out: Path) -> Failure:
-    """Say that files of an earlier build are still there, which a paper would go on including."""
+    """Add the files of an earlier build to the reason, because a paper still includes them."""
     older = sorted(path.name for path in out.glob(f"{failure.name}.*"))
     if not older:
         return failure
@@ -269,7 +270,7 @@ def _build_one(
     *,
     debug: bool,
 ) -> Output | Failure:
-    # Tables take no time, so only figures are reused.
+    # Only figures are reused, because tables are built in no time.
     before = sources.unchanged(name, data) if name.startswith("fig_") else None
     if before:
         files = tuple(sources.out / file for file in before["files"])
@@ -278,15 +279,14 @@ def _build_one(
     try:
         made = _checked(build(data))
         numbers = made if isinstance(made, Table) else made.numbers
-        apart = []
+        omitted = list(data.cut_seeds)
         for problem in data.problems:
             if problem.path == COMMON_SEEDS:
-                apart.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
+                omitted.append(f"left out ({COMMON_SEEDS}): {problem.reason}")
         if not_shown := data.not_shown(run for run, _ in data.used):
-            apart.append(not_shown)
+            omitted.append(not_shown)
         no_spread = numbers.no_spread if numbers else ()
-        seeds = (*data.cut_seeds, *apart)
-        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *seeds, *no_spread)
+        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *omitted, *no_spread)
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:
@@ -328,7 +328,7 @@ def _with_notes(made: Made, notes: Iterable[str]) -> Made:
 
 
 def _crashed(name: str, error: Exception) -> Failure:
-    """Failure for an error inside a builder, with the innermost line of ``analysis`` involved."""
+    """Failure for an error inside a builder; names the innermost line of ``analysis``."""
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
@@ -406,12 +406,12 @@ class Sources:
         """Entry of one output.
 
         Args:
-            data: The runs, which have noted the files that the builder used.
+            data: The runs, with the files that the builder used or could choose from.
             contents: Content of the output's files by name.
         """
         runs = sorted({run for run, _ in data.used})
         rows = data.runs.set_index("id").loc[runs]
-        # A run's configuration determines its row, so it counts as used in every case.
+        # Every run's configuration counts as used, because it determines the run's row.
         used = {(run, "config.yaml") for run in runs} | data.used
         files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         return {
@@ -470,6 +470,7 @@ class Sources:
 
     def _state(self, data: Collected) -> str:
         """Hash of the code, the look, and all runs and samples that a builder may choose from."""
+        # Includes runs and samples that the figure did not use: it could choose them now.
         runs = []
         for part in data.sections:
             for row in part.rows:
@@ -478,9 +479,8 @@ class Sources:
         for run in runs:
             folder = data.by_id[run].folder / "diagnostics"
             samples.append(sorted(path.name for path in folder.glob("*")))
-        # A caption names several versions.
+        # Captions name the rows that ran under several versions of the code.
         codes = [data.by_id[run].code for run in runs]
-        # Includes runs and samples that the figure did not use: it could choose them now.
         given = [(record.experiment, record.given) for record in data.experiments]
         # All rows of the experiments decide which line style is left for a row.
         styled = [[(row.name, row.method) for row in rows] for rows in data.experiment_rows]
@@ -503,7 +503,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_bytes())["outputs"])
     except (OSError, ValueError, KeyError, TypeError):
-        # Absent, damaged or of another version: everything is built again.
+        # The file is absent, damaged or of another version: everything is built again.
         return {}
 
 

@@ -35,7 +35,7 @@ from analysis.sources.credit_settings import credit_settings, exact_scores, is_e
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
 
 # Heights in inches.
-HEIGHT = 2.4  # a line of panels, with texts
+HEIGHT = 2.4  # one line of panels with its texts
 NARROW_HEIGHT = 1.6  # a panel of a figure that is one column wide
 MARGIN = 0.9  # the texts around such panels
 NO_PAIR = "no group with a success and a failure"
@@ -44,7 +44,7 @@ CAPTION = (
     "of one fixed game (task: {task}), {run}, {settings}, at {count} of its training. {scorer} "
     "Credited cells are framed; the line is the matcher's walk along the reference, in the order "
     "in which it takes the failed steps, dashed where that goes back in time. {without}The probe "
-    "is played for this picture alone, outside of training."
+    "is played only for this picture, outside of training."
 )
 
 
@@ -67,13 +67,13 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> tuple[str, list[Probe]]:
-    """The run with most pairs among its drawn probes; among equals the first in table order."""
+    """The run with most pairs among its chosen probes; of several, the first in table order."""
     best: tuple[str, list[Probe]] | None = None
     most = 0
     for part in data.sections:
         for row in part.rows:
             for run in row.finished:
-                probes = _three(data, run)
+                probes = _chosen_probes(data, run)
                 pairs = sum(probe.pair is not None for probe in probes)
                 if pairs > most:
                     best = (run, probes)
@@ -84,10 +84,10 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
     return best
 
 
-def _three(data: Collected, run: str) -> list[Probe]:
-    """The first, the middle and the last probe with a pair, or without one if no probe has any.
+def _chosen_probes(data: Collected, run: str) -> list[Probe]:
+    """The first, the middle and the last probe with a pair, or of all probes if none has a pair.
 
-    Probes without a pair at either end of training are added: the caption names them.
+    The first and the last probe are added if they have no pair, because the caption names them.
     """
     probes = [probe for _, probe in data.samples(run, PROBE_PATTERN, read_probe)]
     candidates = [probe for probe in probes if probe.pair] or probes
@@ -111,8 +111,8 @@ def _scorer(config: Mapping[str, Any], theta: float) -> str:
     if is_exact(config):
         return (
             f"Its scorer gives {exact_scores(config)}: no other similarity can occur, "
-            f"θ = {theta:g} decides nothing, and that credited steps equal the reference's is so "
-            "by construction."
+            f"θ = {theta:g} decides nothing, and credited steps equal the reference's by "
+            "construction."
         )
     return "θ is marked on the scale."
 
@@ -157,7 +157,9 @@ def _theta(probes: Sequence[Probe]) -> float:
 
 def _walk(pair: Pair) -> list[tuple[float, float]]:
     """(failed step, reference step) in processing order, from the first match on."""
-    return [(failed, j) for failed, j in zip(pair.order_l, pair.walk_l, strict=False) if j >= 0]
+    # ``walk_l`` is shorter if the matcher reached the end of the reference.
+    places = zip(pair.order_l, pair.walk_l, strict=False)
+    return [(failed, matched) for failed, matched in places if matched >= 0]
 
 
 def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:

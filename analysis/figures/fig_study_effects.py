@@ -73,13 +73,14 @@ LINE = 0.2  # each row whose name takes at most two lines of text
 # Size of the text of keys and rows, in points.
 KEY = 6.5
 
-# Characters per line of a row's name: usually, and for a name that then fits its row.
+# Characters per line of a row's name: the usual number, and the most that are tried so that the
+# name fits into the usual lines.
 NAME_WIDTH, WIDEST_NAME = 34, 50
 
-# Share of the least width for the names of rows; wider ones leave the panels no room for theirs.
+# Share of the least width for the names of rows; the panels need the rest for their labels.
 NAME_SHARE = 0.29
 
-# Lines of a row's name: what a row has room for, and the most that are drawn.
+# Lines of a row's name: the number that a row has room for, and the most that are drawn.
 USUAL_LINES, MOST_LINES = 2, 4
 
 # Characters per line of an axis' label.
@@ -131,7 +132,7 @@ UNTESTED = "No comparison that was named before the runs has two pairs, so none 
 
 @dataclass(frozen=True)
 class Shown:
-    """One difference; ``kind``: its verdict if it was named, else UNNAMED."""
+    """One difference; ``kind``: its verdict if it was named before the runs, else UNNAMED."""
 
     effect: Effect
     kind: str
@@ -162,7 +163,7 @@ def build(data: Collected) -> Drawing:
     notes = names.Footnotes()
     # Marked first, because the height depends on the footnotes.
     marks = [_mark(line, notes) for line in lines]
-    # The remark names them once: they would be the longer part of each row's name.
+    # The remark names the common settings once; row names that repeat them would be too long.
     common = common_settings([line.row for line in lines])
     heading = ", ".join((names.STUDY_TITLE, *common.values()))
     text = f"{heading}\n{notes.text.strip()}".rstrip()
@@ -204,7 +205,7 @@ def build(data: Collected) -> Drawing:
 
 
 def _other_benchmarks(rows: Sequence[StudyRow], lines: Sequence[Line]) -> str:
-    """Sentence that names the benchmark that is drawn, if others have rows as well; else empty."""
+    """Sentence on the drawn benchmark and on others that have rows; empty without others."""
     drawn = lines[0].row.env
     others = dict.fromkeys(row.env for row in rows if row.env != drawn)
     if not others:
@@ -223,7 +224,7 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:
-    """Mark of the footnote on numbers that some of the row's finished seeds lack."""
+    """Mark of the footnote on numbers that only some of the row's finished seeds have."""
     numbers = {}
     for name, shown in line.differences.items():
         numbers[f"minus {REFERENCES[name]}"] = shown.effect.difference
@@ -251,7 +252,7 @@ def _key(label: str, color: str, marker: str, fill: str) -> Line2D:
 def _on_common_seeds(
     data: Collected, rows: Sequence[StudyRow], shown: Sequence[StudyRow]
 ) -> list[StudyRow]:
-    """The study's rows, the shown ones on the seeds that all of them have finished.
+    """All rows of the study, with the shown ones cut to the seeds that all of these have finished.
 
     Raises:
         MissingRunsError: The shown rows have no finished seed in common.
@@ -289,7 +290,7 @@ def _choose(
 
 
 def _references(rows: Sequence[StudyRow]) -> dict[str, StudyRow]:
-    """The row of each reference: the main table's, or else the first one under its name."""
+    """The row of each reference: the first of its name, which is the main table's if it has one."""
     references: dict[str, StudyRow] = {}
     for name in reversed(REFERENCES):
         for row in rows:
@@ -307,7 +308,7 @@ def _lines(
     lines = []
     for row in rows:
         if not selected(data, row):
-            # Not drawn; as a reference it still counts.
+            # The row is not drawn, but may still be a reference.
             continue
         differences: dict[str, Shown] = {}
         for name, reference in references.items():
@@ -374,10 +375,10 @@ def _draw_differences(
 
 
 def _folded(name: str, seeds: str) -> str:
-    """A row's name and seeds in lines that leave the panels room for their labels.
+    """Fold a row's name and seeds into lines that leave the panels room for their labels.
 
-    In two lines if the widest ones hold it, else in more. What the last line cannot hold is left
-    out: the table has the whole name.
+    Uses ``USUAL_LINES`` lines if the text fits into them, and otherwise up to ``MOST_LINES``. Text
+    that does not fit into these is left out; the table has the whole name.
     """
     # No line break between a symbol and its value.
     whole = f"{name}, {seeds}".replace(" = ", "\u00a0=\u00a0")
@@ -385,15 +386,17 @@ def _folded(name: str, seeds: str) -> str:
         lines = wrap(whole, width)
         if len(lines) <= USUAL_LINES and _has_room(lines):
             return "\n".join(lines)
+    end = f" …, {seeds}"
     width = NAME_WIDTH
-    # At most as many lines as are drawn, the last one with the end of what is left out.
-    while not _has_room(lines := _first_lines(whole, f" …, {seeds}", width)):
+    lines = _first_lines(whole, end, width)
+    while not _has_room(lines):
         width -= 1
+        lines = _first_lines(whole, end, width)
     return "\n".join(lines)
 
 
 def _first_lines(name: str, end: str, width: int) -> list[str]:
-    """The first lines of a folded name; ``end`` takes the place of what further ones hold."""
+    """The first ``MOST_LINES`` lines of a folded name; ``end`` replaces the text of later ones."""
     lines = wrap(name, width)
     if len(lines) <= MOST_LINES:
         return lines
@@ -412,8 +415,8 @@ def _has_room(lines: Sequence[str]) -> bool:
 
 
 def _difference_label(references: Mapping[str, StudyRow], reference: str) -> str:
-    # The title names the setting where several have run. Beside a long one there is no room for
-    # the panels; the caption has it, and the row itself is marked.
+    # The title names the setting if rows with several settings have run. A long title is left out,
+    # because it takes the panels' room; the caption has it, and the row itself is marked.
     name = REFERENCES[reference]
     if reference in references and len(references[reference].title) <= AXIS_WIDTH:
         name = references[reference].title
@@ -470,7 +473,7 @@ def _draw_arrow(axis: Axes, shown: Shown, place: int, limits: tuple[float, float
 
 
 def _limits(shown: Sequence[Shown]) -> tuple[float, float]:
-    """Limits of the axis, wide enough for most intervals; one far row must not squeeze them."""
+    """Limits of the axis, wide enough for most intervals; an outlier must not squeeze these."""
     ends: list[float] = [-1.0, 1.0]
     for entry in shown:
         summary = entry.effect.difference

@@ -26,7 +26,7 @@ from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
 
-# Number of panels in a line.
+# Number of panels per line.
 COLUMNS = 4
 
 # Least width for four panels with their ticks, in inches.
@@ -93,7 +93,7 @@ def build(data: Collected) -> Drawing:
                 axis.set_xlabel("learning rate")
         for left in axes[:, 0]:
             left.set_ylabel("area (%)")
-        # Two lines, which fit with a larger font, too.
+        # In two lines, which also fit with a larger font.
         text = f"{STUDY_TITLE};\nfilled: the rate that the study uses, dots: seeds"
         figure.suptitle(text, fontsize=points(7), color=REMARK)
     return Drawing(figure, _table(methods))
@@ -122,7 +122,7 @@ def sweeps(data: Collected) -> list[Sweep]:
             values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
             if rate is not None and values:
                 method = row.row.name.partition(OF_RATE)[0]
-                # "GiGPO, 4 siblings, 5e-4": all but the rate.
+                # "GiGPO, 4 siblings" of "GiGPO, 4 siblings, 5e-4".
                 labels.setdefault(method, row.row.label.rpartition(", ")[0] or method)
                 by_rate = areas.setdefault(method, {})
                 by_rate.setdefault(rate, []).extend(values)

@@ -60,22 +60,22 @@ SCRIPTS = (
 MEGABYTE = 1_000_000
 CURVE_BYTES = 4 * MEGABYTE
 
-# Significant digits of curves, as more would double the page's size, and of the table of runs.
+# Significant digits of curves (more would double the page's size) and of the table of runs.
 CURVE_DIGITS, SHOWN_DIGITS = 4, 6
 
-# Numbers of points per curve to try: the first one with which all curves fit into CURVE_BYTES.
+# Numbers of points per curve, tried in this order until all curves fit into CURVE_BYTES.
 POINTS = (400, 200, 100, 50, 25)
 CREDIT_COLUMNS = {
-    "credit/steps": ("credited steps", "credited steps a failed trajectory of an active group"),
+    "credit/steps": ("credited steps", "credited steps per failed trajectory of active groups"),
     "credit/aux_mean": ("auxiliary reward", "mean α·credit over all steps"),
     "credit/shift_rms": ("change of advantages", "root mean square over all rows"),
-    "credit/turned_positive": ("turned positive", "share of credited rows whose advantage turns"),
+    "credit/turned_positive": ("turned positive", "share of credited rows that turn positive"),
 }
 
-# Resolution of figures on the page, at which they are about 1.5 times as large as printed.
+# Resolution of figures on the page; it makes them about 1.5 times as large as printed.
 SCREEN_DPI = 150
 
-# Bytes of a PNG file with its width in pixels.
+# Bytes of a PNG file that hold its width in pixels.
 PNG_WIDTH = slice(16, 20)
 
 # Settings that the credit inspector explains.
@@ -146,7 +146,7 @@ def _hash(source: str) -> str:
 
 
 def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, Any]:
-    """Data of the page, by the part that the scripts of ``static/`` show.
+    """Data of the page, with one key per part that the scripts of ``static/`` show.
 
     Args:
         data: The runs.
@@ -190,7 +190,7 @@ def contents(data: Collected, built: Report, *, group_bytes: int) -> dict[str, A
 
 
 def _notes(data: Collected, built: Report) -> list[str]:
-    """What every number of the page is to be read with: scales, and versions of the code."""
+    """Notes on all numbers of the page: on the scales, and on the versions of the code."""
     scales = [NOTES[scale] for scale in sorted(set(data.runs["scale"])) if NOTES[scale]]
     return [*scales, *(f"Note: {note}." for note in built.notes)]
 
@@ -270,7 +270,7 @@ def _run(
 
 
 def _set(values: dict[str, float], metric: str, value: float | None) -> None:
-    # The page rounds it for print: of four digits it would round a second time, 20.15 to 20.2.
+    # The page rounds for print. Four digits would be rounded twice: 20.149 to 20.15 to 20.2.
     short = _short(value, SHOWN_DIGITS)
     if short is not None:
         values[metric] = short
@@ -413,9 +413,9 @@ def _cell(cell: str | Number) -> Any:
 
 
 def _figure(output: Output) -> dict[str, Any]:
-    """A figure with its caption and numbers, read from its files.
+    """A figure with its caption and numbers.
 
-    From the files, because a figure that was not drawn again exists only there.
+    All are read from its files, because a figure that was not drawn again exists only there.
     """
     files = {path.suffix: path for path in output.files}
     caption = numbers = None
@@ -439,7 +439,7 @@ def _figure(output: Output) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     """Rows of a table's CSV, with mean and deviation joined in one column."""
     head, *lines = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    # Other parts of a number are joined with its mean in one cell.
+    # ``_joined`` adds the columns left out here to the cell of the mean.
     kept = [name for name in head if not name.endswith((" std", " low", " high", " source"))]
     rows = []
     for line in lines:
@@ -455,7 +455,7 @@ def _joined(values: Mapping[str, str], column: str) -> str:
         text = f"{text} [{values[f'{name} low']}, {values[f'{name} high']}]"
     elif std := values.get(f"{name} std"):
         text = f"{text} ± {std}"
-    # The file has hyphens, for programs. Columns of words may have them, too.
+    # For programs, the CSV writes minus signs as hyphens. Columns of words keep their hyphens.
     return text if name == column else text.replace("-", "−")
 
 
@@ -513,12 +513,12 @@ def _groups(data: Collected, sample: GroupSample) -> dict[str, Any]:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a run with a shaper that the inspector's sentences need."""
+    """Settings that the inspector's sentences need, of a run with a shaper."""
     shaper = config["method"]["shaper"]
     estimator = config["method"]["estimator"]
     settings = {name: shaper[name] for name in SHAPER_SETTINGS}
     settings["scorer"] = config["scorer"]["name"]
-    # Empty for a scorer with other similarities than 0 and 1.
+    # Empty if the scorer is not exact: it gives similarities between 0 and 1.
     settings["exact"] = exact_scores(config) if is_exact(config) else ""
     settings["host"] = method_label(estimator["name"])
     settings["normalisation"] = estimator.get("normalisation")

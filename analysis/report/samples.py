@@ -1,11 +1,12 @@
 """Samples on the page: rollout groups of training, and episodes of validations.
 
-A page has room for a few megabytes. Samples are chosen in turns (``round_robin``), so that a page
-that is too small for all samples has some of every run.
+A page has room for a few megabytes. Samples are taken from the runs in turns (``round_robin``), so
+that a page that is too small for all samples has some of every run.
 """
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -98,6 +99,7 @@ def most_telling(sample: GroupSample) -> dict[str, str] | None:
                     "step": str(record["step"]),
                     "group": str(group["group"]),
                     "sibling": str(steps["trajectory"][row]),
+                    # "f": a step of the failed sibling, not of the reference.
                     "at": f"f{steps['step'][row]}",
                 }
     return address
@@ -115,7 +117,7 @@ def _groups_of(sample: GroupSample) -> Iterator[tuple[str, dict[str, Any], dict[
 
 @dataclass
 class _Panel:
-    """Games that runs were validated on. Panels with equal names but other games are different.
+    """Games that runs were validated on. Panels of one name with other games are different panels.
 
     Attributes:
         env: Environment.
@@ -139,9 +141,9 @@ class EpisodeSample:
     Attributes:
         panels: Panels by (environment, name, games).
         texts: Text -> its number, in order of appearance. Transcripts refer to texts by number,
-            because most of them occur often.
-        transcripts: Run id -> entries of panel, step, game, start, and each turn's action, answer
-            and format (1 if valid, else 0).
+            because most texts occur often.
+        transcripts: Run id -> entries of panel, step, game, start, and the lists of all turns'
+            actions, answers and formats (1 if valid, else 0).
         shown: Number of validations whose outcomes are on the page.
         recorded: Number of validations in the run folders.
         problems: Files that cannot be read.
@@ -278,7 +280,7 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
         runs[run] = {"steps": ordered, "won": [steps[step] for step in ordered]}
     games = []
     for game, family in panel.games:
-        # The page shows panel and family next to the id, which need not repeat them.
+        # The page shows panel and family next to the id, so the id does not repeat them.
         short = game.removeprefix(f"{panel.name}/").removesuffix(f"-{family}")
         games.append([short, task(family)])
 
@@ -298,7 +300,7 @@ def _panel_content(panel: _Panel) -> dict[str, Any]:
 def round_robin(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path]]:
     """Yield the files of all runs in turns: every run's first file, every run's last, then others.
 
-    Within a turn, too, the first run comes first, the last one second, then those between.
+    Runs take their turns in the same order: the first run, the last one, then those in between.
     """
     names = list(files)
     turns = []
@@ -312,11 +314,11 @@ def round_robin(files: Mapping[str, Sequence[Path]]) -> Iterator[tuple[str, Path
 
 
 def _ends_and_middles(count: int) -> list[int]:
-    """``0..count-1`` in an order that covers the range early: ends, then middles of wide gaps."""
+    """``0..count-1`` in an order that covers the range early: both ends, then middles of gaps."""
     order = dict.fromkeys((0, count - 1) if count else ())
-    gaps = [(0, count - 1)]
-    # The loop appends to the list that it iterates over.
-    for low, high in gaps:
+    gaps = deque([(0, count - 1)])
+    while gaps:
+        low, high = gaps.popleft()
         if high - low > 1:
             middle = (low + high) // 2
             order.setdefault(middle)

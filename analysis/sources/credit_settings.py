@@ -8,12 +8,12 @@ from analysis.sources.run_records import Run
 
 
 def is_exact(config: Mapping[str, Any]) -> bool:
-    """True if the scorer of a run is equality of texts, whose similarities are only 0 and 1."""
+    """True if the scorer of a run compares for equality, so that similarities are only 0 and 1."""
     return (config.get("scorer") or {}).get("kind") == "exact"
 
 
 def exact_scores(config: Mapping[str, Any]) -> str:
-    """Describe the similarities of a run whose scorer is exact."""
+    """Describe the similarities that an exact scorer gives in a run."""
     same = "for equal texts"
     if _shaper(config).get("states"):
         same = "for an equal action that leads to the same state"
@@ -21,9 +21,9 @@ def exact_scores(config: Mapping[str, Any]) -> str:
 
 
 def equal_by_construction(config: Mapping[str, Any]) -> bool:
-    """True if a run can only credit a step whose text its reference has, too.
+    """True if every credited step of a run equals a step of its reference by construction.
 
-    The controls move credit to steps that were not matched.
+    Controls are excluded, because they move credit to steps that were not matched.
     """
     return is_exact(config) and _shaper(config).get("allocation", "matched") == "matched"
 
@@ -33,7 +33,7 @@ def credit_settings(config: Mapping[str, Any]) -> str:
 
     Returns:
         For example ``scorer=lexical, matcher=kmp, θ=0.6`` or ``scorer=exact (equal texts only),
-        matcher=kmp``, where no θ could change the credit; empty for a method without a shaper.
+        matcher=kmp``, where θ has no effect on the credit; empty for a method without a shaper.
     """
     shaper = _shaper(config)
     if not shaper:
@@ -53,11 +53,14 @@ def credit_settings(config: Mapping[str, Any]) -> str:
 
 
 def credit_of_rows(rows: Iterable[Row], runs: Mapping[str, Run]) -> str:
-    """``credit_settings`` of rows, with the rows' labels where they differ; empty without any.
+    """``credit_settings`` of rows, with the rows' labels if several settings occur; else without.
 
     Args:
         rows: The rows; one without a shaper or a finished run is left out.
         runs: Every run by its id.
+
+    Returns:
+        Empty if all rows are left out.
     """
     labels: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -71,6 +74,6 @@ def credit_of_rows(rows: Iterable[Row], runs: Mapping[str, Run]) -> str:
 
 def _shaper(config: Mapping[str, Any]) -> Mapping[str, Any]:
     method = config.get("method")
-    # A run of another code may have a name there.
+    # Runs of another code base may have only the method's name.
     shaper = method.get("shaper") if isinstance(method, dict) else None
     return shaper if isinstance(shaper, dict) else {}

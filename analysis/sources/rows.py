@@ -13,18 +13,18 @@ from scpo.records.manifest import PrimaryComparisons
 from scpo.records.status import State
 
 NOT_APPLICABLE = "n/a"
-DEFAULT = "scpo"
+DEFAULT = "scpo"  # name of the row of SCPO with its default settings
 
 # A row of several experiments shows the seeds of this one.
 MAIN = "main_table"
 
-# Metric: rollouts per training step.
+# Metric of the number of rollouts per training step.
 ROLLOUTS = "train/episodes"
 
 # Run id -> mean number of rollouts per training step, None if the run logged none.
 Rollouts: TypeAlias = Callable[[str], float | None]
 
-# A row has more rollouts than its configuration asks for if they exceed it by this factor.
+# A row has more rollouts than planned if their mean exceeds the planned number by this factor.
 MORE_ROLLOUTS = 1.05
 
 # Largest number of rows that a sentence names.
@@ -125,19 +125,19 @@ class Section:
         model: Model.
         setting: Hash of the shared setting; None while no run of it has started.
         experiments: Experiments with rows in it.
-        unnamed: Those that ``+experiment=<name>`` does not run: their axes were given on a command
-            line, or they are in a file of the user's.
+        unnamed: Experiments that ``+experiment=<name>`` does not run, because their axes were given
+            on a command line or their file is the user's.
         rows: Rows, each with the seeds of one experiment: the main table, or else the first one.
         commands: Commands for the missing runs.
-        families: The rows as planned by each experiment.
+        families: The rows as each experiment planned them.
         differs: Differences from the first section of its benchmark and model, which is the main
             table's or else the one with most finished rows; empty for that section itself.
-        differs_alone: The same without that section's values, for a table that does not show it.
-        reworded: Share of the observations that credit reads in other words, under its setting.
-        seeds: Seeds of its finished rows, if another section that is shown has rows of the same
-            names and settings on others; empty otherwise.
-        left_out: What the choice of common seeds left out, with the seeds that are shown; empty
-            without that choice, or if nothing was left out.
+        differs_alone: ``differs`` without the values of that first section, for a table without it.
+        reworded: Share of the observations that credit reads in other words than the game's.
+        seeds: Seeds of its finished rows, if another shown section has rows of the same names and
+            settings on other seeds; empty otherwise.
+        left_out: Note on the seeds that the choice of common seeds left out and on those that are
+            shown; empty without that choice, or if nothing was left out.
     """
 
     scale: str
@@ -160,9 +160,9 @@ class Section:
         return _find(self.rows, name)
 
     def all_rows(self) -> Iterator[Row]:
-        """Yield its rows as they are shown, then as each experiment asked for them.
+        """Yield its rows as they are shown, then as each experiment planned them.
 
-        A run whose seed no view shows beside the other rows is only in the latter.
+        A run with a seed that is not shown is only in the latter.
         """
         yield from self.rows
         for family in self.families:
@@ -178,10 +178,10 @@ class Section:
         return replace(self, rows=tuple(own.get(row.name, row) for row in self.rows))
 
     def by_seeds(self) -> tuple["Section", ...]:
-        """The section as parts whose rows have seeds in common, its main rows first.
+        """Split the section into parts whose rows have seeds in common; the main rows come first.
 
-        A row that shows seeds of which the main table, or else the first experiment, lacks is
-        in a part of its experiment, with the rows that this one shares with others on its seeds.
+        A row that has no seed of the main table (or else of the first experiment) moves to a part
+        of its own experiment, which has all rows of that experiment on the seeds it planned.
         """
         asides = [row for row in self.rows if self.aside(row)]
         main = tuple(row for row in self.rows if row not in asides)
@@ -195,7 +195,8 @@ class Section:
         return tuple(parts)
 
     def aside(self, row: Row) -> str:
-        """The seeds of a row and the others', if none is the same; empty otherwise."""
+        """Note on a row's seeds if none is among the main table's; empty otherwise."""
+        # Without a main table, ``min`` returns the first experiment.
         main = min(self.families, key=lambda family: family.experiment != MAIN, default=None)
         seeds = {run.seed for run in row.runs}
         if main is None or not seeds or seeds & main.seeds:
@@ -205,7 +206,7 @@ class Section:
     def more_seeds(self, row: Row) -> tuple[set[int], dict[str, set[int]]]:
         """Finished seeds of a row as it is shown, and further ones by experiment, most first.
 
-        An experiment all of whose further seeds another one has, too, is left out.
+        An experiment is left out if another one has all of its further seeds.
         """
         own = _finished_seeds(row)
         further: dict[str, set[int]] = {}
@@ -221,7 +222,7 @@ class Section:
         return own, left
 
     def is_loose(self, row: Row) -> bool:
-        """True if no experiment has a row: it has only runs of train.py."""
+        """True if a row has only single runs of train.py and belongs to no experiment."""
         asked = [family.experiment for family in self.families if row.name in family.rows]
         return bool(asked) and set(asked) == {SINGLE}
 
@@ -232,7 +233,7 @@ class Section:
 
     @property
     def sweeps(self) -> tuple[str, ...]:
-        """Experiments that a sweep runs by their names; W&B projects and single runs have none."""
+        """Experiments that a sweep runs by their names, so neither W&B projects nor single runs."""
         named = [name for name in self.experiments if name not in self.unnamed]
         return tuple(name for name in named if not is_implied(name))
 
@@ -240,12 +241,13 @@ class Section:
 def more_rollouts(
     row: Row, runs: Mapping[str, Run], rollouts: Rollouts
 ) -> tuple[float, int] | None:
-    """Mean rollouts per training step of a row, and the number that its configuration asks for.
+    """Find out whether a row has more rollouts than its configuration plans.
 
     Dynamic sampling rolls out further groups until enough of them have a success and a failure.
 
     Returns:
-        None if the row has no more rollouts than groups x siblings, or no finished run.
+        Mean rollouts per training step, and the planned number (groups x siblings). None if the
+        mean exceeds it by at most ``MORE_ROLLOUTS``, or if no run has finished.
     """
     measured = summarise(rollouts(run) for run in row.finished)
     trainer = runs[row.finished[0]].config.get("trainer", {}) if row.finished else {}
@@ -264,7 +266,7 @@ def _finished_seeds(row: Row) -> set[int]:
 
 
 def seed_list(seeds: Iterable[int]) -> str:
-    """Seeds in order, more than two in a row as a range: ``seeds 2, 3``, ``seeds 5, 20 to 29``."""
+    """Seeds in order; three or more successive ones become a range: ``seeds 2, 3, 20 to 29``."""
     ordered = sorted(set(seeds))
     stretches: list[list[int]] = []
     for seed in ordered:
@@ -283,7 +285,7 @@ def seed_list(seeds: Iterable[int]) -> str:
 
 
 def first_names(names: Iterable[str]) -> str:
-    """The first ``MOST_NAMED`` names, and how many more there are."""
+    """The first ``MOST_NAMED`` names, and the number of the others."""
     every = list(names)
     more = len(every) - MOST_NAMED
     return ", ".join(every[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -292,10 +294,10 @@ def first_names(names: Iterable[str]) -> str:
 def with_new_runs(
     parts: Iterable[Section], shown: Callable[[Section], Iterable[Row]]
 ) -> list[Section]:
-    """The sections, without those of whose rows in a table the sections before have every run.
+    """Drop sections that add no finished run to the sections before them.
 
-    An experiment on a setting of the rows of another one (a group size, for example) shares its
-    default rows with that one.
+    For example, an experiment on the group size shares its rows of the default size with another
+    experiment.
 
     Args:
         parts: Sections in the order of the table.
@@ -312,7 +314,7 @@ def with_new_runs(
 
 
 def compared_with_present(parts: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections; their differences do not mention a section that is not among them."""
+    """Replace ``differs`` by ``differs_alone`` in sections whose first section is absent."""
     parts = tuple(parts)
     usual = {(part.scale, part.env, part.model) for part in parts if not part.differs}
     named = []

@@ -15,11 +15,11 @@ from scpo.strict import MACHINE_SECTIONS
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
 
-# Keys outside of the method's section that belong to a method: DAPO's upper clip range.
+# Settings that belong to a method but are outside of its section: DAPO's upper clip range.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
 
-# Settings by which a method compares steps and states, with the values of all methods but those of
-# OWN_STATES (conf/method, conf/estimator).
+# Settings by which a method compares steps and states, with their defaults (conf/method,
+# conf/estimator). OWN_STATES: methods with another default of ``estimator.states``.
 COMPARED_BY = {
     "shaper.matcher": "kmp",
     "shaper.states": None,
@@ -28,7 +28,7 @@ COMPARED_BY = {
 }
 OWN_STATES = {"scpo_plus": "effects"}
 
-# Sections that only training reads: no difference from a run that prompts.
+# Sections that only training reads, so a run that prompts does not differ by them.
 TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
 
 # Number of differences that are printed in full.
@@ -50,7 +50,7 @@ def is_prompted(config: Mapping[str, Any]) -> bool:
 
 
 def reworded_dose(config: Mapping[str, Any]) -> float:
-    """Share of the observations that credit reads in other words than the game's; 0 usually."""
+    """Share of the observations that credit reads in other words than the game's; usually 0."""
     wordings = (config.get("env") or {}).get("wordings") or {}
     return float(wordings.get("dose", 0))
 
@@ -67,11 +67,13 @@ def variants(
 
     Args:
         configurations: Different ones, as ``configuration_of`` gives them.
-        reference: One whose values need no mention; default: values of most configurations.
+        reference: Configuration whose values are not named; by default the values that more than
+            half of the configurations have.
 
     Returns:
         For each configuration (key, value) pairs such as ``("alpha", "0.25")``, at most
-        ``MOST_DIFFERENCES`` and no two alike; empty for one that has the usual values only.
+        ``MOST_DIFFERENCES``. A hash is added if several configurations would get the same pairs, or
+        if a reference is given and one would get no pair. Empty for one with default values only.
     """
     flat = [dict(leaves(json.loads(text))) for text in configurations]
     usual = None if reference is None else dict(leaves(json.loads(reference)))
@@ -97,7 +99,7 @@ def variants(
 def own_settings(configuration: str, configurations: Sequence[str]) -> dict[str, str]:
     """Name a configuration by all settings in which these configurations differ.
 
-    Unlike ``variants``, it leaves out no setting: a part could be equal in two configurations.
+    Unlike ``variants``, it leaves out no setting, because a part may be equal in two of them.
 
     Args:
         configuration: The configuration to name, as ``configuration_of`` gives it.
@@ -153,7 +155,7 @@ def _names_first(key: str) -> tuple[bool, str]:
 def _common(
     key: str, flat: Sequence[Mapping[str, Any]], usual: Mapping[str, Any] | None
 ) -> str | None:
-    """Value of the reference, or else of more than half of the configurations; None without one."""
+    """Value of the reference, or that of more than half of the configurations, or None."""
     if usual is not None:
         return _value(usual, key)
     value, count = Counter(_value(own, key) for own in flat).most_common(1)[0]
@@ -174,7 +176,7 @@ def setting_differences(
     without: Collection[str] = (),
     show_others: bool = True,
 ) -> str:
-    """Describe the differences between two configurations, besides seed and method.
+    """Describe the differences between two configurations, except for seed, method and machine.
 
     Args:
         config: The configuration to describe.
@@ -204,7 +206,7 @@ def setting_differences(
 
 
 def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Name the settings outside of the method's section that belong to a method, if they differ.
+    """Name the settings of ``OF_THE_METHOD`` that differ between two configurations.
 
     Returns:
         For example ``trainer.loss.clip_high=0.28``; empty if none differs.
@@ -215,7 +217,7 @@ def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def unusual_comparison(config: Mapping[str, Any]) -> str:
-    """Name the settings by which a run compares steps and states, where they are not its method's.
+    """Name the settings of ``COMPARED_BY`` that are not the default of a run's method.
 
     Returns:
         For example ``method.shaper.matcher=forward (default: kmp)``; empty if all are the default.
@@ -232,7 +234,7 @@ def unusual_comparison(config: Mapping[str, Any]) -> str:
         usual = common
         if key == "estimator.states":
             usual = OWN_STATES.get(str(method.get("name")), common)
-        # Records leave out what is off.
+        # Records leave out settings that are off.
         value = own.get(name, usual)
         if value != usual:
             parts.append(f"method.{key}={_shown(value)} (default: {_shown(usual)})")
@@ -254,14 +256,15 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each differing key besides seed and method; of a section of another kind its name.
+    """Yield each key that differs, except for seed, method and machine.
 
-    For example, verl's trainer has other keys than the local one. A list of all these keys would
-    hide the important difference, ``trainer=verl``.
+    If a section is of another kind, keys that only one kind has are left out. For example, verl's
+    trainer has other keys than the local one, and a list of them would hide the important
+    difference, ``trainer=verl``.
     """
     first = _compared_leaves(config)
     second = _compared_leaves(other)
-    # Prefixes of sections of another kind, such as "trainer.".
+    # Prefixes of sections whose kind differs, such as "trainer.".
     renamed = set()
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
@@ -286,7 +289,7 @@ def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(flat: Mapping[str, Any], key: str) -> str:
-    """The value of a key in print; a panel whose number of games is null has all of them."""
+    """The value of a key in print; ``all`` for a panel whose number of games is null."""
     if key.endswith(".games") and key in flat and flat[key] is None:
         return "all"
     return _shown(flat.get(key))

@@ -1,4 +1,4 @@
-"""Translate verl-agent's configuration and names of metrics into ours.
+"""Translate verl-agent's configuration and metric names into ours.
 
 The names are those of verl-agent at commit 796ed31. ``val/text/test_score`` is left out: it
 averages over steps and not over episodes, so long episodes have more weight.
@@ -42,7 +42,7 @@ def is_verl_agent(config: Mapping[str, Any]) -> bool:
 
 
 def head_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration in our terms, as far as analysis reads it.
+    """The part of the configuration that the analysis reads, in our terms.
 
     Raises:
         KeyError: The configuration is incomplete.
@@ -92,8 +92,8 @@ def steps_of(config: Mapping[str, Any]) -> int | None:
 def translate(line: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics of one step with our names.
 
-    Metrics without a counterpart (``actor/*``, ``timing_s/*``) keep their names; unknown ones of a
-    validation are dropped.
+    Metrics without a counterpart (``actor/*``, ``timing_s/*``) keep their names; unknown ``val/*``
+    metrics are dropped.
     """
     panel = _panel(config)
     translated = {}
@@ -120,9 +120,9 @@ def _name(name: str, panel: str) -> str | None:
 
 
 def _panel(config: Mapping[str, Any]) -> str:
-    """Name of the panel of its validation.
+    """Name of the panel of a run's validation.
 
-    It is the name of a split and not of a fixed panel, because verl-agent draws its games.
+    The name is that of a split and not of a fixed panel, because verl-agent draws its games.
     """
     env = config["env"]
     if str(env["env_name"]).lower().startswith("webshop"):
@@ -132,7 +132,7 @@ def _panel(config: Mapping[str, Any]) -> str:
 
 
 def _model_size(path: str) -> str:
-    """Size of a model in its path, e.g. ``1.5B``; the whole path without a size."""
+    """Size of a model in its path, e.g. ``1.5B``; the whole path if it has no size."""
     name = path.rstrip("/").rpartition("/")[2]
     size = re.search(r"(\d+(?:\.\d+)?B)(?![a-z])", name, re.IGNORECASE)
     return size[1].upper() if size else path

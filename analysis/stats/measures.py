@@ -25,7 +25,7 @@ LEVELS = (0.5, 0.8)
 
 
 class Logged(Protocol):
-    """What runs have logged: ``Collected``, or what the end of a sweep reads without pandas."""
+    """What runs have logged: ``Collected``, or ``analysis.stats.named`` without pandas."""
 
     @property
     def by_id(self) -> Mapping[str, Run]: ...
@@ -43,7 +43,7 @@ class Measure:
         factor: Factor from the number to its printed unit, e.g. 100 for percent.
         unit: Printed unit.
         digits: Number of printed decimals.
-        sign: 1 if higher is better, -1 if lower is.
+        sign: 1 if higher is better, -1 if lower is better.
     """
 
     label: str
@@ -60,13 +60,13 @@ class Measure:
 
 
 def held_out(data: Logged, run: str) -> Series:
-    """Success over the games of all held-out panels, at steps at which all were played."""
+    """Success over the games of all held-out panels, at steps at which all panels were played."""
     panels = [panel for panel in data.panels(run) if panel != TRAINED_ON]
     return _over(data, run, panels)
 
 
 def judged(data: Logged, run: str) -> Series:
-    """Success by which a run is judged: held out or, at mini scale, on the games trained on.
+    """Success by which a run is judged: on held-out games, or at mini scale on those trained on.
 
     The tiny language model of mini scale improves only on the games that it trains on.
     """
@@ -78,17 +78,17 @@ def judged(data: Logged, run: str) -> Series:
 def _over(data: Logged, run: str, panels: list[str]) -> Series:
     rates = [data.series(run, success_metric(panel)) for panel in panels]
     games = [data.series(run, f"val/{panel}/episodes") for panel in panels]
-    # Only steps at which all panels were played, so that every mean is over the same games.
+    # At other steps, the mean would be over other games.
     steps = set.intersection(*(set(rate.steps) for rate in rates)) if rates else set()
     return make_series((step, _pooled(rates, games, step)) for step in steps)
 
 
 def _pooled(rates: list[Series], games: list[Series], step: int) -> float:
-    """Mean over panels, weighted by their games; unweighted if these were not logged."""
+    """Mean over panels, weighted by their numbers of games; unweighted if these were not logged."""
     weights: list[Any] = [played.at(step) for played in games]
     values = [rate.values[rate.steps.index(step)] for rate in rates]
     pooled = float(np.average(values, weights=None if None in weights else weights))
-    # So that half of the games is exactly 0.5, which ``first_at`` compares with a level.
+    # Rounded so that half of the games is exactly 0.5, which ``first_at`` compares with a level.
     return round(pooled, 12)
 
 
@@ -101,7 +101,7 @@ def steps_to(level: float) -> Measure:
     """Measure: training steps until ``judged`` success first reaches a level (interpolated).
 
     A run that never reaches it counts with its last step, as in the restricted mean of survival
-    analysis. Without such runs, the method that fails more often would look better.
+    analysis. If such runs were left out, a method that fails more often would look better.
     """
 
     def of(data: Logged, run: str) -> float | None:
@@ -122,7 +122,7 @@ def reaches(data: Logged, run: str, level: float) -> bool:
 
 
 def how_many_reach(data: Logged, row: Row, level: float) -> str:
-    """Number of finished runs that reach the level, and of all finished runs, as ``18/20``."""
+    """Finished runs that reach the level, out of all finished runs, e.g. ``18/20``."""
     count = sum(reaches(data, run, level) for run in row.finished)
     return f"{count}/{len(row.finished)}"
 

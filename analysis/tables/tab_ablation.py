@@ -49,8 +49,8 @@ class _Ablation:
 def build(data: Collected) -> Table:
     """The table of one scale; MissingRunsError if no ablation run has finished.
 
-    Rows of the paper's ablation and of the controls are known by their names. Of an experiment that
-    the user chose, all rows are shown.
+    Rows of the paper's ablation and of the controls are recognised by their names. Experiments that
+    the user chose are shown with all of their rows.
     """
     ready = _finished(data)
     scale = ready[0].part.scale
@@ -62,7 +62,7 @@ def build(data: Collected) -> Table:
         if shown.experiment:
             label = shown.part.row(shown.default).label
             defaults[f" Of {shown.experiment}, the default is {label}."] = None
-    # A row of another experiment may have the name of a published one and other settings.
+    # In an experiment that the user chose, a row of a published name may have other settings.
     printed = [shown.part for shown in ready if not shown.experiment]
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
@@ -81,7 +81,7 @@ def _finished(data: Collected) -> list[_Ablation]:
         MissingRunsError: No ablation has finished runs.
     """
     with_columns = [part for part in data.sections if with_families(part.env)]
-    own = [shown for part in with_columns for shown in _chosen(data, part)]
+    chosen = [shown for part in with_columns for shown in _chosen(data, part)]
     known = [_without_chosen(data, part) for part in with_columns]
     parts = [part for part in known if _is_ablation(part)]
     ready: list[_Ablation] = []
@@ -89,22 +89,23 @@ def _finished(data: Collected) -> list[_Ablation]:
         for part in whole.by_seeds():
             if _is_ablation(part) and _has_results(part, whole):
                 ready.append(_Ablation(replace(part, rows=_rows(part))))
-    ready += [shown for shown in own if any(row.finished for row in shown.part.rows)]
+    ready += [shown for shown in chosen if any(row.finished for row in shown.part.rows)]
     if ready:
         return ready
     needed = "finished ablation runs"
     if not data.asked:
         needed += " (--experiment NAME shows the rows of another experiment)"
-    if parts or own:
-        raise missing_runs(needed, [*parts, *(shown.part for shown in own)])
+    if parts or chosen:
+        raise missing_runs(needed, [*parts, *(shown.part for shown in chosen)])
     raise missing_runs(needed, data.sections, EXPERIMENT)
 
 
 def _chosen(data: Collected, part: Section) -> Iterator[_Ablation]:
-    """Yield the experiments of a section that the user chose, apart from those of known rows."""
+    """Yield the experiments of a section that the user chose, except for those of known rows."""
     for family in part.families:
         if family.experiment not in data.asked or _is_known(family):
             continue
+        # --rows also orders the section's rows.
         order = [row.name for row in part.rows] if data.asked_rows else family.rows
         rows = []
         for name in order:
@@ -120,7 +121,7 @@ def _chosen(data: Collected, part: Section) -> Iterator[_Ablation]:
 
 
 def _default(data: Collected, family: Family, rows: Sequence[Row]) -> str:
-    """The row that all of several named comparisons have in common, else the first that trains."""
+    """The row that several named comparisons share, or else the first trained or first row."""
     pairs = family.primary.comparisons if family.primary else ()
     common = set.intersection(*map(set, pairs)) if len(pairs) > 1 else set()
     trained = [row for row in rows if data.is_trained(row)]
@@ -129,7 +130,10 @@ def _default(data: Collected, family: Family, rows: Sequence[Row]) -> str:
 
 
 def _is_known(family: Family) -> bool:
-    """True if an experiment's rows are those of the paper's ablation or the controls."""
+    """True if an experiment's rows are those of the paper's ablation or the controls.
+
+    An experiment with only ``SHARED`` rows counts only by its name (``_is_named``).
+    """
     if not set(family.rows) <= set(NAMES):
         return False
     return _is_named(family.experiment) or not set(family.rows) <= set(SHARED)
@@ -168,7 +172,7 @@ def _is_named(experiment: str) -> bool:
 
 
 def _has_results(part: Section, whole: Section) -> bool:
-    """True if a variant has a finished run, or any row of a section that has not been split."""
+    """True if a variant has a finished run; any row counts if the section was not split."""
     rows = _rows(part)
     if part.rows != whole.rows:
         rows = tuple(row for row in rows if row.name not in SHARED)
@@ -176,13 +180,13 @@ def _has_results(part: Section, whole: Section) -> bool:
 
 
 def _seeds(part: Section) -> str:
-    """The block's seeds, if they are others than the main table's; they are in its title."""
+    """Part of the block's title: seeds of rows without any seed of the main table; else empty."""
     other = {run.seed for row in part.rows for run in row.runs if part.aside(row)}
     return f", {seed_list(other)}" if other else ""
 
 
 def _published(parts: Sequence[Section], scale: str) -> Iterator[Block]:
-    """Yield the block of the published numbers of these rows; none if no row has any."""
+    """Yield one block of published numbers, or nothing if these rows have none."""
     numbers = ablation()
     labels: dict[str, str] = {}
     for part in parts:

@@ -10,7 +10,7 @@ from scpo.schema.method import method_label
 from scpo.shaping.shaper import ShaperConfig
 
 CAPTION = (
-    "Settings of the shaper in the finished runs, as their records hold them, and the paper's. "
+    "Settings of the shaper in the finished runs, as recorded, and the paper's. "
     "Where rows of one table differ (ablations, sweeps), every value that ran is given, the "
     "default's first."
 )
@@ -21,7 +21,7 @@ def build(data: Collected) -> Table:
     return settings_table(data, ENTRIES, shaped=True, caption=CAPTION, label="tab:shaper")
 
 
-# Setting -> choice in configurations -> its printed name; other settings are printed as they are.
+# Setting -> value in configurations -> printed name; other settings are printed as they are.
 WORDS = {
     "matcher": {"kmp": "Algorithm 2", "forward": "forward"},
     "reference": {
@@ -90,6 +90,7 @@ def _scorer_batch(config: Config) -> str | None:
     tokens = at(config, "scorer.batch_tokens")
     if tokens:
         return f"{tokens} tokens"
+    # The bi-encoder encodes one text at a time.
     if at(config, "scorer.kind") == "bi_encoder":
         return "1 text"
     return None
