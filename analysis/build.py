@@ -20,7 +20,7 @@ import pkgutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -346,7 +346,7 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Lines about unfinished runs, and the commands that finish them, each once."""
     lines: dict[str, None] = {}
     commands: dict[str, None] = {}
-    left_out = {problem.path for problem in data.problems}
+    left_out = {problem.path: problem.state for problem in data.problems}
     for part in data.sections:
         for row in part.rows:
             lines |= dict.fromkeys(_missing(row, part.scale, left_out))
@@ -354,7 +354,7 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(commands)
 
 
-def _missing(row: Row, scale: str, left_out: Set[str]) -> list[str]:
+def _missing(row: Row, scale: str, left_out: Mapping[str, State]) -> list[str]:
     """One line per started, unfinished run of a row, and one for all seeds not started."""
     lines = []
     waiting: list[int] = []

@@ -5,7 +5,7 @@ finished sweep prints it at once.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -98,7 +98,7 @@ def experiment_table(
     metrics, damaged = _read_finished(records, runs)
     for problem in damaged:
         runs[problem.path] = replace(runs[problem.path], state=State.DAMAGED)
-    left_out = {problem.path for problem in unreadable}
+    left_out = {problem.path: problem.state for problem in unreadable}
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -173,13 +173,14 @@ def _print_benchmark(
 
 
 def _print_missing(
-    console: Console, rows: Iterable[Row], left_out: Set[str], states: Mapping[str, str]
+    console: Console, rows: Iterable[Row], left_out: Mapping[str, State], states: Mapping[str, str]
 ) -> None:
     """Name the runs that are not finished, each with its state."""
     for row in rows:
         for run in row.unfinished(left_out):
-            # A damaged run may be recorded as DONE.
-            state = run.state if run.state == State.DAMAGED else states.get(run.id, run.state)
+            # A run whose records cannot be read may be recorded as DONE.
+            known = run.state in (State.DAMAGED, State.UNREADABLE)
+            state = run.state if known else states.get(run.id, run.state)
             console.print(f"missing: {row.label}, seed {run.seed}: {run.id} is {state}")
 
 

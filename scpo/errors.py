@@ -59,6 +59,10 @@ class RecordError(ScpoError, ValueError):
     """A run record that cannot be read or belongs to another configuration."""
 
 
+class UnreadableError(RecordError):
+    """A record or folder that this user has no permission to read; it may be undamaged."""
+
+
 class RecordWriteError(ScpoError, OSError):
     """Record that could not be written (disk full, no permission); the previous one is intact."""
 

@@ -40,10 +40,10 @@ if wrong := explain_wrong_start():
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, ScpoError
+from scpo.errors import ConfigError, ScpoError, UnreadableError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, run_config, run_folders, verify
-from scpo.records.files import replace_file
+from scpo.records.files import check_readable, replace_file
 from scpo.records.manifest import experiment_members, manifests_of, other_names, select
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command: Callable[[Console, argparse.Namespace], int] = arguments.run
     try:
+        if runs_dir := getattr(arguments, "runs_dir", None):
+            check_readable(runs_dir)
         _name_records(arguments)
         return command(Console(), arguments)
     except (ScpoError, OSError) as error:
@@ -112,11 +114,20 @@ def top(console: Console, arguments: argparse.Namespace) -> int:
 
 def logs(console: Console, arguments: argparse.Namespace) -> int:
     """Show the end of each run's newest log."""
-    if arguments.follow:
-        follow_logs(console, _chosen(arguments), arguments.lines)
-        return EXIT_DONE
-    look = Observer(Slurm())
+    folders = []
+    code = EXIT_DONE
     for folder in _chosen(arguments):
+        try:
+            check_readable(folder.path)
+            folders.append(folder)
+        except UnreadableError as error:
+            say_error(console, f"{folder.run_id}: {error}")
+            code = EXIT_FAILED
+    if arguments.follow:
+        follow_logs(console, folders, arguments.lines)
+        return code
+    look = Observer(Slurm())
+    for folder in folders:
         path = newest_log(folder)
         say(console, f"{folder.run_id}  {path}")
         lines = tail(path, arguments.lines)
@@ -125,7 +136,7 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
         # The log of a run that was cut off does not tell why.
         for line in why_ended(folder, look, lines):
             say(console, f"    {line}")
-    return EXIT_DONE
+    return code
 
 
 def cancel(console: Console, arguments: argparse.Namespace) -> int:

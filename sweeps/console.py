@@ -162,7 +162,12 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
     total = counted(len(outcomes) + not_started, "run")
     console.print(f"{total}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
-        if outcome.state not in (State.FAILED, State.LOST, State.DAMAGED):
+        if outcome.state not in (
+            State.FAILED,
+            State.LOST,
+            State.DAMAGED,
+            State.UNREADABLE,
+        ):
             continue
         say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:

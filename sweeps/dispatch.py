@@ -15,7 +15,7 @@ from scpo.records import RunFolder, State, code_record, manifest, run_config, ru
 from scpo.records.code_files import code_files
 from scpo.records.manifest import Manifest
 from scpo.records.provenance import git_commit
-from scpo.records.status import Observed
+from scpo.records.status import Observed, state_of
 from scpo.schema.experiment import Experiment
 from scpo.schema.model import ChoiceModel, TinyModel
 from scpo.schema.run import LauncherConfig, RunConfig
@@ -154,15 +154,15 @@ def _refused_note(messages: Sequence[str]) -> Iterator[str]:
 
 
 def _observed(folder: RunFolder, observer: Observer) -> Observed:
-    """Observe a run for a dry run; one with damaged records is DAMAGED."""
+    """Observe a run for a dry run; one whose records cannot be read is DAMAGED or UNREADABLE."""
     try:
         if folder.path.exists():
             run_config.check_name(folder)
         seen = observer.observe(folder)
         if seen.state is State.DONE:
             verify.check_results(folder)
-    except RecordError:
-        return Observed(State.DAMAGED)
+    except RecordError as error:
+        return Observed(state_of(error))
     return seen
 
 
@@ -345,6 +345,7 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
     for state, code in (
         (State.FAILED, EXIT_FAILED),
         (State.DAMAGED, EXIT_FAILED),
+        (State.UNREADABLE, EXIT_FAILED),
         (State.LOST, EXIT_FAILED),
         (State.INTERRUPTED, EXIT_INTERRUPTED),
         (State.RUNNING, EXIT_ELSEWHERE),
@@ -482,7 +483,7 @@ def _open(
             found.folders[run_id] = folder
         except RecordError as error:
             # One damaged folder must not keep the other runs from starting.
-            found.damaged[run_id] = Outcome(State.DAMAGED, str(error))
+            found.damaged[run_id] = Outcome(state_of(error), str(error))
         except RecordWriteError as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
@@ -510,7 +511,7 @@ def _archived(matrix: Matrix) -> dict[str, Decision]:
 
 
 def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
-    """State and reason of a run now; DAMAGED if its records cannot be read."""
+    """State and reason of a run now; DAMAGED or UNREADABLE if its records cannot be read."""
     try:
         seen = observer.observe(folder)
         if seen.state is State.NEW:
@@ -519,7 +520,7 @@ def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
             verify.check_results(folder)
         status = folder.read_status()
     except RecordError as error:
-        return Outcome(State.DAMAGED, str(error))
+        return Outcome(state_of(error), str(error))
     log = folder.attempt_log(status.attempt)
     # A process that has just begun records its state only after its imports.
     if seen.alive and not seen.state.settled:

@@ -1,8 +1,8 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
-Finished runs, and runs whose records cannot be read, are deleted only with ``--finished``; live
-runs never. Manifests keep their rows: tables show the runs as missing, and the same sweep starts
-them again. One of which no run is left is named with what deleting it does.
+Finished and damaged runs are deleted only with ``--finished``; live runs, and those that this user
+has no permission to read, never. Manifests keep their rows: tables show the runs as missing, and
+the same sweep starts them again. One of which no run is left is named with what deleting it does.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, manifest, run_config, verify
 from scpo.records.files import locked
+from scpo.records.status import state_of
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records.process import EXIT_DONE, EXIT_FAILED
@@ -40,7 +41,7 @@ def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.N
 
 def clean(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that failed or whose process was lost, after asking."""
-    return _remove(console, folders, arguments, lambda state: state in FAILED)
+    return _remove(console, folders, arguments, lambda state: state in (*FAILED, State.UNREADABLE))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,8 +103,8 @@ def _state(observer: Observer, folder: RunFolder) -> State:
             run_config.check_name(folder)
             verify.check_results(folder)
         return state
-    except RecordError:
-        return State.DAMAGED
+    except RecordError as error:
+        return state_of(error)
 
 
 def _why_kept(state: State, finished: bool) -> str | None:
@@ -112,6 +113,8 @@ def _why_kept(state: State, finished: bool) -> str | None:
         return "is running or waits for its job: `python -m sweeps cancel` first"
     if state is State.DONE and not finished:
         return "is finished: --finished deletes it too"
+    if state is State.UNREADABLE:
+        return "is not readable for you (permission denied) and may be finished: ask its owner"
     if state is State.DAMAGED and not finished:
         return "has damaged records and may be finished: --finished deletes it too"
     return None

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from scpo.benchmarks import TRAINED_ON
-from scpo.errors import ConfigError, RecordError, ScpoError
+from scpo.errors import ConfigError, RecordError, ScpoError, UnreadableError
 from scpo.progress import about, counted
 from scpo.records import RunFolder, State, code_record, run_config
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
@@ -38,7 +38,7 @@ PARTS = ("step", "uncached", "validation", "diagnostics")
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One line of the table; the remark of a DAMAGED run is the reason.
+    """One line of the table; the remark of a DAMAGED or UNREADABLE run is the reason.
 
     Attributes:
         train: Last success rate of training rollouts, from 0 to 1; None before the first.
@@ -77,6 +77,8 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):
             remarks.append(f"{remark.level}: {remark}")
+    except UnreadableError as error:
+        return RunStatus(folder.run_id, State.UNREADABLE, remark=str(error))
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
@@ -170,7 +172,7 @@ def _table(rows: Iterable[RunStatus]) -> Table:
     )
     for row in rows:
         step, attempt = f"{row.step}/{row.steps}", str(row.attempt)
-        if row.state is State.DAMAGED:
+        if row.state in (State.DAMAGED, State.UNREADABLE):
             step, attempt = "", ""
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
         commit = escape((row.commit or "")[:8])
@@ -221,6 +223,8 @@ def show_health(
                 logged.update(*read_present(folder, folder.metrics))
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
+        except UnreadableError as error:
+            say_error(console, f"{folder.run_id}: {error}")
         except RecordError as error:
             say_error(console, str(error))
 

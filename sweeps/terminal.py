@@ -15,6 +15,7 @@ COLOURS = {
     State.FAILED: "red",
     State.LOST: "red",
     State.DAMAGED: "red",
+    State.UNREADABLE: "yellow",
     State.INTERRUPTED: "yellow",
     State.UNKNOWN: "yellow",
     State.RUNNING: "cyan",

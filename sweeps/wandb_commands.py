@@ -16,10 +16,11 @@ from typing import Any
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, first_line
+from scpo.errors import ConfigError, UnreadableError, first_line
 from scpo.installed import install_command
 from scpo.progress import counted
 from scpo.records import RunFolder
+from scpo.records.files import check_readable
 from scpo.records.health import read_rules
 from sweeps.doctor.services import has_any_wandb_key, wandb_url, why_unreachable
 from sweeps.terminal import say, say_error
@@ -100,6 +101,11 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
     """Push every offline folder that was not pushed yet; True if all succeeded."""
     offline = []
     for folder in folders:
+        # `glob` finds nothing in a folder that may not be read.
+        try:
+            check_readable(folder.path)
+        except UnreadableError as error:
+            say_error(console, f"{folder.run_id}: {error}")
         for path in sorted(folder.path.glob("wandb/offline-run-*")):
             offline.append((folder, path))
     if not offline:

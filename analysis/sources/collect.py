@@ -31,8 +31,9 @@ from analysis.sources.unrecorded import without_record
 from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
+from scpo.records.files import check_readable
 from scpo.records.ranges import complaint
-from scpo.records.status import State
+from scpo.records.status import State, state_of
 
 # Larger numbers are ignored: integers in W&B's JSON may be too large for a float.
 LARGEST_NUMBER = 1e300
@@ -209,6 +210,7 @@ def _single_copies(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
 
 
 def _read_folder(folder: Path) -> Found:
+    check_readable(folder)
     if is_archive(folder):
         try:
             archive = read_archive(folder)
@@ -269,7 +271,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
                 try:
                     logged = _logged(run)
                 except RecordError as error:
-                    problems.append(Problem(run_id, str(error)))
+                    problems.append(Problem(run_id, str(error), state=state_of(error)))
                     continue
                 for name, values in logged.items():
                     columns[name] += values

@@ -22,6 +22,9 @@ from scpo.records.status import State
 
 Sample = TypeVar("Sample")
 
+# State of a run whose folder was left out -> how a note says it.
+LEFT_OUT: Mapping[str, str] = {State.DAMAGED: "damaged", State.UNREADABLE: "not readable for you"}
+
 
 @dataclass(frozen=True)
 class Collected:
@@ -121,19 +124,28 @@ class Collected:
             For example ``("damaged and left out: GRPO (seeds 3, 4)",)``.
         """
         used = {run for run, _ in self.used}
-        left_out = {Path(problem.path).name for problem in self.problems if not problem.harmless}
-        rows: dict[str, list[int]] = {}
+        rows: dict[str, dict[str, list[int]]] = {}
         for part in self.sections:
             for row in part.rows:
                 if not used.intersection(row.finished):
                     continue
-                for run in row.unfinished(left_out):
-                    if run.state == State.DAMAGED:
-                        rows.setdefault(row.label, []).append(run.seed)
-        if not rows:
-            return ()
-        named = ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in rows.items())
-        return (f"damaged and left out: {named}",)
+                for run in row.unfinished(self.left_out):
+                    if what := LEFT_OUT.get(run.state):
+                        rows.setdefault(what, {}).setdefault(row.label, []).append(run.seed)
+        notes = []
+        for what, seeds_of in rows.items():
+            named = ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in seeds_of.items())
+            notes.append(f"{what} and left out: {named}")
+        return tuple(notes)
+
+    @property
+    def left_out(self) -> dict[str, State]:
+        """Ids of the run folders that could not be read, each with DAMAGED or UNREADABLE."""
+        found = {}
+        for problem in self.problems:
+            if not problem.harmless:
+                found[Path(problem.path).name] = problem.state
+        return found
 
     def not_shown(self, runs: Iterable[str]) -> str:
         """Note on the rows of ``--rows`` of which an output shows no run; empty if it shows all.

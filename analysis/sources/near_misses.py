@@ -1,8 +1,10 @@
 """The folder that was probably meant by a path without runs, for error messages."""
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from scpo.errors import UnreadableError
 from scpo.records.archive_index import is_archive, lost_index
 from scpo.records.run_folders import list_runs
 from scpo.suggestions import did_you_mean
@@ -45,4 +47,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _has_runs(folder: Path) -> bool:
-    return is_archive(folder) or bool(list_runs(folder))
+    # A hint names no folder that this user may not read.
+    with contextlib.suppress(UnreadableError, PermissionError):
+        return is_archive(folder) or bool(list_runs(folder))
+    return False

@@ -3,7 +3,7 @@
 ``analysis.sources.sections`` builds them from experiments and runs.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -68,15 +68,15 @@ class Row:
         """Planned runs that are not finished."""
         return tuple(run for run in self.runs if run.state != State.DONE)
 
-    def unfinished(self, left_out: Container[str]) -> Iterator[RowRun]:
-        """``missing``, in state DAMAGED where the folder of a run cannot be read.
+    def unfinished(self, left_out: Mapping[str, State]) -> Iterator[RowRun]:
+        """``missing``, in state DAMAGED or UNREADABLE where the folder of a run cannot be read.
 
         Args:
-            left_out: Ids of the folders that were left out.
+            left_out: Ids of the folders that were left out, each with that state.
         """
         for run in self.missing:
             unreadable = run.state == State.PENDING and run.id in left_out
-            yield replace(run, state=State.DAMAGED) if unreadable else run
+            yield replace(run, state=left_out[run.id]) if unreadable else run
 
     def by_seed(self, number: Callable[[str], float | None]) -> dict[int, float | None]:
         """``number(run id)`` of each finished run, by seed; None for a run without it."""

@@ -20,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from analysis.sources import verl_agent_logs
 from analysis.sources.settings import setting_of
-from scpo.errors import RecordError
+from scpo.errors import RecordError, UnreadableError
 from scpo.records import log_gaps
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
     change,
+    check_readable,
     first_complaint,
     read_bytes,
     read_json,
@@ -37,7 +38,7 @@ from scpo.records.identity import is_id_of
 from scpo.records.logs import check_end, check_provenance, read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
 from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
-from scpo.records.status import State, Status
+from scpo.records.status import State, Status, state_of
 from scpo.strict import Scale
 
 # Folders in a runs folder that are not run folders.
@@ -207,11 +208,13 @@ class Problem:
         path: The run or file.
         reason: The reason.
         harmless: True if the file was changed and nothing of it was left out.
+        state: State of the run: DAMAGED, or UNREADABLE if this user may not read it.
     """
 
     path: str
     reason: str
     harmless: bool = False
+    state: State = State.DAMAGED
 
 
 @contextmanager
@@ -227,9 +230,14 @@ def noted(problems: list[Problem], path: str) -> Iterator[None]:
 
 
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
-    """Read every run folder under ``runs_dir``; unreadable and damaged ones become problems."""
+    """Read every run folder under ``runs_dir``; unreadable and damaged ones become problems.
+
+    Raises:
+        UnreadableError: This user may not read ``runs_dir``.
+    """
     runs: dict[str, Run] = {}
     problems = []
+    check_readable(runs_dir)
     for folder in sorted(runs_dir.iterdir()) if runs_dir.is_dir() else ():
         if not folder.is_dir() or folder.name in NOT_RUNS or folder.name.startswith("."):
             continue
@@ -240,9 +248,10 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
                 problems.append(Problem(folder.name, OFFLINE))
             continue
         try:
+            check_readable(folder)
             run = runs[folder.name] = read_run(folder)
         except RecordError as error:
-            problems.append(Problem(folder.name, str(error)))
+            problems.append(Problem(folder.name, str(error), state=state_of(error)))
         except Exception as error:  # noqa: BLE001 (one broken folder must not hide the others)
             reason = f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"
             problems.append(Problem(folder.name, reason))
@@ -288,6 +297,9 @@ def read_run(folder: Path) -> Run:
         attempts = _attempts(records, status)
         check_end(records, status)
         damage = _panel_damage(records, config, panels, status)
+    except UnreadableError:
+        # Not as a damaged run: nothing is known of it.
+        raise
     except RecordError as error:
         damage = str(error)
 
@@ -329,6 +341,8 @@ def _state(records: RunFolder, status: Status) -> State:
 def _read_config(records: RunFolder) -> Any:
     try:
         return read_yaml(records.config)
+    except UnreadableError:
+        raise
     except RecordError as error:
         raise RecordError(
             # A run that lost its configuration has other records.
@@ -453,7 +467,8 @@ def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tupl
         try:
             records.append(read_record(path, ExperimentRecord, "experiment record", SWEEP_AGAIN))
         except RecordError as error:
-            reason = f"not an experiment record: {error}"
+            denied = isinstance(error, UnreadableError)
+            reason = str(error) if denied else f"not an experiment record: {error}"
             problems.append(Problem(f"{EXPERIMENTS}/{path.name}", reason))
     ordered = sorted(records, key=lambda record: (record.experiment, record.scale))
     return tuple(ordered), tuple(problems)

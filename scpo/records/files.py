@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pickle
+import pwd
 import shutil
 import stat
 import tempfile
@@ -22,7 +23,7 @@ from typing import Annotated, Any, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from scpo.errors import RecordError, RecordWriteError, first_line
+from scpo.errors import RecordError, RecordWriteError, UnreadableError, first_line
 
 # Key of a JSON record with the checksum of all other keys.
 SEAL = "checksum"
@@ -214,6 +215,9 @@ def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
         path: The file.
         known: The checksum that its writer recorded.
         whole: True if the file must not have grown since; False for a log.
+
+    Raises:
+        UnreadableError: This user has no permission to read it.
     """
     try:
         status = path.stat()
@@ -226,6 +230,8 @@ def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
         if file_sum(path, known.bytes) == known:
             return None
         return "does not hold what was written (sha256)"
+    except PermissionError as error:
+        raise no_permission(path) from error
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
@@ -366,8 +372,9 @@ def read_json(path: Path, remedy: str = RUN_AGAIN) -> dict[str, Any]:
     Raises:
         RecordError: The record is missing, cut short or damaged.
     """
+    data = read_bytes(path, remedy)
     try:
-        return unsealed(json.loads(read_bytes(path, remedy)))
+        return unsealed(json.loads(data))
     except (ValueError, TypeError, RecursionError) as error:
         raise RecordError(f"{path} is damaged: {error}. {remedy}") from error
 
@@ -454,9 +461,61 @@ def read_bytes(path: Path, remedy: str = "") -> bytes:
             # Reading a pipe would block for ever.
             raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
+    except PermissionError as error:
+        # Not the remedy, which may be to delete what is undamaged.
+        raise no_permission(path) from error
     except OSError as error:
         advice = f". {remedy}" if remedy else ""
         raise RecordError(f"cannot read record {path}: {error.strerror}{advice}") from error
+
+
+def check_readable(folder: Path) -> None:
+    """Check that this user may list a folder and open what it holds; a missing one passes.
+
+    Without this, ``glob`` and ``exists`` find nothing there, or raise errors of their own.
+
+    Raises:
+        UnreadableError: There is no permission.
+    """
+    try:
+        # Not `exists`, which raises in a folder that may not be opened.
+        os.stat(folder)
+    except PermissionError as error:
+        raise no_permission(folder) from error
+    except OSError:
+        return
+    if not is_open(folder):
+        raise no_permission(folder)
+
+
+def no_permission(path: Path) -> UnreadableError:
+    """The error of a path that this user may not read, with its owner and how to get permission."""
+    # The outermost folder that may not be opened is what needs the permission.
+    outer = [place for place in reversed(path.absolute().parents) if not is_open(place, os.X_OK)]
+    place = outer[0] if outer else path
+    try:
+        status = place.stat()
+        owner, mode = _user(status.st_uid), f", mode {stat.S_IMODE(status.st_mode):o}"
+    except OSError:
+        owner, mode = "its owner", ""
+    whole = place if place.is_dir() else place.parent
+    return UnreadableError(
+        f"cannot read {place}: permission denied (owner {owner}{mode}; you are "
+        f"{_user(os.geteuid())}). Ask {owner} for permission: chmod -R a+rX {whole}"
+    )
+
+
+def is_open(folder: Path, mode: int = os.R_OK | os.X_OK) -> bool:
+    """True if this user may list a folder and open what it holds, or do what ``mode`` says."""
+    return os.access(folder, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _user(number: int) -> str:
+    """Name of a user, or the number of one without a name."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def read_record(path: Path, model: type[Model], what: str, remedy: str = RUN_AGAIN) -> Model:

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from scpo.errors import ConfigError, RecordError
-from scpo.records.files import read_record, text_sum, write_json
+from scpo.records.files import check_readable, read_record, text_sum, write_json
 from scpo.records.run_folders import RunFolder, list_runs
 from scpo.strict import Scale
 
@@ -87,7 +87,12 @@ def manifest_path(runs_dir: Path, experiment: str, scale: str) -> Path:
 
 
 def manifest_paths(runs_dir: Path) -> list[Path]:
-    """All manifests among the runs of a folder, by name."""
+    """All manifests among the runs of a folder, by name.
+
+    Raises:
+        UnreadableError: This user may not read their folder.
+    """
+    check_readable(runs_dir / EXPERIMENTS)
     return sorted((runs_dir / EXPERIMENTS).glob("*.json"))
 
 

@@ -11,7 +11,13 @@ from pydantic import ValidationError
 
 from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, RecordError
-from scpo.records.files import first_complaint, naming_write_errors, read_yaml, write_yaml
+from scpo.records.files import (
+    check_readable,
+    first_complaint,
+    naming_write_errors,
+    read_yaml,
+    write_yaml,
+)
 from scpo.records.identity import identity, is_id_of, recorded_id, run_id
 from scpo.records.run_folders import RunFolder
 from scpo.records.status import State, Status
@@ -102,6 +108,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     Raises:
         RecordError: Its records disagree with its name, with each other or with ``want``.
     """
+    check_readable(folder.path)
     if not folder.path.is_dir():
         raise RecordError(
             f"there is no run folder {folder.path}; `python -m sweeps status` lists those there are"

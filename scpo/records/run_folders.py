@@ -21,8 +21,10 @@ from scpo.records.files import (
     Count,
     FileSum,
     Record,
+    check_readable,
     file_sum,
     is_locked,
+    is_open,
     locked,
     naming_write_errors,
     read_record,
@@ -34,6 +36,9 @@ from scpo.records.status import JobState, Observed, State, Status, StopRequest
 # A trainer writes this file last, so a checkpoint without it is incomplete.
 CHECKPOINT_MARKER = "COMPLETE"
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
+
+# Form of the names that run ids have: environment, model, method, seed and a hash.
+RUN_NAME = re.compile(r".+-s\d+-[0-9a-f]{8}")
 
 # Name of a checkpoint of trainer=local until it is complete. verl writes checkpoints in place.
 SCRATCH = ".step_{:05d}.tmp"
@@ -288,12 +293,20 @@ def finished_in(archive: str | None) -> frozenset[str]:
 def list_runs(runs_dir: Path) -> list[RunFolder]:
     """All run folders, sorted by name.
 
-    Folders that have lost their status are included, so that they can be reported. Drafts that were
-    left by killed processes are not.
+    Folders that have lost their status are included, so that they can be reported, and so are those
+    that this user may not read. Drafts that were left by killed processes are not.
+
+    Raises:
+        UnreadableError: This user may not read ``runs_dir``.
     """
+    check_readable(runs_dir)
     paths: set[Path] = set()
     for name in ("status.json", "identity.yaml"):
         paths.update(path.parent for path in runs_dir.glob(f"*/{name}"))
+    # Their records are hidden, so the name has to tell.
+    for path in runs_dir.glob("*-s*-*"):
+        if RUN_NAME.fullmatch(path.name) and not is_open(path):
+            paths.add(path)
     return [RunFolder(path) for path in sorted(paths) if not path.name.startswith(".")]
 
 
@@ -306,6 +319,7 @@ def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
 
 def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     """Observe a run; ``job`` is the scheduler's answer about its job, None if it never had one."""
+    check_readable(folder.path)
     if not folder.path.exists():
         return Observed(State.NEW)
     status = folder.read_status()

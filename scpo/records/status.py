@@ -6,13 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt
 
+from scpo.errors import RecordError, UnreadableError
 from scpo.records.files import Count, FileSum, Record
 
 
 class State(StrEnum):
     """The state of a run. The first seven are recorded; an observer infers the others.
 
-    Every state except DAMAGED is exactly one of ``settled``, ``live`` and ``startable``.
+    Every state except DAMAGED and UNREADABLE is exactly one of ``settled``, ``live`` and
+    ``startable``.
     """
 
     PENDING = "PENDING"
@@ -35,11 +37,20 @@ class State(StrEnum):
     LOST = "LOST"
     # Its records cannot be read.
     DAMAGED = "DAMAGED"
+    # This user has no permission to read its records.
+    UNREADABLE = "UNREADABLE"
 
     @property
     def recorded(self) -> bool:
         """True if status.json may hold this state."""
-        return self not in (State.NEW, State.QUEUED, State.UNKNOWN, State.LOST, State.DAMAGED)
+        return self not in (
+            State.NEW,
+            State.QUEUED,
+            State.UNKNOWN,
+            State.LOST,
+            State.DAMAGED,
+            State.UNREADABLE,
+        )
 
     @property
     def settled(self) -> bool:
@@ -74,6 +85,11 @@ class JobState(StrEnum):
     UNKNOWN = "UNKNOWN"
     # The job is over, or never existed.
     ENDED = "ENDED"
+
+
+def state_of(error: RecordError) -> State:
+    """State of a run whose records could not be read: UNREADABLE without permission, or DAMAGED."""
+    return State.UNREADABLE if isinstance(error, UnreadableError) else State.DAMAGED
 
 
 _STATE_OF_JOB = {

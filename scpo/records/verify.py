@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import RecordError, ScpoError
+from scpo.errors import RecordError, ScpoError, UnreadableError
 from scpo.records import log_gaps
 from scpo.records.code_record import read_code
-from scpo.records.files import RUN_AGAIN, change, folder_change, read_record
+from scpo.records.files import RUN_AGAIN, change, check_readable, folder_change, read_record
 from scpo.records.logs import check_end, check_provenance, read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.run_config import check, read_config
@@ -24,6 +24,9 @@ def problems(folder: RunFolder) -> list[str]:
     config: RunConfig | None = None
     try:
         config = check(folder)
+    except UnreadableError as error:
+        # Nothing can be said of the other records.
+        return [str(error)]
     except ScpoError as error:
         found.append(str(error))
     checks: tuple[Callable[[RunFolder], Any], ...] = (
@@ -109,6 +112,7 @@ def _logs(folder: RunFolder, config: RunConfig | None) -> None:
 
 def _checkpoints(folder: RunFolder) -> None:
     """Check the files of the newest checkpoint, from which a run would go on."""
+    check_readable(folder.checkpoints)
     for step in folder.complete_checkpoints()[-1:]:
         place = folder.checkpoint(step)
         path = place / CHECKPOINT_MARKER

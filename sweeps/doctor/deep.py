@@ -13,6 +13,7 @@ from scpo.errors import RecordError
 from scpo.findings import Finding, Level, error, ok, warning
 from scpo.installed import REPOSITORY
 from scpo.records import run_config, run_folders
+from scpo.records.files import check_readable
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject, needs_scorer
@@ -119,6 +120,7 @@ def _share(check: str, facts: dict[str, Any]) -> Finding:
 def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
     for folder in run_folders.list_runs(Path(config.machine.runs_dir)):
         try:
+            check_readable(folder.path)
             recorded = folder.read_panels()
             if not recorded or run_config.read_config(folder).env != config.env:
                 continue

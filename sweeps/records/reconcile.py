@@ -38,6 +38,7 @@ _SETTLED = {
     State.DAMAGED: Decision(
         Action.LEAVE, "DAMAGED; `python -m sweeps verify` tells what, `rm` lets it start again"
     ),
+    State.UNREADABLE: Decision(Action.LEAVE, "UNREADABLE; you have no permission to read it"),
     State.CANCELLED: Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
 }
 
@@ -71,7 +72,7 @@ def reconcile(
 def decide(run: Observed, max_failures: int) -> Decision:
     """Decide about one run; after ``max_failures`` failures only `retry` starts it again."""
     # The order matters: a recorded end is final; then a live process counts, then the scheduler.
-    if run.recorded.settled or run.recorded is State.DAMAGED:
+    if run.recorded.settled or run.recorded in (State.DAMAGED, State.UNREADABLE):
         return _SETTLED[run.recorded]
     if run.alive:
         return Decision(Action.LEAVE, "run by another process")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from scpo.records import RunFolder, State, run_folders
+from scpo.records.files import check_readable
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
@@ -41,7 +42,8 @@ class Observer:
         self._asked = 0
 
     def observe(self, folder: RunFolder) -> Observed:
-        """State of a run; RecordError if its records are damaged."""
+        """State of a run; RecordError if its records are damaged or may not be read."""
+        check_readable(folder.path)
         observed = self._once(folder)
         if observed.state is State.LOST and observed.job is JobState.ENDED and self._asked == 1:
             self._sleep(ASK_AGAIN_S)

@@ -19,6 +19,7 @@ from scpo.installed import REPOSITORY
 from scpo.records import archive_index
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
+from tests.support.damage import without_permission
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study, write_study_run
 
@@ -481,3 +482,18 @@ def test_an_experiments_row_and_a_run_with_another_alpha_are_told_apart_by_it(tm
     mine = runs[runs.row.str.contains("alpha")].assign(setting="of another table")
     with pytest.warns(UserWarning, match=r"^the two differ in more than the method: different settings: .*alpha=5\.0"):
         scpo.compare(mine, runs[runs.row == "scpo"], at="area")
+
+
+def test_runs_of_another_user_are_named_and_neither_damaged_nor_absent(tmp_path, capsys):
+    first, second = write_ablation(tmp_path, rows=("scpo",), seeds=(0, 1))["scpo"]
+    with without_permission(tmp_path / second), pytest.warns(UserWarning, match=f"{second}: cannot read .* denied"):
+        table = scpo.load_runs(tmp_path)
+    assert list(table["run"].unique()) == [first]
+    with without_permission(tmp_path / second):
+        assert main(["figures", "tab_ablation", "--runs-dir", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"left out {second}: cannot read" in said
+    assert f"{second} is UNREADABLE" in said
+    assert "damaged" not in said
+    with without_permission(tmp_path), pytest.raises(RecordError, match=f"cannot read {tmp_path}: permission denied"):
+        scpo.load_runs(tmp_path)

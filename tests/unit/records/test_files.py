@@ -1,6 +1,8 @@
 import pytest
 
+from scpo.errors import RecordError, UnreadableError
 from scpo.records.files import read_json, read_yaml, write_json, write_yaml
+from tests.support.damage import without_permission
 
 
 def test_json_and_yaml_come_back_as_they_were_written(tmp_path):
@@ -17,3 +19,18 @@ def test_json_refuses_nan_and_keeps_the_old_file(tmp_path):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "x.json", {"a": float("nan")})
     assert read_json(tmp_path / "x.json") == {"a": 1}
+
+
+def test_a_record_of_another_user_is_not_damaged_and_its_remedy_is_a_permission(tmp_path):
+    path = tmp_path / "record.json"
+    write_json(path, {"a": 1})
+    with without_permission(path), pytest.raises(UnreadableError) as caught:
+        read_json(path, "Delete it")
+    assert str(caught.value).startswith(f"cannot read {path}: permission denied (owner ")
+    assert str(caught.value).endswith(f"for permission: chmod -R a+rX {tmp_path}")
+
+
+def test_a_missing_record_has_its_remedy_once(tmp_path):
+    with pytest.raises(RecordError) as caught:
+        read_json(tmp_path / "record.json", "Delete it")
+    assert str(caught.value) == f"cannot read record {tmp_path}/record.json: No such file or directory. Delete it"

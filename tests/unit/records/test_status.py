@@ -5,7 +5,7 @@ from scpo.errors import RecordError
 from scpo.records import RunFolder, State, Status
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.DAMAGED])
+@pytest.mark.parametrize("state", [state for state in State if state not in (State.DAMAGED, State.UNREADABLE)])
 def test_a_state_is_settled_live_or_startable_and_only_one_of_them(state):
     assert [state.settled, state.live, state.startable].count(True) == 1
 

@@ -1,9 +1,13 @@
 import pytest
 
+from scpo.errors import UnreadableError
 from scpo.records import RunFolder, State, run_config
 from scpo.records.files import locked
+from scpo.records.status import Observed
 from sweeps import __main__ as command_line
 from sweeps.compose.configuration import compose_run
+from sweeps.records.reconcile import Action, reconcile
+from tests.support.damage import without_permission
 from tests.support.run_records import write_experiment
 
 
@@ -106,3 +110,46 @@ def test_a_finished_run_with_damaged_logs_is_not_called_finished(runs, capsys):
     assert "it has damaged records and may be finished: --finished deletes it too" in capsys.readouterr().out
     assert command_line.main(["rm", damaged.run_id, "--yes", "--finished"]) == 0
     assert "DAMAGED" in capsys.readouterr().out
+
+
+COMMANDS = (
+    ["status"], ["verify"], ["logs", "*"], ["logs", "-f", "*"], ["rm", "--yes", "--finished", "*"], ["clean", "--yes"],
+    ["health"], ["sync"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_runs_folder_of_another_user_is_named_and_not_taken_for_an_empty_one(runs, words, capsys):
+    with without_permission(runs[State.DONE].path.parent):
+        assert command_line.main(words) == 2
+    said = capsys.readouterr().err.replace("\n", "")
+    assert said.startswith("error: cannot read runs: permission denied (owner ")
+    assert said.endswith("for permission: chmod -R a+rX runs")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_run_of_another_user_is_named_and_neither_damaged_nor_absent_nor_deleted(runs, words, capsys):
+    """`verify` said of it "is damaged ... Delete it", and `status` left it out."""
+    runs[State.INTERRUPTED].update_status(state=State.FAILED)
+    folder = runs[State.DONE]
+    with without_permission(folder.path):
+        command_line.main(words)
+    assert folder.path.exists()
+    output = capsys.readouterr()
+    said = " ".join((output.out + output.err).split())
+    assert folder.run_id in said
+    assert "permission denied" in said
+    assert "damaged" not in said.lower()
+    assert "elete " not in said
+    if words == ["status"]:
+        assert "4 runs: 3 FAILED, 1 UNREADABLE" in said
+
+
+def test_a_sweep_leaves_a_run_of_another_user(runs, capsys):
+    folder = runs[State.DONE]
+    with without_permission(folder.path):
+        seen = command_line.Observer(None)
+        with pytest.raises(UnreadableError, match="permission denied"):
+            seen.observe(folder)
+        (decision,) = reconcile([folder.run_id], {folder.run_id: Observed(State.UNREADABLE)}, 3).values()
+    assert (decision.action, decision.why) == (Action.LEAVE, "UNREADABLE; you have no permission to read it")
