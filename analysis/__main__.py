@@ -388,7 +388,7 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         if not data.problems:
             hint = folder_meant(folders)
             raise RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
-        if planned := _planned_only(data, folders):
+        if planned := _planned_only(data, folders, _place(options)):
             raise RecordError(
                 f"no runs are left in {places}, only the records of experiments; make them again "
                 f"with {planned}"
@@ -400,12 +400,12 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     return data
 
 
-def _planned_only(data: Collected, folders: Sequence[Path]) -> str:
-    """Commands of the recorded experiments, if folders have their records alone; else empty."""
+def _planned_only(data: Collected, folders: Sequence[Path], place: str) -> str:
+    """Commands of the recorded experiments, if folders have their records only; else empty."""
     if any(is_archive(folder) or list_runs(folder) for folder in folders):
         return ""
     named = [record for record in data.experiments if not is_implied(record.experiment)]
-    commands = [f"`python sweep.py {shlex.join(record.words)}`" for record in named]
+    commands = [f"`python sweep.py {shlex.join(record.words)}{place}`" for record in named]
     return ", ".join(dict.fromkeys(commands))
 
 

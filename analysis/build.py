@@ -338,7 +338,8 @@ def _crashed(name: str, error: Exception) -> Failure:
     return Failure(
         name=name,
         reason=f"its builder failed: {type(error).__name__}: {first_line(error)}{place}",
-        remedy=f"the whole traceback: python -m analysis figures {builder} --debug",
+        # Without its options, such as --runs-dir, the command would read other runs.
+        remedy=f"the whole traceback: the same command as `figures {builder} --debug`",
     )
 
 

@@ -1,7 +1,6 @@
 """Output of sweep.py: tables on a terminal, plain lines elsewhere."""
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from scpo.progress import about, counted
 from scpo.records import State
+from scpo.records.run_folders import RUNS_DIR, command_on
 from scpo.records.status import Observed
 from scpo.schema.experiment import Experiment
 from scpo.schema.run import RunConfig
@@ -135,10 +135,8 @@ def show_submitted(console: Console, ids: Sequence[str], experiment: str, runs_d
         arrays = Counter(job_id.partition("_")[0] for job_id in ids)
         named = ", ".join(f"{array} ({counted(count, 'run')})" for array, count in arrays.items())
         console.print(f"submitted {counted(len(ids), 'run')} as jobs {named}", highlight=False)
-    words = ["python", "-m", "sweeps", "status", experiment, "--watch"]
-    if runs_dir != Path("runs"):
-        words += ["--runs-dir", str(runs_dir)]
-    say_markup(console, f"follow them, from any shell:  {escape(shlex.join(words))}")
+    command = command_on(runs_dir, "sweeps status", experiment, "--watch")
+    say(console, f"follow them, from any shell:  {command}")
 
 
 def show_notes(console: Console, notes: Iterable[str]) -> None:
@@ -186,9 +184,7 @@ def _repeats(line: str, reason: str) -> bool:
 
 def show_files(console: Console, runs_dir: Path) -> None:
     """Show where the results are and how to make figures from them."""
-    command = "make figures"
-    if runs_dir != Path("runs"):
-        command = f"python -m analysis figures --runs-dir {shlex.quote(str(runs_dir))}"
+    command = "make figures" if runs_dir == RUNS_DIR else command_on(runs_dir, "analysis figures")
     console.print(
         f"runs: {runs_dir}    figures and tables: {command}, into paper_figures/",
         highlight=False,

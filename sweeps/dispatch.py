@@ -15,6 +15,7 @@ from scpo.records import RunFolder, State, code_record, manifest, run_config, ru
 from scpo.records.code_files import code_files
 from scpo.records.manifest import Manifest
 from scpo.records.provenance import git_commit
+from scpo.records.run_folders import command_on
 from scpo.records.status import Observed, state_of
 from scpo.schema.experiment import Experiment
 from scpo.schema.model import ChoiceModel, TinyModel
@@ -103,7 +104,8 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     archived = _archived(matrix)
     # Archived runs have no folder, but count as finished.
     seen |= dict.fromkeys(archived, Observed(State.DONE))
-    plan = reconcile(matrix.runs, seen, configs[0].launcher.max_failures) | archived
+    plan = reconcile(matrix.runs, seen, launcher_of(matrix).max_failures, runs_dir(matrix))
+    plan |= archived
     starts = {}
     for run_id, config in matrix.runs.items():
         if plan[run_id].action is Action.START:
@@ -284,12 +286,10 @@ def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
     if not processes:
         return
     shown = ", ".join(list(processes)[:LISTED_RUNS])
-    words = [ids[0] if len(ids) == 1 else matrix.experiment.name]
-    if runs_dir(matrix) != Path("runs"):
-        words += ["--runs-dir", str(runs_dir(matrix))]
+    which = ids[0] if len(ids) == 1 else matrix.experiment.name
     yield (
         f"{counted(len(ids), 'run')} of other processes ({shown}); to look at them: "
-        f"python -m sweeps status {shlex.join(words)}, or logs -f"
+        f"{command_on(runs_dir(matrix), 'sweeps status', which)}, or logs -f"
     )
 
 
@@ -316,14 +316,12 @@ def _of_damaged(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> list[str]:
     ids = [run_id for run_id, outcome in outcomes.items() if outcome.state is State.DAMAGED]
     if not ids:
         return []
-    words = ids[:LISTED_RUNS]
-    if runs_dir(matrix) != Path("runs"):
-        words += ["--runs-dir", str(runs_dir(matrix))]
-    shown = shlex.join(words)
+    shown = ids[:LISTED_RUNS]
+    verify_them = command_on(runs_dir(matrix), "sweeps verify", *shown)
     return [
-        f"{counted(len(ids), 'damaged run')}, in no table: restore the files (python -m sweeps "
-        f"verify {shown} names them), or delete the runs, which the same command then starts "
-        f"again: python -m sweeps rm --finished {shown}"
+        f"{counted(len(ids), 'damaged run')}, in no table: restore the files ({verify_them} names "
+        "them), or delete the runs, which the same command then starts again: "
+        f"{command_on(runs_dir(matrix), 'sweeps rm --finished', *shown)}"
     ]
 
 
@@ -453,11 +451,12 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
                 stale.setdefault(tuple(changed), []).append(run_id)
 
     for files, runs in stale.items():
-        shown = " ".join(runs[:LISTED_RUNS]) + (" ..." if len(runs) > LISTED_RUNS else "")
+        first = command_on(runs_dir(matrix), "sweeps rm --finished", *runs[:LISTED_RUNS])
+        others = f", and {len(runs) - LISTED_RUNS} more" if len(runs) > LISTED_RUNS else ""
         yield (
             f"{counted(len(runs), 'finished run')} of other code, changed since: "
             f"{code_record.shown_files(files)}. To run {'it' if len(runs) == 1 else 'them'} again, "
-            f"first: python -m sweeps rm --finished {shown}"
+            f"first: {first}{others}"
         )
 
 
@@ -498,7 +497,8 @@ def _open(
             markup=False,
         )
     max_failures = launcher_of(matrix).max_failures
-    found.plan = reconcile(found.folders, found.seen, max_failures) | dict(archived)
+    found.plan = reconcile(found.folders, found.seen, max_failures, runs_dir(matrix))
+    found.plan |= archived
     _announce(console, found)
     return found
 

@@ -17,6 +17,7 @@ from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, manifest, run_config, verify
 from scpo.records.files import locked
+from scpo.records.run_folders import command_on
 from scpo.records.status import state_of
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -64,7 +65,7 @@ def _remove(
     states = {folder: _state(observer, folder) for folder in folders}
     chosen = {folder: state for folder, state in states.items() if wanted(state)}
     finished = getattr(arguments, "finished", False)
-    reasons = {folder: _why_kept(state, finished) for folder, state in chosen.items()}
+    reasons = {folder: _why_kept(folder, state, finished) for folder, state in chosen.items()}
     kept = {folder: why for folder, why in reasons.items() if why}
     for folder, why in kept.items():
         say(console, f"{folder.run_id} is kept: it {why}")
@@ -107,10 +108,11 @@ def _state(observer: Observer, folder: RunFolder) -> State:
         return state_of(error)
 
 
-def _why_kept(state: State, finished: bool) -> str | None:
+def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
     """Reason why a run is not deleted; None if it may be deleted."""
     if state.live:
-        return "is running or waits for its job: `python -m sweeps cancel` first"
+        cancel = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
+        return f"is running or waits for its job: `{cancel}` first"
     if state is State.DONE and not finished:
         return "is finished: --finished deletes it too"
     if state is State.UNREADABLE:

@@ -19,7 +19,7 @@ from scpo.records.files import (
     write_yaml,
 )
 from scpo.records.identity import identity, is_id_of, recorded_id, run_id
-from scpo.records.run_folders import RunFolder
+from scpo.records.run_folders import RunFolder, command_on
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 from scpo.schema.scorer import SCORER_KINDS
@@ -111,11 +111,11 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     check_readable(folder.path)
     if not folder.path.is_dir():
         raise RecordError(
-            f"there is no run folder {folder.path}; `python -m sweeps status` lists those there are"
+            f"there is no run folder {folder.path}; `{_listing(folder)}` lists those there are"
         )
     if not folder.identity.exists() and not folder.status.exists():
         raise RecordError(
-            f"{folder.path} is no run folder; `python -m sweeps status` lists those there are"
+            f"{folder.path} is no run folder; `{_listing(folder)}` lists those there are"
         )
 
     # The settings are recorded twice, so that a change of either record is detected.
@@ -127,6 +127,10 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
         _check_same(path, "identity.yaml", hashed, "the configuration asked for", identity(want))
     check_name(folder)
     return config
+
+
+def _listing(folder: RunFolder) -> str:
+    return command_on(folder.path.parent, "sweeps status")
 
 
 def check_name(folder: RunFolder) -> None:
@@ -147,7 +151,7 @@ def check_name(folder: RunFolder) -> None:
     raise RecordError(
         f"{folder.path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
         "changed. No table, figure or sweep uses it. Restore its name and files, or delete it: "
-        f"`python -m sweeps rm --finished {folder.run_id}`"
+        f"`{command_on(folder.path.parent, 'sweeps rm --finished', folder.run_id)}`"
     )
 
 

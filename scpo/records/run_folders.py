@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import re
+import shlex
 import shutil
 import socket
 from collections.abc import Mapping
@@ -45,6 +46,9 @@ SCRATCH = ".step_{:05d}.tmp"
 
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
+
+# The folder of runs where none is named, in the working directory.
+RUNS_DIR = Path("runs")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 logger = logging.getLogger(__name__)
@@ -139,7 +143,8 @@ class RunFolder:
         """The pending stop request, or None."""
         if not self.stop.exists():
             return None
-        remedy = "Delete it, or `python -m sweeps cancel` the run again"
+        cancel = command_on(self.path.parent, "sweeps cancel", self.run_id)
+        remedy = f"Delete it, or cancel the run again: {cancel}"
         return read_record(self.stop, StopRequest, "request", remedy)
 
     def clear_stop(self) -> None:
@@ -283,9 +288,9 @@ def finished_in(archive: str | None) -> frozenset[str]:
     damaged = [name for name in (METRICS, RUNS) if locate(folder, name, index) is None]
     if damage or damaged:
         raise ConfigError(
-            f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): `python -m "
-            f"analysis figures --runs-dir {archive}` names the runs that are whole. Restore it; or "
-            "machine.archive=null runs everything here"
+            f"machine.archive={archive} is damaged ({', '.join(damaged or [INDEX])}): "
+            f"`{command_on(folder, 'analysis figures')}` names the runs that are whole. Restore "
+            "it; or machine.archive=null runs everything here"
         )
     return frozenset(index.runs)
 
@@ -308,6 +313,25 @@ def list_runs(runs_dir: Path) -> list[RunFolder]:
         if RUN_NAME.fullmatch(path.name) and not is_open(path):
             paths.add(path)
     return [RunFolder(path) for path in sorted(paths) if not path.name.startswith(".")]
+
+
+def command_on(runs_dir: Path, call: str, *words: str) -> str:
+    """A command on the runs of a folder, to be copied to a shell.
+
+    Args:
+        runs_dir: The folder; the default one is left out.
+        call: The command with its options, such as ``sweeps rm --finished``.
+        words: Its arguments, such as ids of runs.
+
+    Returns:
+        For example ``python -m sweeps rm --finished one --runs-dir elsewhere``.
+    """
+    return " ".join([f"python -m {call}", *map(shlex.quote, words)]) + option_of(runs_dir)
+
+
+def option_of(runs_dir: Path) -> str:
+    """`` --runs-dir elsewhere``; empty for the default folder."""
+    return "" if runs_dir == RUNS_DIR else f" --runs-dir {shlex.quote(str(runs_dir))}"
 
 
 def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:

@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 from omegaconf import ListConfig, OmegaConf
@@ -12,6 +13,7 @@ from omegaconf import ListConfig, OmegaConf
 from scpo.errors import ConfigError
 from scpo.records.identity import run_id, settings_digest
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun, PrimaryComparisons
+from scpo.records.run_folders import command_on
 from scpo.schema.experiment import Experiment, ExperimentRow
 from scpo.schema.method import METHOD_LABELS
 from scpo.schema.run import RunConfig
@@ -183,11 +185,13 @@ def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:
     # With the run's seed, whichever seeds are asked for; an id ends in s<seed>-<hash>.
     seed = int(exported.rsplit("-", 2)[1].removeprefix("s"))
     configs = (config.model_copy(update={"seed": seed}) for config in matrix.runs.values())
+    runs_dir = Path(matrix.cells[0].config.machine.runs_dir)
     if exported not in map(run_id, configs):
         yield (
             f"{asked} is no longer the configuration of run {exported}: a file of conf/ that it "
             f"builds on, or {asked} itself, has changed since the export. To have the run's again: "
-            f"python -m sweeps export {exported}; if the change is meant, delete of_run in {asked}"
+            f"{command_on(runs_dir, 'sweeps export', exported)}; if the change is meant, delete "
+            f"of_run in {asked}"
         )
 
 

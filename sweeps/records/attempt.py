@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import logging
 import os
-import shlex
 import signal
 import socket
 import sys
@@ -31,7 +30,7 @@ from scpo.records import RunFolder, State, Status, code_record, provenance, run_
 from scpo.records.code_files import failed_part
 from scpo.records.files import locked
 from scpo.records.logs import before_after, read_whole
-from scpo.records.run_folders import now
+from scpo.records.run_folders import command_on, now
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
 from sweeps.notify import notify_of_failure
@@ -118,12 +117,10 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
     with locked(folder.lock) as held:
         if not held:
             logger.warning(
-                "%s is being run by %s; to look at it: python -m sweeps status %s --runs-dir %s, "
-                "or logs -f",
+                "%s is being run by %s; to look at it: %s, or logs -f",
                 folder.run_id,
                 _process_of(folder),
-                folder.run_id,
-                folder.path.parent,
+                command_on(folder.path.parent, "sweeps status", folder.run_id),
             )
             return EXIT_BUSY
         before = folder.read_status()
@@ -181,7 +178,8 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
     if request is None or request.state is State.INTERRUPTED:
         folder.clear_stop()
         return False
-    logger.warning("it was cancelled; `python -m sweeps retry %s` lets it start", folder.run_id)
+    retry = command_on(folder.path.parent, "sweeps retry", folder.run_id)
+    logger.warning("it was cancelled; `%s` lets it start", retry)
     # The run never started, but its end is recorded like that of a started run. `cancel` may have
     # recorded it already, before this process of a sweep began.
     _end(folder, request.state, reason_of_end(request, folder.read_status()))
@@ -327,7 +325,7 @@ def _say_result(folder: RunFolder) -> None:
     runs_dir = folder.path.parent
     report = "make report"
     if runs_dir.resolve() != Path("runs").resolve():
-        report = shlex.join(["python", "-m", "analysis", "report", "--runs-dir", str(runs_dir)])
+        report = command_on(runs_dir, "analysis report")
     logger.info("records: %s; curves and credit: %s", folder.path, report)
 
 
@@ -336,10 +334,9 @@ def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
     changed = code_record.changed_files(folder, config)
     if changed:
         logger.warning(
-            "the code that gave its numbers has changed since: %s. To run it again: "
-            "`python -m sweeps rm --finished %s` first",
+            "the code that gave its numbers has changed since: %s. To run it again: `%s` first",
             code_record.shown_files(changed),
-            folder.run_id,
+            command_on(folder.path.parent, "sweeps rm --finished", folder.run_id),
         )
 
 

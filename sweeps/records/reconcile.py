@@ -1,10 +1,12 @@
 """Decide what to do with each run: a pure function of the wanted and the observed runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from scpo.records import State
+from scpo.records.run_folders import RUNS_DIR, option_of
 from scpo.records.status import JobState, Observed
 
 
@@ -30,16 +32,21 @@ class Decision:
     why: str
 
 
+# ``{here}``: the option for the folder of the runs, if it is not the default one.
 _SETTLED = {
     State.DONE: Decision(Action.SKIP, "finished before"),
     State.PRUNED: Decision(
-        Action.SKIP, "pruned by a search; `python -m sweeps retry` lets it go on"
+        Action.SKIP, "pruned by a search; `python -m sweeps retry RUN{here}` lets it go on"
     ),
     State.DAMAGED: Decision(
-        Action.LEAVE, "DAMAGED; `python -m sweeps verify` tells what, `rm` lets it start again"
+        Action.LEAVE,
+        "DAMAGED; `python -m sweeps verify{here}` names what, `python -m sweeps rm --finished "
+        "RUN{here}` lets it start again",
     ),
     State.UNREADABLE: Decision(Action.LEAVE, "UNREADABLE; you have no permission to read it"),
-    State.CANCELLED: Decision(Action.LEAVE, "cancelled; `python -m sweeps retry` starts it again"),
+    State.CANCELLED: Decision(
+        Action.LEAVE, "cancelled; `python -m sweeps retry RUN{here}` starts it again"
+    ),
 }
 
 
@@ -63,10 +70,21 @@ _STARTS = {
 
 
 def reconcile(
-    want: Iterable[str], have: Mapping[str, Observed], max_failures: int
+    want: Iterable[str],
+    have: Mapping[str, Observed],
+    max_failures: int,
+    runs_dir: Path = RUNS_DIR,
 ) -> dict[str, Decision]:
-    """Decision for each wanted run by id; other runs on disk are ignored."""
-    return {run_id: decide(have.get(run_id, Observed(State.NEW)), max_failures) for run_id in want}
+    """Decision for each wanted run by id; other runs on disk are ignored.
+
+    ``runs_dir``: the folder of the runs, for the commands in the reasons.
+    """
+    here = option_of(runs_dir)
+    decisions = {}
+    for run_id in want:
+        decision = decide(have.get(run_id, Observed(State.NEW)), max_failures)
+        decisions[run_id] = replace(decision, why=decision.why.replace("{here}", here))
+    return decisions
 
 
 def decide(run: Observed, max_failures: int) -> Decision:
@@ -82,7 +100,8 @@ def decide(run: Observed, max_failures: int) -> Decision:
         return _SETTLED[run.state]
     if run.recorded is State.FAILED and run.failures >= max_failures:
         return Decision(
-            Action.LEAVE, f"failed {run.failures} times; `python -m sweeps retry` tries it again"
+            Action.LEAVE,
+            f"failed {run.failures} times; `python -m sweeps retry RUN{{here}}` tries it again",
         )
     why = _STARTS[run.state]
     if run.state in (State.LOST, State.INTERRUPTED, State.FAILED):

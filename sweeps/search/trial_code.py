@@ -13,6 +13,7 @@ from scpo.errors import RecordError
 from scpo.records import RunFolder, State
 from scpo.records.code_files import code_files
 from scpo.records.code_record import file_versions, shown_files
+from scpo.records.run_folders import command_on
 from scpo.schema.run import RunConfig
 from sweeps.search.plan import Plan
 
@@ -56,10 +57,12 @@ def change_notes(plan: Plan, runs: Mapping[int, Runs]) -> list[str]:
         return []
     stale = sorted(frozenset().union(*changed))
     ids = [run_id for number in stale for run_id in runs[number]]
-    shown = " ".join(ids[:LISTED_RUNS]) + (" ..." if len(ids) > LISTED_RUNS else "")
+    runs_dir = Path(plan.base.machine.runs_dir)
+    first = command_on(runs_dir, "sweeps rm --finished", *ids[:LISTED_RUNS])
+    others = f" (and {len(ids) - LISTED_RUNS} more)" if len(ids) > LISTED_RUNS else ""
     remedy = (
         "trials of all versions are ranked together. To try these settings again, first: "
-        f"python -m sweeps rm --finished {shown}, and delete {plan.folder}"
+        f"{first}{others}, and delete {plan.folder}"
     )
     return [*(change_note(*change) for change in changed.items()), remedy]
 

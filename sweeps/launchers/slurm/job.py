@@ -20,6 +20,7 @@ from scpo.installed import installed_version
 from scpo.records import RunFolder, State, StopRequest, run_config
 from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
+from scpo.records.run_folders import command_on
 from scpo.schema.run import RunConfig
 from sweeps.launchers.run_process import RunProcess
 from sweeps.launchers.slurm.job_records import LAST_S, STARTED, Job, read_job, write_job
@@ -205,8 +206,9 @@ class Supervisor:
             f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a "
             f"further step, launcher.max_timeouts is {self.job.max_timeouts}; give a longer "
             f"launcher.warn_s ({warn_s} leaves a step and its checkpoint "
-            f"{max(0, warn_s - LAST_S)} s) or launcher.time_h, then `python -m sweeps retry` and "
-            "the sweep again"
+            f"{max(0, warn_s - LAST_S)} s) or launcher.time_h, then "
+            f"`{command_on(self.folder.path.parent, 'sweeps retry', self.folder.run_id)}` and the "
+            "sweep again"
         )
         with locked(self.folder.lock) as free:
             if free:

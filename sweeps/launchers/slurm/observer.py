@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from scpo.records import RunFolder, State, run_folders
 from scpo.records.files import check_readable
+from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
@@ -21,10 +22,9 @@ ASK_AGAIN_S = 1.0
 SLURMS_LINES = ("srun:", "slurmstepd")
 
 # Reasons of squeue for which a job never starts -> what to change.
-SUBMIT_AGAIN = "then `python -m sweeps cancel`, `retry` and the sweep again"
 NEVER_STARTS = {
-    "PartitionTimeLimit": f", never starts: a smaller max_time_h in launcher.site, {SUBMIT_AGAIN}",
-    "PartitionConfig": f", never starts: fewer launcher.cpus or gpus, {SUBMIT_AGAIN}",
+    "PartitionTimeLimit": "a smaller max_time_h in launcher.site",
+    "PartitionConfig": "fewer launcher.cpus or gpus",
 }
 
 
@@ -66,7 +66,7 @@ class Observer:
             # squeue prints None for a job that has no reason yet.
             reason = listed[job_id].why
             if reason != "None":
-                parts.append(f"waits: {reason}{NEVER_STARTS.get(reason, '')}")
+                parts.append(f"waits: {reason}{_never_starts(folder, reason)}")
         if observed.state is State.LOST:
             ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
             parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
@@ -95,12 +95,24 @@ class Observer:
         self._asked += 1
 
 
+def _never_starts(folder: RunFolder, reason: str) -> str:
+    """What to do about a job that never starts; empty for other reasons of waiting."""
+    if reason not in NEVER_STARTS:
+        return ""
+    cancel, retry = (
+        command_on(folder.path.parent, f"sweeps {what}", folder.run_id)
+        for what in ("cancel", "retry")
+    )
+    return f", never starts: {NEVER_STARTS[reason]}, then `{cancel}`, `{retry}` and the sweep again"
+
+
 def _last_words(folder: RunFolder) -> list[str]:
     """Last line of a job's log if its run wrote none itself, apart from Slurm's own lines."""
     path = log_without_run(folder)
     lines = [] if path is None else tail(path)
     own = [line.strip() for line in lines if line.strip() and not line.startswith(SLURMS_LINES)]
-    return [f"its log: {own[-1]} (python -m sweeps logs {folder.run_id})"] if own else []
+    command = command_on(folder.path.parent, "sweeps logs", folder.run_id)
+    return [f"its log: {own[-1]} ({command})"] if own else []
 
 
 def cancel(

@@ -2,6 +2,7 @@ import re
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from scpo.errors import PanelError, RecordError
 from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.files import locked, write_yaml
 from scpo.records.identity import identity
+from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Status
 from sweeps.compose.configuration import compose_run
 
@@ -51,7 +53,7 @@ def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_refused_as_such(tmp_path):
-    with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status` lists those"):
+    with pytest.raises(RecordError, match=r"is no run folder; `python -m sweeps status --runs-dir .*` lists those"):
         run_config.check(RunFolder(tmp_path))
 
 
@@ -175,3 +177,8 @@ def test_half_a_checkpoint_is_none_to_go_on_from(tmp_path):
     assert not run_folders.observe(folder).checkpoint
     folder.checkpoint(2).mkdir()
     assert run_folders.observe(folder).checkpoint
+
+
+def test_a_command_to_copy_names_a_folder_that_is_not_the_default_one():
+    assert command_on(Path("runs"), "sweeps rm --finished", "a*") == "python -m sweeps rm --finished 'a*'"
+    assert command_on(Path("../b k"), "sweeps status") == "python -m sweeps status --runs-dir '../b k'"

@@ -77,7 +77,7 @@ def test_a_copied_renamed_or_changed_folder_is_damaged_and_not_the_run_that_it_l
     for name in (copy, other.run_id):
         assert "DAMAGED" in shown[name]
         assert f"holds the run {folder.run_id}: the folder is a copy" in rows[name].remark
-        assert f"python -m sweeps rm --finished {name}" in rows[name].remark
+        assert f"python -m sweeps rm --finished {name} --runs-dir {tmp_path}`" in rows[name].remark
 
 
 def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_said(tmp_path):

@@ -1,4 +1,5 @@
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -109,6 +110,17 @@ def test_what_is_not_on_disk_is_started_and_what_is_not_wanted_is_left_out():
 def test_the_reason_names_the_way_out():
     assert "retry" in decide(Observed(State.FAILED, failures=LIMIT), LIMIT).why
     assert "retry" in decide(Observed(State.CANCELLED), LIMIT).why
+
+
+def test_the_commands_in_a_reason_are_for_the_folder_of_the_runs():
+    have = {
+        "damaged": Observed(State.DAMAGED), "cancelled": Observed(State.CANCELLED), "pruned": Observed(State.PRUNED),
+        "failed": Observed(State.FAILED, failures=LIMIT),
+    }  # fmt: skip
+    for run_id, one in reconcile(have, have, LIMIT, Path("elsewhere")).items():
+        assert one.why.count("python -m sweeps") == one.why.count(" --runs-dir elsewhere`") > 0, run_id
+    assert "--runs-dir" not in str(reconcile(have, have, LIMIT))
+    assert "{" not in str([one.why for one in reconcile(have, have, LIMIT).values()])
 
 
 @pytest.mark.parametrize("state", [State.RUNNING, State.INTERRUPTED, State.FAILED])

@@ -68,7 +68,10 @@ def test_the_remark_says_what_a_person_would_ask(folder):
     assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
     beyond = {"7_0": ListedJob("sweep-0a", JobState.QUEUED, "PartitionTimeLimit")}
     observer, seen, *_ = looked(folder, beyond)
-    assert "waits: PartitionTimeLimit, never starts: a smaller max_time_h" in observer.remark(folder, seen)
+    remark = observer.remark(folder, seen)
+    assert "waits: PartitionTimeLimit, never starts: a smaller max_time_h" in remark
+    here = f"{folder.run_id} --runs-dir {folder.path.parent}"
+    assert f"`python -m sweeps cancel {here}`, `python -m sweeps retry {here}`" in remark
 
 
 def test_a_job_that_ended_before_its_run_wrote_anything_is_explained_by_its_own_log(tmp_path, folder, capsys):
@@ -77,7 +80,9 @@ def test_a_job_that_ended_before_its_run_wrote_anything_is_explained_by_its_own_
     task_path(submission, 0).touch()
     (submission / "7_0_0_log.err").write_text("Traceback\nRuntimeError: no module\nsrun: error: node: task 0: Exited\n")
     observer, seen, *_ = looked(folder, {}, {})
-    assert f"its log: RuntimeError: no module (python -m sweeps logs {folder.run_id})" in observer.remark(folder, seen)
+    assert f"its log: RuntimeError: no module (python -m sweeps logs {folder.run_id} --runs-dir " in (
+        observer.remark(folder, seen)
+    )
     assert command_line.main(["logs", "*", "--runs-dir", str(tmp_path)]) == 0
     assert "    RuntimeError: no module" in capsys.readouterr().out.splitlines()
 
