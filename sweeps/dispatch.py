@@ -487,6 +487,8 @@ def _open(
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
     # Before the first run starts, so that tables show what is planned.
+    # One damaged record must not keep the runs from starting, either.
+    show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
     renamed = manifest.update(runs_dir(matrix), matrix.manifest)
     if renamed:
         console.print(

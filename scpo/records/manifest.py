@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from scpo.errors import ConfigError, RecordError
+from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records.files import check_readable, read_record, text_sum, write_json
 from scpo.records.run_folders import RunFolder, list_runs
 from scpo.strict import Scale
@@ -127,6 +127,36 @@ def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
     write_json(path, merged.model_dump(mode="json"))
     manifest_path(runs_dir, _name_aside(planned), planned.scale).unlink(missing_ok=True)
     return kept
+
+
+def set_aside_damaged(runs_dir: Path, planned: Manifest) -> list[str]:
+    """Rename damaged manifests of earlier calls whose runs ``update`` would add.
+
+    Returns:
+        A note on each: what is wrong, its new name, and how to list its runs again.
+
+    Raises:
+        UnreadableError: This user may not read one of them.
+    """
+    notes = []
+    for name in (planned.experiment, _name_aside(planned)):
+        path = manifest_path(runs_dir, name, planned.scale)
+        if not path.exists():
+            continue
+        try:
+            read(path)
+        except UnreadableError:
+            raise
+        except RecordError as error:
+            # Not *.json, so that no command reads it.
+            kept = path.with_name(f"{path.name}.damaged")
+            path.rename(kept)
+            what = str(error).removesuffix(f". {SWEEP_AGAIN}")
+            notes.append(
+                f"{what}. It is left out and kept as {kept.name}; its runs stay: repeat the calls "
+                "of earlier seeds, or restore it"
+            )
+    return notes
 
 
 def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:

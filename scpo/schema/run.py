@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -21,6 +22,9 @@ from scpo.schema.model import ModelConfig
 from scpo.schema.scorer import ScorerConfig, ScorerRuntime
 from scpo.schema.trainer import TrainerConfig
 from scpo.strict import Scale, Seed, Strict
+
+# The tracked file with the settings of a cluster.
+SITE = "slurm/site.yaml"
 
 
 class WandbConfig(Strict):
@@ -109,6 +113,11 @@ class LocalLauncher(Strict):
     max_failures: PositiveInt
 
 
+def _site(value: str) -> str:
+    """An empty SCPO_SITE is an unset one."""
+    return value or SITE
+
+
 class SlurmLauncher(Strict):
     """One Slurm job per run, in arrays of jobs with equal resources.
 
@@ -138,7 +147,7 @@ class SlurmLauncher(Strict):
     max_failures: PositiveInt
     # Has a default, because older configurations lack this setting.
     probe_s: NonNegativeInt = 60
-    site: str
+    site: Annotated[str, AfterValidator(_site)]
 
 
 class OtherLauncher(BaseModel):

@@ -16,6 +16,7 @@ from scpo.stop_signals import CountsSignals
 from sweeps.launchers.forked import forked_runs
 from sweeps.launchers.progress_board import ProgressBoard
 from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
+from sweeps.records.cancellation import settle
 from sweeps.resources import refused_here, slots_for
 from sweeps.terminal import say
 
@@ -91,6 +92,9 @@ class Pool(CountsSignals):
         gpus = self.slots[slot]
         variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         try:
+            if (ended := _ended_while_waiting(folder)) is not None:
+                self._end(folder, ended)
+                return
             process = RunProcess.start(folder, config, self.train_script, variables, self.begin)
         except (OSError, ScpoError) as error:
             self._end(folder, Outcome(State.FAILED, f"could not be started: {error}"))
@@ -147,3 +151,13 @@ class Pool(CountsSignals):
         self.outcomes[folder.run_id] = outcome
         self._news[folder.run_id] = outcome
         self.board.ended(folder, outcome)
+
+
+def _ended_while_waiting(folder: RunFolder) -> Outcome | None:
+    """Outcome of a run that was cancelled while it waited for a slot; None if it may start."""
+    request = folder.read_stop()
+    if request is None or not request.state.settled:
+        return None
+    # `cancel` may have died before it could.
+    settle(folder)
+    return Outcome(request.state, request.reason)

@@ -160,7 +160,10 @@ class RunProcess:
 
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
         """Record the end of a process that was killed or died before its first line."""
-        if code < 0:
+        if interrupted and code == -signal.SIGTERM:
+            # That of `terminate`, before the run could handle it: not a signal of the user's.
+            reason = "stopped while it was loading; the same command goes on"
+        elif code < 0:
             # The last line in the log of a killed process is not the cause of its end.
             reason = f"killed by {signal.Signals(-code).name}"
         else:

@@ -14,7 +14,8 @@ FINAL = (State.DONE, State.PRUNED)
 
 # State -> state after a retry; others stay as they are.
 _AGAIN = {
-    # Not PENDING, which with an ended job would be LOST: `clean` deletes lost runs.
+    # Not PENDING, which with an ended job would be LOST: `clean` deletes lost runs. `retry` makes a
+    # run PENDING that has made no attempt and has no job.
     State.CANCELLED: State.INTERRUPTED,
     State.PRUNED: State.INTERRUPTED,
     # A run of a machine that is gone or was renamed. `retry` holds the run's lock, so no process
@@ -87,6 +88,8 @@ def retry(folder: RunFolder) -> None:
             )
         folder.clear_stop()
         state = _AGAIN.get(status.state, status.state)
+        if status.state is State.CANCELLED and not status.attempt and not folder.job.exists():
+            state = State.PENDING
         # A reason explains a state; that of a failed or interrupted run stays until it starts.
         reason = status.reason if state is status.state else None
         # Failures are counted from 0 again, because a person has looked at the run.

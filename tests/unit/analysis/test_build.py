@@ -277,7 +277,8 @@ def test_records_whose_runs_were_deleted_are_answered_with_their_commands(tmp_pa
     assert main(["figures", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "no runs are left in" in said
-    assert "`python sweep.py +experiment=demo`, `python sweep.py +experiment=second`" in said
+    here = f"machine.runs_dir={runs}"
+    assert f"`python sweep.py +experiment=demo {here}`, `python sweep.py +experiment=second {here}`" in said
 
 
 def test_runs_of_which_none_can_be_used_are_not_said_to_be_missing(tmp_path, capsys):
@@ -417,7 +418,7 @@ def test_a_builder_that_fails_is_one_line_and_the_others_are_built(monkeypatch, 
     (failure,) = report.failures
     assert failure.reason.startswith(f"its builder failed: {said}")
     assert "\n" not in failure.reason
-    assert failure.remedy.endswith("python -m analysis figures fig_mine --debug")
+    assert failure.remedy.endswith("the same command as `figures fig_mine --debug`")
     with pytest.raises((AttributeError, TypeError, ZeroDivisionError)):
         build_from(collect(tmp_path / "runs"), tmp_path / "out", debug=True)
 

@@ -192,3 +192,18 @@ def test_a_call_that_takes_a_name_returns_the_renamed_record(tmp_path):
     assert renamed is not None
     assert renamed.experiment == manifest.kept_as(tmp_path, earlier)
     assert manifest.update(tmp_path, later) is None
+
+
+def test_a_damaged_record_of_an_earlier_call_is_set_aside_and_does_not_stop_a_sweep(tmp_path):
+    update(tmp_path, "seeds=[0]")
+    path = path_of(tmp_path)
+    path.write_text("{")
+    planned = expand("ablation_monotonicity", [f"machine.runs_dir={tmp_path}", "seeds=[1]"]).manifest
+    (note,) = manifest.set_aside_damaged(tmp_path, planned)
+    assert note.startswith(f"{path} is damaged: ")
+    assert f"kept as {path.name}.damaged" in note
+    assert "Delete" not in note
+    assert path.with_name(f"{path.name}.damaged").read_text() == "{"
+    assert seeds(update(tmp_path, "seeds=[1]"))[0] == [1]
+    assert manifest.set_aside_damaged(tmp_path, planned) == []
+    assert manifest.experiment_members(tmp_path)[1] == []

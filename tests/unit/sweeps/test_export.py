@@ -94,7 +94,8 @@ def test_an_exported_experiment_whose_files_have_changed_since_is_named(tmp_path
     for given in ([], ["seeds=[5]"], ["machine.runs_dir=elsewhere"]):
         (note,) = expand("mine.yaml", parse_all(["scale=study", *given])).notes
         assert note.startswith(f"mine.yaml is no longer the configuration of run {folder.run_id}: a file of conf/")
-        assert f"python -m sweeps export {folder.run_id}; if the change is meant, delete of_run" in note
+        here = " --runs-dir elsewhere" if "machine.runs_dir=elsewhere" in given else ""
+        assert f"python -m sweeps export {folder.run_id}{here}; if the change is meant, delete of_run" in note
     # Other values were asked for.
     assert expand("mine.yaml", parse_all(["scale=study", "trainer.steps=3"])).notes == []
     capsys.readouterr()

@@ -118,6 +118,22 @@ def test_who_decides_later_what_to_run_starts_runs_as_slots_get_free(tmp_path):
     assert {run_id: one.state for run_id, one in ended.items()} == {one.run_id: State.DONE for one in made}
 
 
+def test_a_run_that_is_cancelled_while_it_waits_for_a_slot_is_not_started(tmp_path):
+    folders = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
+    text = (
+        "import sys\n"
+        "from scpo.records import RunFolder\n"
+        "from sweeps.records.cancellation import cancel\n"
+        f"assert cancel(RunFolder({str(folders[1].path)!r}))\n"
+        "RunFolder(sys.argv[1]).update_status(state='DONE', attempt=1)\n"
+    )
+    pool = Pool(script(tmp_path, text), [None], Board())
+    outcomes, _ = follow(pool, {one.run_id: (one, run_config.read_config(one)) for one in folders}, "")
+    assert (outcomes[folders[1].run_id].state, outcomes[folders[1].run_id].reason) == (State.CANCELLED, "cancelled")
+    assert [event[1] for event in pool.board.seen if event[0] == "started"] == [folders[0].run_id]
+    assert not folders[1].attempt(1).exists()
+
+
 def test_lines_of_a_killed_attempt_are_no_progress_of_the_present_one(tmp_path):
     """A sweep showed "step 8 of 13; train success 0.32" of a run that had just begun anew."""
     text = (

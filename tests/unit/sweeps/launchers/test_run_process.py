@@ -38,6 +38,15 @@ def test_a_death_that_the_launcher_caused_is_an_interruption(tmp_path):
     assert (outcome.state, folder.read_status().failures) == (State.INTERRUPTED, 0)
 
 
+def test_a_run_that_was_stopped_while_it_loaded_was_not_killed(tmp_path):
+    """Ctrl-C is passed on as SIGTERM, which the user did not send."""
+    folder, outcome = run(tmp_path, "import os; os.kill(os.getpid(), 15)", interrupted=True)
+    assert (outcome.state, outcome.reason) == (
+        State.INTERRUPTED, "stopped while it was loading; the same command goes on",
+    )  # fmt: skip
+    assert folder.read_status().reason == outcome.reason
+
+
 def test_a_run_that_was_told_to_stop_and_died_of_it_ended_as_it_was_told(tmp_path):
     request = StopRequest(state=State.PRUNED, reason="worse than the median")
     _, outcome = run(tmp_path, "raise SystemExit(1)", before=lambda folder: folder.request_stop(request))

@@ -25,6 +25,11 @@ def test_a_waiting_run_is_cancelled_at_once_and_stays_so_until_retried(folder):
     assert folder.read_status().state is State.CANCELLED
     assert not cancellation.cancel(folder)
     cancellation.retry(folder)
+    # It never began: not INTERRUPTED.
+    assert folder.read_status().state is State.PENDING
+    cancellation.cancel(folder)
+    folder.job.touch()
+    cancellation.retry(folder)
     state = folder.read_status().state
     # With an ended job, PENDING would be LOST, which `clean` deletes.
     assert Observed(state, job=JobState.ENDED).state is Observed(state).state is State.INTERRUPTED

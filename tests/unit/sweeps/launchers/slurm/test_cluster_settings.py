@@ -127,6 +127,11 @@ def test_your_own_file_is_named_by_a_variable_and_does_not_change_the_run(tmp_pa
     compose_files.cache_clear()
     assert (before.launcher.site, mine.launcher.site) == ("slurm/site.yaml", str(tmp_path / "mine.yaml"))
     assert run_id(before) == run_id(mine)
+    # As if it were not set.
+    monkeypatch.setenv("SCPO_SITE", "")
+    unset = compose_run(["launcher=slurm_a800x4"])
+    compose_files.cache_clear()
+    assert unset.launcher.site == "slurm/site.yaml"
 
 
 def test_the_default_file_is_found_from_any_folder(tmp_path, monkeypatch):
