@@ -346,6 +346,9 @@ def _read(run: Run) -> dict[str, Series]:
         for metric, value in line.items():
             if _is_shown(metric) and isinstance(value, (int, float)):
                 points.setdefault(metric, []).append((line["step"], value))
+    # Read for its damage only, with which the run is in no other table either.
+    for _ in read_lines(run, LOGS[1:]):
+        pass
     return {metric: make_series(values) for metric, values in points.items()}
 
 

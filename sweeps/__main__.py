@@ -258,6 +258,10 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     for problem in found:
         say_error(console, problem)
 
+    # Not counted as problems: a run may be killed before its first checkpoint.
+    for remark in filter(None, map(verify.begins_anew, folders)):
+        say(console, remark)
+
     # Not counted as problems: runs of train.py are in no experiment. For a run of a sweep, the
     # line shows that its manifest was deleted.
     alone = verify.without_experiment(arguments.runs_dir, folders)

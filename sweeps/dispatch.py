@@ -161,8 +161,8 @@ def _observed(folder: RunFolder, observer: Observer) -> Observed:
         if folder.path.exists():
             run_config.check_name(folder)
         seen = observer.observe(folder)
-        if seen.state is State.DONE:
-            verify.check_results(folder)
+        if seen.state is not State.NEW:
+            verify.check_usable(folder, seen.state)
     except RecordError as error:
         return Observed(state_of(error))
     return seen
@@ -359,13 +359,12 @@ def exit_status(outcomes: Iterable[Outcome]) -> int:
 
 
 def observed_states(matrix: Matrix) -> dict[str, str]:
-    """States of the runs as ``python -m sweeps status`` shows them; without damaged runs."""
+    """States of the runs as ``python -m sweeps status`` shows them."""
     observer = Observer(Slurm())
-    states = {}
-    for run_id in matrix.runs:
-        with contextlib.suppress(RecordError):
-            states[run_id] = str(observer.observe(RunFolder(runs_dir(matrix) / run_id)).state)
-    return states
+    folder = runs_dir(matrix)
+    return {
+        run_id: str(_observed(RunFolder(folder / run_id), observer).state) for run_id in matrix.runs
+    }
 
 
 def record_of_call(matrix: Matrix) -> Manifest:
@@ -475,9 +474,8 @@ def _open(
             folder = run_config.ensure(config)
             seen = observer.observe(folder)
             # Its table leaves out a finished run whose logs were changed, so it must not be counted
-            # among those done.
-            if seen.state is State.DONE:
-                verify.check_results(folder)
+            # among those done; and a stopped one may have no whole checkpoint.
+            verify.check_usable(folder, seen.state)
             found.seen[run_id] = seen
             found.folders[run_id] = folder
         except RecordError as error:
@@ -518,8 +516,7 @@ def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
         seen = observer.observe(folder)
         if seen.state is State.NEW:
             return Outcome(State.NEW, "its folder was deleted")
-        if seen.state is State.DONE:
-            verify.check_results(folder)
+        verify.check_usable(folder, seen.state)
         status = folder.read_status()
     except RecordError as error:
         return Outcome(state_of(error), str(error))

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
-from scpo.records import RunFolder, State, manifest, run_config, verify
+from scpo.records import RunFolder, State, manifest, verify
 from scpo.records.files import locked
 from scpo.records.run_folders import command_on
 from scpo.records.status import state_of
@@ -100,9 +100,8 @@ def _state(observer: Observer, folder: RunFolder) -> State:
     """State of a run as `status` shows it; a finished run without intact results is DAMAGED."""
     try:
         state = observer.observe(folder).state
-        if state is State.DONE:
-            run_config.check_name(folder)
-            verify.check_results(folder)
+        if state is not State.NEW:
+            verify.check_usable(folder, state)
         return state
     except RecordError as error:
         return state_of(error)

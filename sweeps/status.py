@@ -20,7 +20,7 @@ from rich.table import Table
 from scpo.benchmarks import TRAINED_ON
 from scpo.errors import ConfigError, RecordError, ScpoError, UnreadableError
 from scpo.progress import about, counted
-from scpo.records import RunFolder, State, code_record, run_config
+from scpo.records import RunFolder, State, code_record, run_config, verify
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_present
 from scpo.records.wandb_mirror import url_of
@@ -68,10 +68,12 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
+        # First, so that a copy of a run is named as one.
         run_config.check_name(folder)
         seen = observer.observe(folder)
+        verify.check_usable(folder, seen.state)
         status = folder.read_status()
-        remarks = [status.reason or "", observer.remark(folder, seen), url_of(folder) or ""]
+        remarks = [status.reason or "", observer.remark(folder, seen), _mirror(folder)]
         remarks += code_record.resumes_by_other_code(folder)
         rates, step_s = _progress_of(folder)
         remarks += _uncommitted(folder)
@@ -97,6 +99,14 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         left_s=(status.steps - status.step) * (step_s or 0.0) if running else None,
         remark="; ".join(filter(None, remarks)),
     )
+
+
+def _mirror(folder: RunFolder) -> str:
+    """Address of the run in W&B; no number depends on the record of it."""
+    try:
+        return url_of(folder) or ""
+    except RecordError:
+        return "its address in W&B cannot be read (wandb.json)"
 
 
 def _uncommitted(folder: RunFolder) -> list[str]:

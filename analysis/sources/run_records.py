@@ -21,11 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from analysis.sources import verl_agent_logs
 from analysis.sources.settings import setting_of
 from scpo.errors import RecordError, UnreadableError
-from scpo.records import log_gaps
+from scpo.records import log_gaps, verify
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
-    change,
     check_readable,
     first_complaint,
     read_bytes,
@@ -35,9 +34,9 @@ from scpo.records.files import (
     text_sum,
 )
 from scpo.records.identity import is_id_of
-from scpo.records.logs import check_end, check_provenance, read_present
+from scpo.records.logs import read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
-from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
+from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State, Status, state_of
 from scpo.strict import Scale
 
@@ -266,7 +265,8 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
 def read_run(folder: Path) -> Run:
     """Read one run folder.
 
-    A run whose status or panels are damaged is returned in state DAMAGED with its ``damage``.
+    A run of which another record than config.yaml is damaged is returned in state DAMAGED with its
+    ``damage``.
 
     Raises:
         RecordError: The folder is not a run folder, or was renamed.
@@ -293,10 +293,9 @@ def read_run(folder: Path) -> Run:
     status, damage = None, None
     try:
         status = records.read_status()
+        verify.check_records(records)
         panels = records.read_panels()
-        attempts = _attempts(records, status)
-        check_end(records, status)
-        damage = _panel_damage(records, config, panels, status)
+        attempts = _attempts(records)
     except UnreadableError:
         # Not as a damaged run: nothing is known of it.
         raise
@@ -352,37 +351,13 @@ def _read_config(records: RunFolder) -> Any:
         ) from error
 
 
-def _attempts(records: RunFolder, status: Status) -> list[_Attempt]:
-    recorded = records.read_attempts()
-    check_provenance(records, status, recorded)
+def _attempts(records: RunFolder) -> list[_Attempt]:
     try:
-        return [_Attempt.model_validate(attempt) for attempt in recorded]
+        return [_Attempt.model_validate(attempt) for attempt in records.read_attempts()]
     except ValidationError as error:
         raise RecordError(
             f"{records.provenance} is no record of attempts: {first_complaint(error)}. {RUN_AGAIN}"
         ) from error
-
-
-def _panel_damage(
-    records: RunFolder,
-    config: dict[str, Any],
-    panels: dict[str, dict[str, Any]],
-    status: Status,
-) -> str | None:
-    """Describe how panels.json differs from what the run wrote; None if it is undamaged."""
-    if known := status.sums.get(records.panels.name):
-        changed = change(records.panels, known, whole=True)
-        if changed:
-            return f"{records.panels} {changed}. {RUN_AGAIN}"
-    if not panels and status.state != State.DONE:
-        # The run has not recorded them yet.
-        return None
-    # Without a checksum, at least the names must be those of the configuration.
-    asked = {*TRAINING_PANELS, *config["env"].get("validation_panels", ())}
-    if set(panels) == asked:
-        return None
-    held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
-    return f"{records.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
 
 
 def _code_sum(folder: Path) -> str:

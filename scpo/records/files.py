@@ -208,13 +208,14 @@ def file_sum(path: Path, first: int | None = None) -> FileSum:
     return seen.now()
 
 
-def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
+def change(path: Path, known: FileSum, *, whole: bool, contents: bool = True) -> str | None:
     """Describe how a file differs from its recorded checksum; None if it does not.
 
     Args:
         path: The file.
         known: The checksum that its writer recorded.
         whole: True if the file must not have grown since; False for a log.
+        contents: Read the file; False: compare its size only.
 
     Raises:
         UnreadableError: This user has no permission to read it.
@@ -227,7 +228,7 @@ def change(path: Path, known: FileSum, *, whole: bool) -> str | None:
         # The size is compared first, because it needs no reading.
         if size < known.bytes or (whole and size > known.bytes):
             return f"holds {size} bytes, not the {known.bytes} that were written"
-        if file_sum(path, known.bytes) == known:
+        if not contents or file_sum(path, known.bytes) == known:
             return None
         return "does not hold what was written (sha256)"
     except PermissionError as error:
@@ -248,11 +249,19 @@ def folder_sums(folder: Path, leave_out: Iterable[str] = ()) -> dict[str, FileSu
         return dict(zip(paths, readers.map(file_sum, paths.values()), strict=True))
 
 
-def folder_change(folder: Path, known: Mapping[str, FileSum]) -> str | None:
-    """Describe the first file of a folder that differs from its checksum; None if all match."""
+def folder_change(
+    folder: Path, known: Mapping[str, FileSum], *, contents: bool = True
+) -> str | None:
+    """Describe the first file of a folder that differs from its checksum; None if all match.
+
+    ``contents``: read the files; False: compare their sizes only.
+    """
+
+    def changed(name: str) -> str | None:
+        return change(folder / name, known[name], whole=True, contents=contents)
+
     with ThreadPoolExecutor(_READERS) as readers:
-        changes = readers.map(lambda name: change(folder / name, known[name], whole=True), known)
-        for name, what in zip(known, changes, strict=True):
+        for name, what in zip(known, readers.map(changed, known), strict=True):
             if what:
                 return f"{name} {what}"
     return None

@@ -215,6 +215,26 @@ def read_whole(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
         return _read_once(folder, path)
 
 
+def check_logs_at(folder: RunFolder, step: int) -> None:
+    """Verify that the logs begin with the lines that were there when a checkpoint was written.
+
+    Raises:
+        RecordError: Lines up to ``step``, that of a whole checkpoint, were lost or changed.
+    """
+    for name, known in folder.read_marker(step).logs.items():
+        path = folder.path / name
+        if RunningSum.of(JsonLines(path).up_to(step)).now() != known:
+            raise not_as_at(path, step)
+
+
+def not_as_at(path: Path, step: int) -> RecordError:
+    """Error of a log whose lines before a checkpoint were lost or changed."""
+    return RecordError(
+        f"{path}: the lines up to step {step} are not those that were there when the checkpoint of "
+        f"that step was written. {RESTORE}"
+    )
+
+
 def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
     status = folder.read_status()
     data = read_bytes(path) if path.exists() else b""

@@ -25,6 +25,7 @@ from scpo.schema.run import RunConfig
 from scpo.schema.scorer import SCORER_KINDS
 from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
+from scpo.strict import MACHINE_SECTIONS
 
 
 def read_config(folder: RunFolder) -> RunConfig:
@@ -118,7 +119,6 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
             f"{folder.path} is no run folder; `{_listing(folder)}` lists those there are"
         )
 
-    # The settings are recorded twice, so that a change of either record is detected.
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
     path = folder.path
@@ -137,10 +137,14 @@ def check_name(folder: RunFolder) -> None:
     """Verify that a folder's name is the id of its config.yaml, of any version of the schema.
 
     Raises:
-        RecordError: The folder is a copy or was renamed, or config.yaml is damaged.
+        RecordError: The folder is a copy or was renamed, or a record of its settings is damaged.
     """
     config = read_yaml(folder.config)
     if is_id_of(folder.run_id, config):
+        # The settings are recorded twice, so that a change of either record is detected.
+        hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
+        recorded = read_yaml(folder.identity)
+        _check_same(folder.path, "config.yaml", hashed, "identity.yaml", recorded)
         return
     try:
         held = recorded_id(config)

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from scpo.records.files import (
     Record,
     check_readable,
     file_sum,
+    folder_change,
     is_locked,
     is_open,
     locked,
@@ -43,6 +44,10 @@ RUN_NAME = re.compile(r".+-s\d+-[0-9a-f]{8}")
 
 # Name of a checkpoint of trainer=local until it is complete. verl writes checkpoints in place.
 SCRATCH = ".step_{:05d}.tmp"
+
+# Bytes of a checkpoint that a dry run and `status` read; of a larger one they compare the sizes. A
+# run that goes on, and `verify`, read all of it, which takes minutes at 7B (91 GB).
+READ_AT_A_GLANCE = 1 << 30
 
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
@@ -198,6 +203,66 @@ class RunFolder:
             if step is not None:
                 steps.append(step)
         return sorted(steps)
+
+    def read_marker(self, step: int) -> CheckpointMarker:
+        """The marker of a complete checkpoint, with the checksums of its files and of the logs."""
+        path = self.checkpoint(step) / CHECKPOINT_MARKER
+        return read_record(path, CheckpointMarker, "marker of a checkpoint", "Delete its folder")
+
+    def checkpoint_damage(self, step: int, *, at_a_glance: bool = False) -> str | None:
+        """Describe the damage of a complete checkpoint, or None if it is whole.
+
+        Args:
+            step: Its step.
+            at_a_glance: Compare only the sizes of a large one. Otherwise all its bytes are read,
+                because a file with a changed byte still has its size.
+        """
+        place = self.checkpoint(step)
+        try:
+            marker = self.read_marker(step)
+        except RecordError as error:
+            return str(error)
+        if marker.step != step:
+            path = place / CHECKPOINT_MARKER
+            return f"{path} is of step {marker.step}, its folder of step {step}"
+        size = sum(known.bytes for known in marker.files.values())
+        contents = not at_a_glance or size <= READ_AT_A_GLANCE
+        changed = folder_change(place, marker.files, contents=contents)
+        return f"{place}: {changed}" if changed else None
+
+    def whole_checkpoints(self, *, at_a_glance: bool = False) -> Iterator[int]:
+        """Steps of the whole checkpoints, newest first, each examined when it is asked for.
+
+        Args:
+            at_a_glance: See ``checkpoint_damage``; damaged ones are passed over without a warning.
+
+        Raises:
+            RecordError: There are complete checkpoints, and none is whole. Beginning anew would
+                overwrite what the run has logged, which only a person may want.
+        """
+        damages = []
+        found = False
+        for step in reversed(self.complete_checkpoints()):
+            damage = self.checkpoint_damage(step, at_a_glance=at_a_glance)
+            if damage is None:
+                found = True
+                yield step
+                continue
+            damages.append((step, damage))
+            if not at_a_glance:
+                logger.warning("%s: this checkpoint is damaged; one before it is tried", damage)
+        if damages and not found:
+            raise self.all_damaged(*damages[0])
+
+    def all_damaged(self, step: int, damage: str) -> RecordError:
+        """Error of a run that cannot go on; ``step``, ``damage``: of its newest checkpoint."""
+        steps = "1 step" if step == 1 else f"{step} steps"
+        delete = command_on(self.path.parent, "sweeps rm --finished", self.run_id)
+        return RecordError(
+            f"{damage}: this checkpoint is damaged, and no other one is whole. Restore its files; "
+            f"or delete {self.checkpoints} (or the run: `{delete}`), and the same command begins "
+            f"anew from step 0, which loses {steps}"
+        )
 
     def drop_half_checkpoints(self) -> None:
         """Remove incomplete checkpoints of killed processes, which may fill the disk.

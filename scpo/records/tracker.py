@@ -12,7 +12,7 @@ from scpo.errors import RecordError
 from scpo.progress import about
 from scpo.records.files import FileSum, RunningSum
 from scpo.records.health import Remark, examine
-from scpo.records.logs import RESTORE, SUCCESS, JsonLines, panels
+from scpo.records.logs import RESTORE, SUCCESS, JsonLines, not_as_at, panels
 from scpo.records.run_folders import RunFolder, now
 from scpo.records.status import State, StopRequest
 from scpo.records.wandb_mirror import WandbMirror
@@ -95,11 +95,11 @@ class Tracker:
         for log, running in sums.items():
             present = running.now()
             if known is not None and known.get(log.path.name, present) != present:
-                raise RecordError(
-                    f"{log.path}: the lines up to step {step} are not those that were there when "
-                    f"the checkpoint of that step was written. {RESTORE}"
-                )
+                raise not_as_at(log.path, step)
 
+        if step < 0 and self._records and self._records[-1]["step"] > 0:
+            last = self._records[-1]["step"]
+            logger.warning("no checkpoint: the run begins anew, its %d steps are made again", last)
         self._sums = sums
 
         # Before the logs are cut. If the process is killed in between, the checksums are those of

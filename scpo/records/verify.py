@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError, UnreadableError
-from scpo.records import log_gaps
+from scpo.records import log_gaps, run_config
 from scpo.records.code_record import read_code
-from scpo.records.files import RUN_AGAIN, change, check_readable, folder_change, read_record
-from scpo.records.logs import check_end, check_provenance, read_whole
+from scpo.records.files import RUN_AGAIN, change, check_readable, read_json, read_yaml
+from scpo.records.logs import check_end, check_logs_at, check_provenance, read_whole
 from scpo.records.manifest import experiment_members
 from scpo.records.run_config import check, read_config
-from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker, RunFolder
+from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
+from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
-
-DELETE_CHECKPOINT = "Delete it: a run that goes on takes the one before"
 
 
 def problems(folder: RunFolder) -> list[str]:
@@ -30,18 +29,15 @@ def problems(folder: RunFolder) -> list[str]:
     except ScpoError as error:
         found.append(str(error))
     checks: tuple[Callable[[RunFolder], Any], ...] = (
+        *([] if config is None else [check_records]),
         partial(_logs, config=config),
         _checkpoints,
         _samples,
-        RunFolder.read_stop,
-        RunFolder.read_panels,
-        _provenance,
-        _end,
         _code,
     )
-    for check_records in checks:
+    for check_part in checks:
         try:
-            check_records(folder)
+            check_part(folder)
         except ScpoError as error:
             found.append(str(error))
 
@@ -49,18 +45,79 @@ def problems(folder: RunFolder) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check_results(folder: RunFolder) -> None:
-    """Check what tables read of a run: its logs and panels.
+def check_usable(folder: RunFolder, state: State) -> None:
+    """Check all that the numbers of a run, or its going on, rest on: it is DAMAGED otherwise.
+
+    `status`, sweeps, dry runs and `rm` ask this; tables ask ``check_records`` and read the logs.
+    What it leaves to ``problems``: samples, which figures leave out one by one, and checkpoints of
+    finished runs.
+
+    Args:
+        folder: The run.
+        state: Its observed state.
 
     Raises:
-        RecordError: Lines or panels were lost or changed since the run wrote them.
+        RecordError: A record cannot be read, or was changed since the run wrote it; or the run
+            stopped, and none of its checkpoints is whole.
     """
-    read_whole(folder, folder.metrics)
-    read_whole(folder, folder.timing)
-    known = folder.read_status().sums.get(folder.panels.name)
-    changed = change(folder.panels, known, whole=True) if known else None
-    if changed:
-        raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
+    check_records(folder)
+    if state is State.DONE:
+        lines = read_whole(folder, folder.metrics)
+        read_whole(folder, folder.timing)
+        log_gaps.check(folder.metrics, read_yaml(folder.config), lines)
+    elif not state.live:
+        _check_resume(folder)
+
+
+def check_records(folder: RunFolder) -> None:
+    """Check a run's records, but for its logs and checkpoints.
+
+    Raises:
+        RecordError: A record cannot be read, or was changed since the run wrote it.
+    """
+    run_config.check_name(folder)
+    status = folder.read_status()
+    check_provenance(folder, status, folder.read_attempts())
+    check_end(folder, status)
+    folder.read_stop()
+    read_code(folder)
+    if folder.job.exists():
+        read_json(folder.job)
+    _check_panels(folder, status)
+
+
+def _check_panels(folder: RunFolder, status: Status) -> None:
+    panels = folder.read_panels()
+    if known := status.sums.get(folder.panels.name):
+        changed = change(folder.panels, known, whole=True)
+        if changed:
+            raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
+    if not panels and status.state is not State.DONE:
+        # The run has not recorded them yet.
+        return
+    # Without a checksum, at least the names must be those of the configuration.
+    env = read_yaml(folder.config)["env"]
+    asked = {*TRAINING_PANELS, *env.get("validation_panels", ())}
+    if set(panels) != asked:
+        held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
+        raise RecordError(
+            f"{folder.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
+        )
+
+
+def _check_resume(folder: RunFolder) -> None:
+    """Check that a run without a process can go on from a checkpoint, if it has any."""
+    lost: RecordError | None = None
+    for step in folder.whole_checkpoints(at_a_glance=True):
+        try:
+            check_logs_at(folder, step)
+        except RecordError as error:
+            # As of a run that goes on: the error of the newest one helps most.
+            lost = lost or error
+        else:
+            return
+    if lost is not None:
+        raise lost
 
 
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
@@ -113,20 +170,38 @@ def _logs(folder: RunFolder, config: RunConfig | None) -> None:
 def _checkpoints(folder: RunFolder) -> None:
     """Check the files of the newest checkpoint, from which a run would go on."""
     check_readable(folder.checkpoints)
-    for step in folder.complete_checkpoints()[-1:]:
-        place = folder.checkpoint(step)
-        path = place / CHECKPOINT_MARKER
-        marker = read_record(path, CheckpointMarker, "marker of a checkpoint", DELETE_CHECKPOINT)
-        if marker.step != step:
-            raise RecordError(
-                f"{path} is of step {marker.step}, its folder of step {step}: this checkpoint is "
-                f"damaged. {DELETE_CHECKPOINT}"
-            )
-        changed = folder_change(place, marker.files)
-        if changed:
-            raise RecordError(
-                f"{place}: {changed}: this checkpoint is damaged. {DELETE_CHECKPOINT}"
-            )
+    steps = folder.complete_checkpoints()
+    damage = folder.checkpoint_damage(steps[-1]) if steps else None
+    if damage is None:
+        return
+    if folder.read_status().state is State.DONE:
+        advice = f"Delete {folder.checkpoints}: the numbers of a finished run do not depend on it"
+    else:
+        whole = [step for step in steps[:-1] if not folder.checkpoint_damage(step)]
+        if not whole:
+            # The error with which the run itself stops.
+            raise folder.all_damaged(steps[-1], damage)
+        advice = f"Delete it: a run that goes on takes the one of step {whole[-1]}"
+    raise RecordError(f"{damage}: this checkpoint is damaged. {advice}")
+
+
+def begins_anew(folder: RunFolder) -> str | None:
+    """Remark on a stopped run that has steps and no checkpoint to go on from; None for others."""
+    try:
+        state = observe(folder).state
+        status = folder.read_status()
+        trained = read_config(folder).method.kind == "trained"
+    except ScpoError:
+        # `problems` reports damaged records.
+        return None
+    if not trained or state.live or state is State.DONE or not status.step:
+        return None
+    if folder.complete_checkpoints():
+        return None
+    return (
+        f"{folder.run_id} is {state} at step {status.step} of {status.steps} and has no "
+        "checkpoint: a run that goes on begins anew from step 0"
+    )
 
 
 def _samples(folder: RunFolder) -> None:
@@ -139,14 +214,6 @@ def _samples(folder: RunFolder) -> None:
         changed = change(folder.path / name, known, whole=True)
         if changed:
             raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
-
-
-def _provenance(folder: RunFolder) -> None:
-    check_provenance(folder, folder.read_status(), folder.read_attempts())
-
-
-def _end(folder: RunFolder) -> None:
-    check_end(folder, folder.read_status())
 
 
 def _code(folder: RunFolder) -> None:

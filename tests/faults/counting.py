@@ -1,8 +1,10 @@
 """What the stand-ins for train.py share: training that only counts its steps, with records and checkpoints as real."""
 
+import hashlib
 import os
 import time
 
+from scpo.records.run_folders import TRAINING_PANELS
 from scpo.records.tracker import Tracker
 
 
@@ -14,6 +16,7 @@ def count(config, folder, should_stop, values):
     """
     with (folder.path / "starts").open("a") as file:
         file.write(f"{os.getpid()}\n")
+    pin_panels(folder, config)
     done = folder.complete_checkpoints()
     with Tracker(folder, config) as tracker:
         tracker.resume_at(done[-1] if done else -1)
@@ -22,7 +25,7 @@ def count(config, folder, should_stop, values):
             while os.path.exists(os.environ.get("FAKE_HELD", "")):
                 time.sleep(0.02)
             metrics, timing = values(step)
-            tracker.log(step, _validation(config, step) | metrics, timing)
+            tracker.log(step, validation(config, step) | metrics, timing)
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0:
                 folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
@@ -31,7 +34,13 @@ def count(config, folder, should_stop, values):
                 return
 
 
-def _validation(config, step):
+def pin_panels(folder, config):
+    """One game on each panel."""
+    names = (*TRAINING_PANELS, *config.env.validation_panels)
+    folder.pin_panels({name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in names})
+
+
+def validation(config, step):
     """Nothing won: what a run logs whenever it validates."""
     if step % config.trainer.validation.every and step != config.trainer.steps:
         return {}

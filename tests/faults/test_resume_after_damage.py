@@ -73,6 +73,16 @@ def test_a_run_goes_on_from_what_is_whole_and_ends_with_the_same_bytes(damage, d
 
 
 @pytest.mark.usefixtures("threads")
+def test_a_run_whose_checkpoints_are_all_damaged_stops_and_overwrites_nothing(damaged, cache):
+    logged = damaged.metrics.read_bytes()
+    for step in (1, 2):
+        flip_a_bit(damaged.checkpoint(step) / "optimizer.safetensors", -9)
+    with pytest.raises(RecordError, match=r"step_00002: optimizer\.safetensors .*no other one is whole.*loses 2 steps"):
+        run(damaged.path.parent, cache)
+    assert damaged.metrics.read_bytes() == logged
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("kept", [1, 0])
 def test_a_run_that_lost_lines_before_every_checkpoint_is_refused(damaged, cache, kept):
     keep_lines(damaged.metrics, kept)

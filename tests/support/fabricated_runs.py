@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scpo.records.files import write_json, write_yaml
+from scpo.records.files import write_json
 from scpo.records.identity import recorded_id
 from scpo.schema.env import FAMILIES
 from sweeps.compose.matrix import expand
-from tests.support.run_records import write_panels
+from tests.support.run_records import write_panels, write_settings
 from tests.support.whole_logs import whole
 
 STEPS = (0, 75, 150)
@@ -109,7 +109,7 @@ def metrics_of(run):
 
 def _write_run(folder, run, lines):
     folder.mkdir(parents=True, exist_ok=True)
-    write_yaml(folder / "config.yaml", run.config, checked=True)
+    write_settings(folder, run.config)
     last = lines[-1]["step"]
     status = {"state": run.state, "step": last, "steps": last, "commit": "0123456789abcdef"}
     write_json(folder / "status.json", status)

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from scpo.records import RunFolder, code_record, provenance
 from scpo.records.code_files import code_files
+from scpo.records.files import write_json
 from scpo.records.status import JobState
 from scpo.records.tracker import Tracker
 from scpo.schema.run import RunConfig
@@ -21,6 +22,7 @@ from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
 from sweeps.records import attempt as entry
+from tests.faults.counting import pin_panels, validation
 
 
 class Killed(BaseException):
@@ -168,12 +170,14 @@ class FakeProcess:
         return RunProcess(self.job.folder, self.attempt, None).outcome(code, interrupted)
 
     def _train(self, config, folder, should_stop):
+        pin_panels(folder, config)
         done = folder.complete_checkpoints()
         with Tracker(folder, config) as tracker:
             tracker.resume_at(done[-1] if done else -1)
             for step in range(done[-1] + 1 if done else 0, config.trainer.steps + 1):
                 self._step(step)
-                tracker.log(step, self.slurm.measure(config, step), {"step_s": self.slurm.step_s})
+                metrics = validation(config, step) | self.slurm.measure(config, step)
+                tracker.log(step, metrics, {"step_s": self.slurm.step_s})
                 if should_stop() or step % config.trainer.checkpoint_every == 0:
                     folder.checkpoint(step).mkdir(parents=True, exist_ok=True)
                     folder.mark_complete(step, {}, tracker.sums)
@@ -191,6 +195,10 @@ class FakeProcess:
 _code = functools.cache(code_files)
 
 
+def _record_attempt(folder, config, number):
+    write_json(folder.provenance, {"attempts": {str(number): {}}})
+
+
 @contextlib.contextmanager
 def quick_records() -> Iterator[None]:
     """Without slow parts that are not under test: git, sums and a copy of the code, waiting for the disk."""
@@ -199,7 +207,7 @@ def quick_records() -> Iterator[None]:
         patch.object(os, "fsync", lambda _: None),
         patch.object(observer, "ASK_AGAIN_S", 0),
         patch.object(provenance, "git_commit", lambda: "a" * 40),
-        patch.object(provenance, "record", lambda *_: None),
+        patch.object(provenance, "record", _record_attempt),
         patch.object(code_record, "code_files", lambda: code),
         patch.object(cluster, "freeze", lambda runs_dir, *_: runs_dir / ".snapshots" / "0"),
     ):

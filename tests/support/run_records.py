@@ -16,6 +16,7 @@ from scpo.records.files import file_sum, read_yaml, write_json, write_yaml
 from scpo.records.identity import recorded_id
 from scpo.records.run_folders import TRAINING_PANELS
 from scpo.schema.env import FAMILIES as FAMILIES_OF_GAMES
+from scpo.strict import MACHINE_SECTIONS
 from tests.support.whole_logs import whole
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def write_run(
     run = {"id": recorded_id(made), "env": made["env"]["name"], "model": made["model"]["name"], "seed": seed}
     folder = Path(runs_dir) / run["id"]
     (folder / "diagnostics").mkdir(parents=True)
-    write_yaml(folder / "config.yaml", made, checked=True)
+    write_settings(folder, made)
     write_json(folder / "status.json", {"state": state, "step": steps, "steps": steps, "commit": "0123456789abcdef"})
     write_panels(folder, made)
     numbers = np.random.default_rng([seed, len(row)])
@@ -86,6 +87,12 @@ def write_run(
 
 def _without_other_panels(line, validated):
     return {key: line[key] for key in line if not key.startswith("val/") or key.startswith(tuple(validated))}
+
+
+def write_settings(folder, made):
+    """``config.yaml`` and ``identity.yaml``."""
+    write_yaml(folder / "config.yaml", made, checked=True)
+    write_yaml(folder / "identity.yaml", {name: made[name] for name in made if name not in MACHINE_SECTIONS})
 
 
 def write_panels(folder, made):

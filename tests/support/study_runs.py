@@ -3,9 +3,9 @@
 import zlib
 from pathlib import Path
 
-from scpo.records.files import write_json, write_yaml
+from scpo.records.files import write_json
 from scpo.records.identity import recorded_id
-from tests.support.run_records import config, write_lines, write_panels
+from tests.support.run_records import config, write_lines, write_panels, write_settings
 from tests.support.whole_logs import whole
 
 GAMES = {"alfworld": {"valid_seen": 140, "valid_unseen": 134}, "webshop": {"test": 200}}
@@ -42,7 +42,7 @@ def write_study_run(runs_dir, row, seed, curve, *, state="DONE", credit=None, en
     if folder.exists():
         return run
     (folder / "diagnostics").mkdir(parents=True)
-    write_yaml(folder / "config.yaml", made, checked=True)
+    write_settings(folder, made)
     write_json(folder / "status.json", {"state": state, "step": 40, "steps": 40, "commit": "0123456789abcdef"})
     write_panels(folder, made)
     write_json(folder / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": False}}})

@@ -27,6 +27,7 @@ from scpo.records.run_folders import (
     CHECKPOINT_MARKER,
     SCRATCH,
     CheckpointMarker,
+    RunFolder,
     numbered,
 )
 from scpo.shaping.reference_buffer import FILE as REFERENCES
@@ -184,7 +185,7 @@ def _write(
 
 
 def complete_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Complete checkpoints, oldest first; incomplete or cut ones are passed over with a warning.
+    """Complete checkpoints, oldest first; incomplete or cut ones are passed over.
 
     The weights are not read here: see :meth:`Checkpoint.damage`.
     """
@@ -198,44 +199,32 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
             marker = read_record(
                 path / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"
             )
-            # Sizes reveal cut files at once; contents are hashed only of the checkpoint that is
-            # resumed from.
-            sizes = {name: (path / name).stat().st_size for name in marker.files}
-        except (OSError, RecordError) as error:
-            logger.warning("checkpoint %s is incomplete (%s); it is passed over", path, error)
+        except RecordError:
             continue
-        if marker.step != step or any(
-            sizes[name] != known.bytes for name, known in marker.files.items()
-        ):
-            logger.warning(
-                "checkpoint %s is damaged: it is not what its %s says", path, CHECKPOINT_MARKER
-            )
-            continue
-        found.append(Checkpoint(step, path, marker.files, marker.logs))
+        # Sizes reveal cut files at once.
+        if marker.step == step and not folder_change(path, marker.files, contents=False):
+            found.append(Checkpoint(step, path, marker.files, marker.logs))
     return found
 
 
-def newest_usable(folder: Path, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
-    """Find the newest checkpoint that is intact together with its logs, or None.
+def newest_usable(folder: RunFolder, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
+    """Find the newest checkpoint that is whole together with its logs; None without any.
 
     Weights of step n with logs of another step would be a run that nobody made: metrics would be
     missing or doubled without a trace.
 
     Args:
-        folder: The folder of checkpoints.
+        folder: The run.
         cut_logs: Truncates the logs to the state at a checkpoint; RecordError if they differ from
             what was logged when it was written.
 
     Raises:
-        RecordError: There are intact checkpoints, but the logs before them are damaged.
+        RecordError: All checkpoints are damaged, or the logs before those that are not.
     """
     lost: RecordError | None = None
-    for checkpoint in reversed(complete_checkpoints(folder)):
-        if damage := checkpoint.damage():
-            logger.warning(
-                "checkpoint %s is damaged: %s; the one before is tried", checkpoint.folder, damage
-            )
-            continue
+    for step in folder.whole_checkpoints():
+        marker = folder.read_marker(step)
+        checkpoint = Checkpoint(step, folder.checkpoint(step), marker.files, marker.logs)
         try:
             cut_logs(checkpoint)
         except RecordError as error:

@@ -209,7 +209,7 @@ def _resume(session: Session, tracker: Tracker) -> int | None:
     """Load the newest intact checkpoint and truncate the logs to it; None: start from step 0."""
     # Usable only with the logs of its step, which are cut there.
     checkpoint = newest_usable(
-        tracker.folder.checkpoints, lambda found: tracker.resume_at(found.step, found.logs)
+        tracker.folder, lambda found: tracker.resume_at(found.step, found.logs)
     )
     if checkpoint is None:
         tracker.resume_at(-1)

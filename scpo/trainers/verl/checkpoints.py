@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from scpo.errors import RecordError
 from scpo.records import RunFolder
-from scpo.records.files import FileSum, folder_change, folder_sums, read_record
-from scpo.records.run_folders import CHECKPOINT_MARKER, CheckpointMarker
-
-logger = logging.getLogger(__name__)
+from scpo.records.files import FileSum, folder_sums
+from scpo.records.run_folders import CHECKPOINT_MARKER
 
 
 def verl_folder(folder: RunFolder, step: int) -> Path:
@@ -82,40 +78,16 @@ class Sealing:
 
 
 def newest(folder: RunFolder) -> int | None:
-    """Step of the newest intact checkpoint, or None; incomplete ones are removed.
+    """Step of the newest whole checkpoint, or None without any; incomplete ones are removed.
 
-    All bytes of the checkpoint are read, because a file with a changed byte still has its size, and
-    the run would go on with damaged weights.
+    Raises:
+        RecordError: There are complete checkpoints, and all of them are damaged.
     """
     # Before anything is written: on a full disk, an incomplete checkpoint takes needed space.
     folder.drop_half_checkpoints()
-    for step in reversed(folder.complete_checkpoints()):
-        damage = _damage(folder, step)
-        if damage is None:
-            return step
-        logger.warning(
-            "checkpoint %s is damaged: %s; the one before is tried", folder.checkpoint(step), damage
-        )
-    return None
+    return next(folder.whole_checkpoints(), None)
 
 
 def logs_at(folder: RunFolder, step: int) -> dict[str, FileSum]:
     """The run's logs as they were when a checkpoint was written."""
-    return _marker(folder, step).logs
-
-
-def _damage(folder: RunFolder, step: int) -> str | None:
-    """Describe the damage of a checkpoint, or None if all its files are intact."""
-    try:
-        marker = _marker(folder, step)
-    except RecordError as error:
-        return str(error)
-    if marker.step != step:
-        return "it is of another step"
-    return folder_change(folder.checkpoint(step), marker.files)
-
-
-def _marker(folder: RunFolder, step: int) -> CheckpointMarker:
-    return read_record(
-        folder.checkpoint(step) / CHECKPOINT_MARKER, CheckpointMarker, "marker of a checkpoint"
-    )
+    return folder.read_marker(step).logs

@@ -8,7 +8,7 @@ import pytest
 
 from scpo.errors import PanelError, RecordError
 from scpo.records import RunFolder, State, run_config, run_folders
-from scpo.records.files import locked, write_yaml
+from scpo.records.files import file_sum, locked, write_yaml
 from scpo.records.identity import identity
 from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Status
@@ -182,3 +182,18 @@ def test_half_a_checkpoint_is_none_to_go_on_from(tmp_path):
 def test_a_command_to_copy_names_a_folder_that_is_not_the_default_one():
     assert command_on(Path("runs"), "sweeps rm --finished", "a*") == "python -m sweeps rm --finished 'a*'"
     assert command_on(Path("../b k"), "sweeps status") == "python -m sweeps status --runs-dir '../b k'"
+
+
+def test_of_a_large_checkpoint_a_glance_compares_the_sizes_only(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path)
+    weights = folder.checkpoint(4) / "weights.bin"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    folder.mark_complete(4, {weights.name: file_sum(weights)}, {})
+    weights.write_bytes(b"Weights")
+    assert "does not hold what was written" in folder.checkpoint_damage(4, at_a_glance=True)
+    monkeypatch.setattr(run_folders, "READ_AT_A_GLANCE", 3)
+    assert folder.checkpoint_damage(4, at_a_glance=True) is None
+    assert "does not hold what was written" in folder.checkpoint_damage(4)
+    weights.write_bytes(b"weight")
+    assert "holds 6 bytes, not the 7" in folder.checkpoint_damage(4, at_a_glance=True)

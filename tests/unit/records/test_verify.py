@@ -73,7 +73,7 @@ BREAKS = {
     ),
     "a lost file of a checkpoint": (
         lambda f: newest_weights(f).unlink(),
-        r"cannot be read \(No such file or directory\): this checkpoint is damaged. Delete it",
+        r"cannot be read \(No such file or directory\): this checkpoint is damaged. Delete .*finished run do not",
     ),
     "an edited config": (
         lambda f: run_config.write_config(f, run_config.read_config(f).model_copy(update={"seed": 9})),
@@ -92,7 +92,8 @@ def test_damage_is_reported_with_its_file(folder, breaks, message):
     assert re.search(message, problem), problem
 
 
-def test_runs_of_one_setting_on_different_panels_are_a_conflict(folder, tmp_path):
+def test_runs_of_one_setting_on_different_panels_are_a_conflict(tmp_path):
+    folder = fake.make_run(tmp_path)
     other = fake.make_run(tmp_path, "seed=1")
     folder.pin_panels({"valid_seen": {"sha256": "aa", "tasks": 3}})
     other.pin_panels({"valid_seen": {"sha256": "bb", "tasks": 3}})

@@ -2,6 +2,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from rich.console import Console
 import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, code_record, manifest, run_config
+from scpo.records import RunFolder, State, code_record, manifest, run_config, verify
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.code_files import code_files
 from scpo.records.files import file_sum, locked, write_bytes, write_json
@@ -29,6 +30,7 @@ from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import attempt
+from sweeps.records.reconcile import Action, decide
 from sweeps.status import statuses
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -118,8 +120,7 @@ def test_runs_to_be_mirrored_without_a_key_are_noted_before_they_start(tmp_path,
 
 def test_a_dry_run_tells_what_is_finished(tmp_path):
     folder = fake.make_run(tmp_path)
-    folder.metrics.write_text('{"step": 4}\n')
-    folder.update_status(state=State.DONE)
+    attempt.run(folder, fake_train.train)
     words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
     done = call("sweep.py", *words, *fake.QUICK, cwd=tmp_path)
     assert "skip (finished before)" in done.stdout
@@ -567,6 +568,52 @@ def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, mo
     words = [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]", "dry_run=true"]
     dispatch.preview(Console(width=500), read_request(["+experiment=ablation_monotonicity", *words]), ROOT / "train.py")
     assert "leave (DAMAGED; " in capsys.readouterr().out
+
+
+RECORDS = (
+    "config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "metrics.jsonl", "timing.jsonl",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("content", [None, "{"], ids=["lost", "cut"])
+def test_status_dry_run_sweep_verify_and_table_agree_about_a_damaged_record(finished, monkeypatch, name, content):
+    folder = RunFolder(Path("runs", list(finished.runs)[1]))
+    path = folder.path / name
+    path.unlink() if content is None else path.write_text(content)
+    (row,) = statuses([folder], Observer(FakeSlurm()))
+    assert row.state is State.DAMAGED
+    assert dispatch._observed(folder, Observer(FakeSlurm())).state is State.DAMAGED
+    shown = sweep_here(finished, monkeypatch)[1]
+    assert "3 finished before, 1 DAMAGED" in shown
+    assert any(name in problem for problem in verify.problems(folder))
+    table = experiment_table(Path("runs"), "ablation_monotonicity")
+    assert f"{folder.run_id} is DAMAGED\n" in table
+    assert "1/2" in table
+
+
+def test_a_stopped_run_with_damaged_checkpoints_only_is_damaged_everywhere_and_not_started(tmp_path):
+    folder = fake.make_run(tmp_path)
+    attempt.run(folder, fake_train.train)
+    folder.update_status(state=State.INTERRUPTED)
+    for step in folder.complete_checkpoints():
+        weights = folder.checkpoint(step) / "weights.bin"
+        weights.write_bytes(b"weights")
+        folder.mark_complete(step, {"weights.bin": file_sum(weights)}, {})
+        weights.write_bytes(b"weight")
+    newest = folder.complete_checkpoints()[-1]
+    (row,) = statuses([folder], Observer(FakeSlurm()))
+    assert row.state is State.DAMAGED
+    assert f"and no other one is whole. Restore its files; or delete {folder.checkpoints}" in row.remark
+    assert f"begins anew from step 0, which loses {newest} steps" in row.remark
+    assert row.remark in verify.problems(folder)
+    seen = dispatch._observed(folder, Observer(FakeSlurm()))
+    assert (seen.state, decide(seen, 3).action) == (State.DAMAGED, Action.LEAVE)
+    assert verify.begins_anew(folder) is None
+    shutil.rmtree(folder.checkpoints)
+    assert verify.problems(folder) == []
+    assert "has no checkpoint: a run that goes on begins anew from step 0" in verify.begins_anew(folder)
+    assert dispatch._observed(folder, Observer(FakeSlurm())).state is State.INTERRUPTED
 
 
 def test_runs_that_slurm_does_not_take_are_told_with_the_states_of_status(submitted):

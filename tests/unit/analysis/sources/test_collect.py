@@ -82,7 +82,7 @@ def test_a_run_of_this_machine_whose_process_was_killed_is_lost_as_in_status(tmp
     for folder in (killed, queued, alive):
         folder.update_status(pid=1, host=socket.gethostname())
     elsewhere.update_status(pid=1, host="another", boot="another")
-    (queued.path / "job.json").write_text("{}")
+    write_json(queued.path / "job.json", {})
     with locked(alive.lock):
         states = collect(tmp_path).runs.set_index("id").state
     assert dict(states) == {

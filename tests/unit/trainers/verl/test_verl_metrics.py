@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scpo.diagnostics.validation_episodes import episode_metrics, validation_metrics
+from scpo.errors import RecordError
 from scpo.records import RunFolder
 from scpo.trainers.verl import checkpoints
 from scpo.trainers.verl.checkpoints import Sealing, mark_complete, newest, verl_folder
@@ -165,6 +166,17 @@ def test_checksums_that_cannot_be_computed_stop_the_run_at_the_next_checkpoint(t
     sealing.start(1, {})
     with pytest.raises(OSError, match="Input/output"):
         sealing.wait()
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path):
+    folder = RunFolder(tmp_path)
+    for step in (1, 2):
+        verl_folder(folder, step).mkdir(parents=True)
+        (verl_folder(folder, step) / "weights").write_bytes(b"weights")
+        mark_complete(folder, step, {}, keep=2)
+        (verl_folder(folder, step) / "weights").write_bytes(b"weight")
+    with pytest.raises(RecordError, match=r"step_00002: global_step_2/weights holds 6 bytes.*no other one is whole"):
+        newest(folder)
 
 
 def test_a_run_without_checkpoints_starts_at_the_beginning(tmp_path):
