@@ -81,9 +81,9 @@ def push(offline: Path) -> tuple[bool, str]:
 
 
 def check_server(command: str) -> None:
-    """Raise ConfigError without a key for W&B, or where its server cannot be reached.
+    """Raise ConfigError if the key for W&B is missing or its server cannot be reached.
 
-    W&B itself fails with a longer message, or repeats its requests for hours without a word.
+    W&B itself fails with a longer message, or silently repeats its requests for hours.
     """
     if not has_any_wandb_key():
         raise ConfigError(
@@ -115,7 +115,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
             "(wandb.mode=offline writes them)",
         )
         return True
-    # Another ``push_one`` sends nothing to W&B.
+    # Another ``push_one`` (of a test) sends nothing to W&B.
     if push_one is push:
         check_server("sync")
     failed = 0

@@ -32,8 +32,8 @@ from sweeps.compose.overrides import CONF, FOLDERS, Override, file_of, parse, pa
 
 SWEEP_KEYS = ("experiment", "search", "dry_run")
 
-# An interpolation with another one inside its first part (${a${b}}), after a leading dot or in a
-# resolver's arguments: what it refers to is known only when it is resolved.
+# An interpolation whose target is known only when it is resolved: it contains another one in its
+# first part (${a${b}}), after a leading dot or in a resolver's arguments.
 COMPUTED_KEY = re.compile(r"\$\{([^}.]*|\.[^}]*|[^}]*:[^}]*)\$\{")
 
 
@@ -48,7 +48,7 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
 
 
 def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
-    """Read an experiment for its scale, by its YAML file or its name in ``conf/experiment``.
+    """Read an experiment and its scale, by its YAML file or its name in ``conf/experiment``.
 
     The folder is ours, or that of an installed package.
     """
@@ -64,7 +64,8 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
         experiment = Experiment.model_validate(section)
     except ValidationError as error:
         raise ConfigError(f"{where}:\n{explain_validation(error, Experiment)}") from error
-    # Runs are recorded under the name: a copied file would take the place of the original's record.
+    # Runs are recorded under the name: a copied file that keeps it would replace the original's
+    # record.
     named = any(path.parent == folder / "experiment" for folder in FOLDERS)
     if named and experiment.name != path.stem:
         raise ConfigError(
@@ -75,7 +76,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
 
 
 def _experiment_section(path: Path) -> Any:
-    """Read the section ``experiment`` of a file: shipped, or the user's own (a search's winner)."""
+    """Read the section ``experiment`` of a file: of conf/, or a user's own (a search's winner)."""
     try:
         data = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
@@ -91,7 +92,7 @@ def _experiment_section(path: Path) -> Any:
 def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     """Compose the overrides as ``hydra.compose`` does, interpolations unresolved.
 
-    Composing files is slow, so it happens once for all configurations that choose the same ones.
+    Composing files is slow, so it happens once for all configurations that choose the same files.
     Plain ``key=value`` overrides are then set by the same call that Hydra uses. Do not modify the
     result: without plain overrides it is the cached object.
     """
@@ -120,7 +121,7 @@ if FOLDERS[1:]:
 
 @functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
-    """Compose the files that these overrides choose. Cached: do not modify the result."""
+    """Compose the overrides with Hydra. The result is cached: do not modify it."""
     asked = [*_SEARCH_PATH, *(override.for_hydra for override in overrides)]
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -129,14 +130,14 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
         raise ConfigError(_yaml_message(error)) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
-            explain_hydra(error, overrides, lambda: _keys_with(overrides), RunConfig)
+            explain_hydra(error, overrides, lambda: _chosen_configuration(overrides), RunConfig)
         ) from None
     _check_method_name(composed, overrides)
     return composed
 
 
 def _check_method_name(composed: DictConfig, overrides: Sequence[Override]) -> None:
-    """Refuse a method whose file has the name of another one, under which records would know it."""
+    """Refuse a method whose ``name`` is not its file's: records would show another method."""
     chosen = [override.value for override in overrides if override.target == "method"]
     name = OmegaConf.select(composed, "method.name")
     if chosen and isinstance(chosen[-1], str) and name is not None and name != chosen[-1]:
@@ -159,12 +160,12 @@ def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
 
 def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> None:
     try:
-        # Merged, as Hydra does: a mapping changes the keys that it names.
+        # Merged, as in Hydra: a mapping changes only the keys that it names.
         OmegaConf.update(raw, override.target, override.value, merge=True)
     except (ConfigAttributeError, ConfigKeyError) as error:
-        # The key inside a mapping that an override gives, as in method={nme: x}.
-        inside = str(error.full_key)
-        wrong = inside if inside.startswith(f"{override.key}.") else override.text
+        # In a mapping such as method={nme: x}, the wrong key is below that of the override.
+        failed_key = str(error.full_key)
+        wrong = failed_key if failed_key.startswith(f"{override.key}.") else override.text
         raise ConfigError(explain_key(wrong, resolve(compose_files(choices)), RunConfig)) from None
     except OmegaConfBaseException as error:
         raise ConfigError(f"Error merging override {override}: {first_line(error)}") from None
@@ -183,8 +184,8 @@ def resolve(raw: DictConfig) -> dict[str, Any]:
 def refers_to(raw: DictConfig, key: str) -> bool:
     """Return True if an interpolation may refer to the key.
 
-    It may if it contains the key, or computes the first part of its own key from another value.
-    ``${env.settings.${env.setting}.reward}``, for instance, stays inside ``env``.
+    One may if it contains the key, or if its own first part is computed (``COMPUTED_KEY``). For
+    ``seed``, ``${env.settings.${env.setting}.reward}`` does not: its first part is ``env``.
     """
     for text in _texts(OmegaConf.to_container(raw, resolve=False)):
         if "${" in text and (key in text or COMPUTED_KEY.search(text)):
@@ -196,7 +197,8 @@ def _texts(data: Any) -> Iterator[str]:
     if isinstance(data, str):
         yield data
     elif isinstance(data, dict | list):
-        for value in data.values() if isinstance(data, dict) else data:
+        values = data.values() if isinstance(data, dict) else data
+        for value in values:
             yield from _texts(value)
 
 
@@ -225,38 +227,38 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
                 if found := line.search(path.read_text()):
                     yield (
                         f"{path.relative_to(folder.parent)} has {found[1]}: {tag}. A part of your "
-                        "own is registered in the code, or by the entry point of an installed "
-                        'package, too: CONTRIBUTING.md, "How to add a part"'
+                        "own must also be registered, in the code or by the entry point of an "
+                        'installed package: CONTRIBUTING.md, "How to add a part"'
                     )
 
 
 def seeded_runs(
     overrides: Sequence[Override], seeds: Iterable[Any], values: Mapping[str, Any] | None = None
 ) -> Iterator[RunConfig]:
-    """Compose a run's configuration at each seed, with ``values`` in its dotted keys.
+    """Compose a run's configuration at each seed, with ``values`` set at their dotted keys.
 
-    A seed of None leaves the overrides' seed. All seeds share one composition, and one resolution
-    of interpolations where none refers to the seed: these two take most of the time.
+    A seed of None keeps the seed of the overrides. Composing and resolving interpolations take most
+    of the time: seeds share one composition, and one resolution if no interpolation refers to them.
     """
-    raw = _with(values or {}, compose_raw(overrides))
+    raw = _with_values(values or {}, compose_raw(overrides))
     data = resolve(raw)
     depends_on_seed = refers_to(raw, "seed")
     for seed in seeds:
         if seed is None:
             yield validate_run(data)
         elif depends_on_seed:
-            yield validate_run(resolve(_with({"seed": seed}, raw)))
+            yield validate_run(resolve(_with_values({"seed": seed}, raw)))
         else:
             yield validate_run({**data, "seed": seed})
 
 
-def _with(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
+def _with_values(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
     if values:
         # The composition is cached and shared by all seeds.
         raw = copy.deepcopy(raw)
     for key, value in values.items():
         try:
-            # Not merged: panels replace those of the configuration.
+            # Not merged: a search's panels replace those of the configuration.
             OmegaConf.update(raw, key, value, merge=False)
         except OmegaConfBaseException as error:
             section = key.rpartition(".")[0]
@@ -277,11 +279,11 @@ def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) 
         )
 
 
-def _keys_with(overrides: Sequence[Override]) -> dict[str, Any]:
+def _chosen_configuration(overrides: Sequence[Override]) -> dict[str, Any]:
     """The configuration of the chosen files without other overrides, to look up misspelt keys."""
     choices = _choices(overrides)
     if choices != tuple(overrides):
         with contextlib.suppress(ConfigError):
             return resolve(compose_files(choices))
-    # A choice itself is wrong, so that only the defaults can be composed.
+    # A choice itself is wrong, so only the defaults can be composed.
     return resolve(compose_files(()))

@@ -28,7 +28,7 @@ SHORT_NAMES = {
     "alpha": "method.shaper.alpha",
     "n": "trainer.group_size",
     "gpus": "launcher.gpus",
-    # verl's and TRL's. Without them total_epochs is near trainer.epochs, which repeats each update.
+    # Of verl and TRL. Else total_epochs would suggest trainer.epochs, which repeats each update.
     "total_epochs": "trainer.steps",
     "num_train_epochs": "trainer.steps",
     "total_training_steps": "trainer.steps",
@@ -45,7 +45,7 @@ SHORT_NAMES = {
 """Last part of a key in other code bases -> the key here."""
 
 OTHER_SPELLINGS = {"env=webshop_paper": "env=webshop env.setting=paper"}
-"""Choices that are written in two overrides."""
+"""Choices that are written as two overrides here."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ HABITS = (
         r"hydra.*sweeper.*",
         "Optuna searches are python sweep.py +search=<name>; an axis is key=a,b",
     ),
-    Habit(r"hydra.*", "Hydra composes here and does no more; folders: machine.runs_dir=<folder>"),
+    Habit(r"hydra.*", "Hydra only composes here; the folder of runs is machine.runs_dir=<folder>"),
     Habit(
         r"launcher\.(partition|account|qos|constraint|gres|memory_gb|max_time_h)",
         "it is the cluster's own: slurm/site.yaml: {0} (another file: launcher.site=<file>)",
@@ -137,7 +137,7 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
             # sweep.py needs an experiment; this one has a single row.
             kept = ["+experiment=one", *kept]
         return f"{flag}: {habit.answer}: {_command(habit.script, [*kept, *habit.add])}"
-    # --key=value: the form in which `wandb agent` passes parameters.
+    # --key=value: the form in which `wandb agent` passes parameters. --seed=0 is answered below.
     if any(re.match(r"--(?!seed=)[^=]*=", word) for word in words):
         plain = [word.removeprefix("--") for word in words]
         return (
@@ -161,7 +161,7 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
 
 
 def explain_axis(override: str) -> str:
-    """Message for several values where one goes."""
+    """Message for several values of a key that takes one."""
     return (
         f"{override}: one value a key here; as an axis of an experiment: "
         f"{_command('sweep.py', ['+experiment=one', _as_axis(override)])} and the other overrides"
@@ -177,7 +177,7 @@ def explain_split_axis(override: str, value: str) -> str:
 
 
 def _as_axis(word: str) -> str:
-    """An override of train.py as sweep.py has it: seeds are an axis of their own."""
+    """Translate an override of train.py for sweep.py, where seeds are an axis."""
     key, _, value = word.partition("=")
     if key != "seed":
         return word
@@ -185,7 +185,7 @@ def _as_axis(word: str) -> str:
 
 
 def _as_value(word: str) -> str:
-    """An override of sweep.py as train.py has it: the first value of an axis."""
+    """Translate an override of sweep.py for train.py, with the first value of an axis."""
     key, given, value = word.partition("=")
     if not given or value.startswith(("{", "'", '"')):
         return word
@@ -199,7 +199,7 @@ def explain_launcher(words: Sequence[str]) -> str | None:
     ``launcher=local`` is accepted, since it changes nothing.
     """
     chosen = [word for word in words if word.lstrip("+").startswith(("launcher", "hydra/launcher"))]
-    # Also true without a launcher. launcher=local is train.py's only one, and given by habit.
+    # True for an empty list, too: no launcher is given.
     if all(word == "launcher=local" for word in chosen):
         return None
     seeds = [word.partition("=")[2] for word in words if word.startswith("seed=")] or ["0"]
@@ -240,7 +240,7 @@ def explain_sweep_word(override: str, key: str) -> str:
     """Message for an override of sweep.py that was given to train.py."""
     if key == "dry_run":
         return (
-            f"{override}: only experiments and searches have one: python sweep.py "
+            f"{override}: only experiments and searches have a dry run: python sweep.py "
             f"+experiment=<name> {override}"
         )
     return (
@@ -285,21 +285,25 @@ def explain_hydra(
     if missing := _MISSING_SCALE.search(str(error)):
         scale, env = missing.groups()
         return (
-            f"scale={scale} has no settings for env={env}; conf/scale/env/{scale}_*.yaml are what "
-            "it has"
+            f"scale={scale} has no settings for env={env}, only those in "
+            f"conf/scale/env/{scale}_*.yaml"
         )
 
     for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
             return f"{override}: this method has no estimator and so no host; method=scpo has one"
+        # "The value of": ~key=value names a key that exists, with another value than it has.
         if f"'{key}'" in str(error) and f"The value of '{key}'" not in str(error):
-            # An override of a mapping (method={nme: x}) fails at a key inside it.
-            inside = str(getattr(error.__cause__, "full_key", None))
-            wrong = inside if inside.startswith(f"{key}.") else override
+            # An override of a mapping (method={nme: x}) fails at a key below its own.
+            failed_key = str(getattr(error.__cause__, "full_key", None))
+            wrong = failed_key if failed_key.startswith(f"{key}.") else override
             return explain_key(wrong, default(), model)
 
-    causes = [str(cause).splitlines()[0] for cause in (error, error.__cause__) if str(cause or "")]
+    causes = []
+    for cause in (error, error.__cause__):
+        if cause is not None and str(cause):
+            causes.append(str(cause).splitlines()[0])
     if isinstance(error, TypeError | ValueError):
         # Python's own errors name no override.
         causes.insert(0, " ".join(map(str, overrides)))
@@ -348,7 +352,7 @@ def _explain_absent(
     present = dotted_keys(default)
     parent, _, name = key.rpartition(".")
 
-    # Another choice of the group has this section.
+    # Sections of another choice are absent here: take the nearest section that is present.
     while parent and parent not in present:
         parent, _, name = parent.rpartition(".")
     fields = fields_at(_with_tags(parent, default), model)
@@ -358,7 +362,7 @@ def _explain_absent(
             f"{override}: {parent} has no such key here, other choices of it do\nkeys of "
             f"{parent}: {keys}"
         )
-    if parent and not any(_within(name, parent) for name in present):
+    if parent and not any(_within(other, parent) for other in present):
         why = f"its section {parent} is null here"
         if parent == "method.shaper":
             why = f"method={default['method']['name']} has no shaper; method=scpo has one"
@@ -389,7 +393,7 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     Args:
         key: The key.
         got: Its value, as text to put after the key; empty to leave it out.
-        known: Keys among which a near miss is looked for.
+        known: Keys that may be suggested.
         here: Keys of the same section in this configuration, if known.
     """
     parent, _, name = key.rpartition(".")
@@ -398,12 +402,12 @@ def _unknown(key: str, got: str, known: Sequence[str], here: Sequence[str] = ())
     others = [full for full in dict.fromkeys(known) if full != key]
     meant = SHORT_NAMES.get(name)
     same_name = [full for full in others if _bare(full.rpartition(".")[2]) == _bare(name)]
-    # trainer.learning_rate is the trainer's and not one of the five others of that name.
+    # For trainer.learning_rate, trainer.optimizer's comes before the four others of that name.
     same_name.sort(key=lambda full: _shared_sections(full, key), reverse=True)
     similar = difflib.get_close_matches(name, siblings, n=1)
     near = [key.removesuffix(name) + sibling for sibling in similar]
-    # The name in other code bases, then the same name elsewhere, then a misspelling.
-    first = [meant] if meant in others else same_name or near
+    # The key of that name in other code bases, else the same name elsewhere, else a misspelt one.
+    first = [meant] if meant in others else (same_name or near)
     hint = did_you_mean(key, [] if siblings else others, first)
     keys = f"\nkeys of {parent or 'the configuration'}: {', '.join(siblings)}" if siblings else ""
     return f"unknown key {key}{got}{hint}{keys}"
@@ -425,10 +429,10 @@ def explain_validation(
 ) -> str:
     """One line for each error of a validation, with the value and what is allowed.
 
-    Values of the top-level keys ``hidden``, and of unknown ones, are named by their type: they may
-    hold a key or password. Only a model with such keys has ``hidden``.
+    With ``hidden`` (top-level keys), the values of these and of unknown keys are replaced by their
+    types: they may hold a key or a password.
     """
-    # Of several attempts at one union, pydantic's first is the one that people mean.
+    # pydantic reports an error for each member of a union: the first member is what people mean.
     details: dict[tuple[int | str, ...], ErrorDetails] = {}
     for detail in error.errors(include_url=False):
         place = tuple(_without_types(detail["loc"]))
@@ -442,7 +446,7 @@ def explain_validation(
 
 @dataclass(frozen=True)
 class _Hidden:
-    """Stands for a value that is not shown."""
+    """Replacement of a value that messages must not show."""
 
     kind: str
 
@@ -490,7 +494,7 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if expected:
         allowed = [name.strip(" '") for name in expected.replace(" or ", ",").split(",")]
         if detail["type"] == "union_tag_invalid":
-            # In quotes: `name`, or `kind` of models and scorers.
+            # pydantic puts it in quotes: 'name', or 'kind' of models and scorers.
             field = context["discriminator"].strip("'")
             tag = context["tag"]
             near = did_you_mean(tag, allowed)

@@ -45,8 +45,8 @@ class Cell:
 class Matrix:
     """All runs of an experiment at one scale.
 
-    Rows with equal configurations share a run; ``notes`` names them. ``asked_as``: the words that
-    ask for the experiment if its name does not suffice.
+    Rows with equal configurations share a run. ``notes``: remarks for the user, such as which rows
+    do. ``asked_as``: the overrides that select the experiment if its name does not suffice.
     """
 
     experiment: Experiment
@@ -102,7 +102,7 @@ class Matrix:
         config.check_started_here()
         name = run_id(config)
         same = [cell for cell in self.cells if cell.run_id == name]
-        # An axis that does not change the run, such as a model that the row fixes, gives it twice.
+        # A seed may be given twice, or a row may override what distinguishes two values of an axis.
         if any(cell.row == row for cell in same):
             return
         if same:
@@ -115,10 +115,11 @@ class Matrix:
 def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     """Compose every run of an experiment.
 
-    An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis, and
-    ``'rows=[scpo,gigpo]'`` selects rows, of which alone there are runs then; any other override
-    applies to every row, after the row's own overrides, and may not contradict them; with several
-    values (``key=a,b``) it adds an axis.
+    - An override of an axis (``env=alfworld``, ``'seeds=[0,1]'``) replaces the axis.
+    - ``'rows=[scpo,gigpo]'`` selects the rows that have runs.
+    - Several values (``key=a,b``) add an axis.
+    - Any other override applies to every row, after the row's own overrides, and may not contradict
+      them.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     selected, common = _split_rows(common)
@@ -127,8 +128,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment, scale = compose_experiment(name, of_scale)
     added, common = split_axes(experiment, common, scale)
 
-    # Compared with the rows of the file, before axes are added: with method=scpo and
-    # method.shaper.theta=0.4,0.6 every new row sets a key of the method, which contradicts nothing.
+    # Only the rows of the file are checked, before the axes add others: with method=scpo and
+    # method.shaper.theta=0.4,0.6, each new row sets a key of the method without a contradiction.
     first_values = [axis[0] for axis in added]
     _refuse_contradictions(experiment.rows, [*first_values, *common])
     experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
@@ -159,12 +160,12 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     left_out = [row.name for row in experiment.rows if row not in rows and scale in row.scales]
     if left_out:
         matrix.notes.append(
-            f"{selected}: no runs of {', '.join(left_out)} (n/a in tables without earlier ones)"
+            f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
         )
     matrix.notes += _repeated(axes)
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
-    # Other values than the run's were asked for, or other rows than its own.
+    # These overrides compose other runs than the exported one on purpose.
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
@@ -178,7 +179,7 @@ def _repeated(axes: dict[str, list[Any]]) -> Iterator[str]:
 
 
 def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:
-    """Note that an exported experiment is no longer that of its run; ``asked``: its file."""
+    """Note an exported experiment that composes another run than its own; ``asked``: its file."""
     exported = matrix.experiment.of_run
     if exported is None:
         return
@@ -189,7 +190,7 @@ def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:
     if exported not in map(run_id, configs):
         yield (
             f"{asked} is no longer the configuration of run {exported}: a file of conf/ that it "
-            f"builds on, or {asked} itself, has changed since the export. To have the run's again: "
+            f"builds on, or {asked} itself, has changed since the export. To restore the run's: "
             f"{command_on(runs_dir, 'sweeps export', exported)}; if the change is meant, delete "
             f"of_run in {asked}"
         )
@@ -235,7 +236,7 @@ def _row_runs(
     # An axis that a row sets itself does not vary that row.
     fixed = {override.key for override in own}
     groups = dict(axes)
-    # Seeds are not composed anew: ``seeded_runs`` sets them in one composition.
+    # ``seeded_runs`` sets all seeds in one composition.
     del groups["seeds"]
     for axis in fixed & groups.keys():
         del groups[axis]
@@ -250,13 +251,14 @@ def _row_runs(
             # A value may bring an override of its own: `webshop env.setting=paper`.
             chosen += f"{axis}={value}".split()
         try:
-            # In Hydra the last override wins: the command line, then the row, then the experiment.
+            # In Hydra the last override wins: the experiment's, the row's, the command line's.
             yield from seeded_runs([*parse_all(chosen), *kept, *own, *common], seeds)
         except ConfigError as error:
             raise ConfigError(f"row {row.name}: {error}") from None
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:
+    """Split the values of env, model and seeds from all other overrides."""
     axes: dict[str, list[Any]] = {}
     rest = []
     for override in overrides:
@@ -289,7 +291,7 @@ def _refuse_ambiguous_seeds(override: Override) -> None:
 
 
 def _refuse_misspelt_seeds(overrides: Sequence[Override]) -> None:
-    """Refuse a key that is nearest to the axis ``seeds``, which no configuration has."""
+    """Refuse an unknown key that is most similar to ``seeds``, which is an axis and not a key."""
     keys = set(fields_at((), RunConfig)) - {"seed"}
     for override in overrides:
         near = difflib.get_close_matches(override.key, [*sorted(keys), "seeds"], n=1)
@@ -307,7 +309,7 @@ def _values(override: Override) -> list[Any]:
 
 
 def _axis(experiment: Experiment, axis: str, scale: str, asked: str) -> list[Any]:
-    """Values of an axis; ``asked``: the name or the file with which the experiment was given."""
+    """Values of an axis; ``asked``: the name or the file of the experiment, as typed."""
     # The schema restricts axis and scale to the allowed names.
     values = experiment.axis(axis, scale)  # type: ignore[arg-type]
     if not values:
@@ -325,14 +327,14 @@ def _axis(experiment: Experiment, axis: str, scale: str, asked: str) -> list[Any
 
 
 def _refuse_contradictions(rows: Sequence[ExperimentRow], overrides: Sequence[Override]) -> None:
+    """Refuse an override of a key that a row sets itself, or of a section of it."""
     for override in overrides:
         override.check()
         for row in rows:
             for own in row.overrides:
                 if own != override.text and f"{parse(own).key}.".startswith(f"{override.key}."):
                     raise ConfigError(
-                        f"{override}: row {row.name} sets {own} itself, the two would contradict "
-                        "each other. "
+                        f"{override}: row {row.name} sets {own} itself, which this contradicts. "
                         "Leave it out, or add a row of your own to a copy of the experiment's file"
                     )
 
@@ -350,9 +352,9 @@ def split_axes(
     axes = []
     rest = []
     for override in overrides:
-        texts = override.axis or (
-            _axis_texts(override) if _is_axis(experiment, override, scale) else ()
-        )
+        texts = override.axis
+        if _is_axis(experiment, override, scale):
+            texts = _axis_texts(override)
         if texts:
             key = override.text.partition("=")[0]
             # A value that is given twice counts once.
@@ -363,7 +365,7 @@ def split_axes(
 
 
 def _foreign(experiment: Experiment, chosen: dict[str, list[Any]], scale: Scale) -> Iterator[str]:
-    """Words for chosen environments and models that the experiment's file does not run itself."""
+    """Overrides that choose environments and models which the experiment's file does not have."""
     for axis in ("env", "model"):
         values = chosen.get(axis, [])
         if not set(values) <= set(experiment.axis(axis, scale)):
@@ -435,16 +437,16 @@ def _label(override: Override) -> str:
 
 
 def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
-    """Label the lone row of an experiment that adds nothing of its own by what was given.
+    """Label an experiment's only row, if it has no overrides, by those of the command line.
 
-    ``SCPO, states = facts`` instead of "as configured"; settings of the trainer, the environment
-    and the like are of the whole table, which names them. A given method names the row, too, as it
-    does in an axis of methods.
+    ``SCPO, states = facts`` instead of "as configured". Settings of the trainer, the environment
+    and the like are left out, because the whole table has and names them. A given method names the
+    row, too, as it does in an axis of methods.
     """
     if len(experiment.rows) != 1 or experiment.rows[0].overrides:
         return experiment
     given = [override for override in common if override.key.partition(".")[0] in NAMED_IN_LABELS]
-    # Later overrides win, and a choice comes before the settings of what it chooses.
+    # Later overrides win. Sorted by key: a choice (method) comes before its settings (method.x).
     last = {override.key: override for override in given}
     labels = [_label(override) for override in sorted(last.values(), key=lambda it: it.key)]
     if not labels:
@@ -475,8 +477,10 @@ def _axis_texts(override: Override) -> tuple[str, ...]:
 
 def _text(value: Any) -> str:
     """The value as an override in Hydra's grammar."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, dict | list):
         raise ConfigError(
             f"{value}: an axis takes plain values; write a row for it in a file of your own"
@@ -492,4 +496,5 @@ def _short(key: str) -> str:
 
 
 def _slug(text: str) -> str:
+    # The name of a row may not be empty.
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "x"

@@ -88,7 +88,7 @@ def examine(subject: Subject, slow: bool) -> Iterator[Finding]:
                     yield finding
         except (ScpoError, OSError, ValueError, LookupError) as failure:
             text = f"the check itself failed: {type(failure).__name__}: {failure}"
-            yield error(name, text, "fix what it says, or report it")
+            yield error(name, text, "fix this cause, or report it")
 
 
 def doctor(console: Console, arguments: argparse.Namespace) -> int:
@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def show_findings(console: Console, findings: Iterable[Finding]) -> list[Finding]:
     """Print what is ok as it arrives, then warnings and errors with their fixes; returns all.
 
-    Errors come last, above the prompt of the shell, so that no number of lines hides them.
+    Errors come last, right above the shell's prompt, where they are seen after any other lines.
     """
     seen = []
     for finding in findings:

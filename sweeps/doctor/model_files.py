@@ -63,8 +63,8 @@ def check_tokens(subject: Subject) -> Iterator[Finding]:
             yield warning(
                 f"model {config.model.name}",
                 f"at scale={config.scale} it has {trainer.max_prompt_tokens} + "
-                f"{trainer.max_response_tokens} tokens, which are the tiny policy's: it can "
-                "neither read the task nor think",
+                f"{trainer.max_response_tokens} tokens (prompt + response), enough for the tiny "
+                "policy only: it can neither read the task nor think",
                 "scale=paper trainer=local: instructions, 2,048 + 512 tokens and a learning rate "
                 "of 1e-6",
             )
@@ -99,7 +99,7 @@ def _hub(check: str, name: str, key: str) -> Iterator[Finding]:
         )
     elif why := why_unreachable(os.environ.get("HF_ENDPOINT", HUB)):
         text = f"{name} is not in {_hub_cache()}, and the Hugging Face hub does not answer ({why})"
-        elsewhere = f"`hf download {name} --local-dir DIR` where it does, then {key}=DIR"
+        elsewhere = f"`hf download {name} --local-dir DIR` on a machine with access, then {key}=DIR"
         yield error(check, text, f"{elsewhere}{OTHER_SCORERS if key == 'scorer.path' else ''}")
     else:
         text = (
@@ -123,12 +123,13 @@ def _folder(check: str, folder: Path, key: str) -> Iterator[Finding]:
 
 
 def _shards(folder: Path) -> list[str]:
-    """Expected weight files: those that the index names; without an index, a single file."""
+    """Weight files that must exist: those of the index; without one, any ``*.safetensors``."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         try:
             return sorted(set(json.loads(index.read_text())["weight_map"].values()))
         except (ValueError, KeyError, AttributeError):
+            # Not a file's name: the caller lists it as missing.
             return [f"a readable {index.name}"]
     if any(_filled(path) for path in folder.glob("*.safetensors")):
         return []

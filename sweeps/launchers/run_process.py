@@ -149,8 +149,8 @@ class RunProcess:
             return Outcome(State.RUNNING, "another process runs it")
         try:
             status = folder.read_status()
-            # The status of an earlier attempt does not describe this one. A later number is that of
-            # this process, if another one had begun the attempt first.
+            # The status of an earlier attempt does not describe this process. That of a later one
+            # does: if another process begins the attempt first, this one takes the next number.
             ended = status.attempt >= self.attempt and status.state is not State.RUNNING
             if ended or status.state in (State.DONE, State.PRUNED, State.CANCELLED):
                 return Outcome(status.state, status.reason, log)
@@ -159,7 +159,7 @@ class RunProcess:
             return Outcome(State.FAILED, str(error), log)
 
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
-        """Record the end of a process that was killed or died before its first line."""
+        """Record the end of a process that could not do so: it was killed or died at its start."""
         if interrupted and code == -signal.SIGTERM:
             # That of `terminate`, before the run could handle it: not a signal of the user's.
             reason = "stopped while it was loading; the same command goes on"
@@ -176,7 +176,7 @@ class RunProcess:
         if request is not None:
             state = request.state
             reason = request.reason
-        # The lock is free once the process is dead, unless somebody else has started the run since.
+        # The lock is free once the process is dead, unless another one has started the run since.
         with locked(self.folder.lock) as free:
             if not free:
                 return Outcome(State.RUNNING, "another process runs it", log)

@@ -41,7 +41,7 @@ def cancel(
     folder.request_stop(StopRequest(state=state, reason=reason))
     # After the request: a job that ends without one would be requeued or count as failed.
     stops_itself = end_job is not None and end_job()
-    # Not both: a second signal would stop the run in the middle of its step.
+    # One signal only: a second would stop the run in the middle of its step.
     if not settle(folder) and not stops_itself:
         _signal(folder)
     return True
@@ -64,7 +64,7 @@ def settle(folder: RunFolder) -> bool:
 
 
 def reason_of_end(request: StopRequest, before: Status) -> str:
-    """Reason of a run that ends as requested without a process; why it had stopped stays known."""
+    """Reason of a run that ends as requested without a process; keeps why it had stopped."""
     if before.state is request.state and before.reason:
         return before.reason
     if before.state not in (State.INTERRUPTED, State.FAILED):
@@ -74,7 +74,7 @@ def reason_of_end(request: StopRequest, before: Status) -> str:
 
 
 def retry(folder: RunFolder) -> None:
-    """Allow a run to be started again: cancelled, pruned, failed too often, or of a lost machine.
+    """Let a cancelled, pruned or too often failed run, or one of a lost machine, start again.
 
     Raises:
         RecordError: The run is done, or a process runs it.
@@ -90,7 +90,7 @@ def retry(folder: RunFolder) -> None:
         state = _AGAIN.get(status.state, status.state)
         if status.state is State.CANCELLED and not status.attempt and not folder.job.exists():
             state = State.PENDING
-        # A reason explains a state; that of a failed or interrupted run stays until it starts.
+        # The reason of a failed or interrupted run stays until it starts.
         reason = status.reason if state is status.state else None
         # Failures are counted from 0 again, because a person has looked at the run.
         folder.update_status(state=state, failures=0, reason=reason, pid=None)
@@ -100,6 +100,6 @@ def _signal(folder: RunFolder) -> None:
     """Wake the process, if it is on this host; elsewhere it reads the request at its next step."""
     status = folder.read_status()
     if status.pid is not None and status.host == socket.gethostname():
-        # The process may have ended, or its number may belong to another user's by now.
+        # The process may have ended, or its pid may belong to another user's process by now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(status.pid, signal.SIGTERM)

@@ -74,7 +74,7 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
     """Run the driver until no trial is left; False if a signal stopped it."""
-    # At least one, from which the launcher is made.
+    # The launcher is made from at least one configuration.
     to_come = max(1, _runs_to_come(plan, study.trials()))
     launcher = open_launcher([plan.base] * to_come, train_script, console)
     try:
@@ -91,15 +91,16 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
 
 
 def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
-    """Number of runs that the budget leaves: none of ended trials, no finished ones of others."""
-    # By settings, because a failed trial is tried again as another one.
-    ended = {}
+    """Number of runs that the budget leaves, without ended trials and finished runs of others."""
+    # By settings, because another trial with the same ones repeats a failed trial.
+    finished = {}
     for trial in trials:
         if trial.state.name in ("COMPLETE", "PRUNED"):
-            ended[key_of_params(trial.params)] = len(plan.seeds)
+            finished[key_of_params(trial.params)] = len(plan.seeds)
         elif trial.state.name == "RUNNING":
-            ended[key_of_params(trial.params)] = sum(map(_done, plan.runs(trial.params).values()))
-    return max(0, plan.trials * len(plan.seeds) - sum(ended.values()))
+            done = [_done(config) for config in plan.runs(trial.params).values()]
+            finished[key_of_params(trial.params)] = sum(done)
+    return max(0, plan.trials * len(plan.seeds) - sum(finished.values()))
 
 
 def _done(config: RunConfig) -> bool:
@@ -115,8 +116,9 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """Show what the search would do; nothing is written."""
     trials = read_trials(plan)
     _opening(console, plan, trials)
-    settings = [] if trials else first(plan, PREVIEWED)
+    settings = []
     if not trials:
+        settings = first(plan, PREVIEWED)
         planned = {number: plan.runs(params) for number, params in enumerate(settings)}
         _show_notes(console, change_notes(plan, planned))
     default = plan.default() or {}
@@ -153,8 +155,10 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
     if plan.scale != "paper":
         seconds = PastTimes(Path(plan.base.machine.runs_dir)).seconds(plan.base)
         if seconds:
-            time = f"{about(seconds * len(runs))} of one slot, as runs of their kind took"
-            time += " on this machine"
+            time = (
+                f"{about(seconds * len(runs))} of one slot, as runs of their kind took on this "
+                "machine"
+            )
         else:
             time = "unknown, none of their kind was finished here yet"
         say(console, f"time of all {len(runs)} runs: {time}")
@@ -180,7 +184,7 @@ def _ending(
 
 
 def summarise(console: Console, arguments: argparse.Namespace) -> int:
-    """Write the summary of each search, finished or not."""
+    """Write the results of each search that the pattern matches, finished or not."""
     _load_optuna()
     known = search_folder.search_folders(arguments.runs_dir)
     chosen = [folder for folder in known if fnmatch.fnmatch(folder.name, arguments.pattern)]
@@ -197,7 +201,7 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
-    """Ids of the runs of each search's trials; without searches that cannot be read here."""
+    """Ids of the trials' runs, by search; searches that cannot be read here are left out."""
     members = {}
     if importlib.util.find_spec("optuna") is not None:
         for folder in search_folder.search_folders(runs_dir):

@@ -37,7 +37,7 @@ SHOWN = 10
 
 
 def write_plan(plan: Plan) -> None:
-    """Record the plan, so that the folder suffices to make a summary."""
+    """Record the plan, so that a summary can be made from the folder."""
     words = [override.text for override in plan.overrides]
     record = {"scale": plan.scale, "words": words, "search": plan.search.model_dump(mode="json")}
     write_json(plan.folder / PLAN, record)
@@ -103,8 +103,8 @@ def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
     head = (
         f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean "
         f"{best.summary.mean:.4f} of {plan.metric} over seeds {seeds}.\n"
-        "# Chosen on those seeds, it is reported on others, beside the setting that the search "
-        "started from.\n"
+        "# Chosen on those seeds, it is reported on others, together with the setting that the "
+        "search started from.\n"
     )
     return head + yaml.safe_dump(
         {"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120
@@ -122,8 +122,8 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
         "name": f"best_of_{study}",
         "title": f"The best of a search over {plan.search.title}, on fresh seeds",
         "axes": {
-            "env": [_value(plan, "env")],
-            "model": [_value(plan, "model")],
+            "env": [_choice(plan, "env")],
+            "model": [_choice(plan, "model")],
             "seeds": list(plan.search.fresh_seeds),
         },
         "rows": rows,
@@ -138,7 +138,7 @@ def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dic
     return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
 
 
-def _value(plan: Plan, key: str) -> str:
+def _choice(plan: Plan, key: str) -> str:
     """The choice of a config group; the last override wins, as in Hydra."""
     values = [str(override.value) for override in plan.overrides if override.key == key]
     return values[-1]
@@ -171,8 +171,7 @@ def _objective(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
     return (
         f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale "
         f"{plan.scale}, {plan.base.env.name}, {plan.base.model.name}; sampler "
-        f"{plan.search.sampler.name}, at most {plan.trials} "
-        f"settings. Trials: {counts(trials)}."
+        f"{plan.search.sampler.name}, at most {plan.trials} settings. Trials: {counts(trials)}."
     )
 
 
@@ -198,9 +197,9 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
         ]
     lines += [
         f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these "
-        "very seeds. A search's winner is never reported on the seeds it was chosen on "
+        "seeds. A search's winner is never reported on the seeds it was chosen on "
         f"({', '.join(map(str, plan.seeds))}). Run it on fresh "
-        f"ones ({fresh}), beside the setting that the search started from, and report that:",
+        f"ones ({fresh}), together with the setting that the search started from, and report that:",
         "",
         "```bash",
         winner_command(plan),

@@ -16,19 +16,19 @@ from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
 PRESETS = REPOSITORY / "slurm" / "presets"
-# Settings whose values no message shows; with a wrong type, what they hold is not known.
+# Messages never show these settings: in a value of a wrong type, secrets cannot be found.
 MAY_HOLD_SECRETS = ("setup", "more")
 IN_THE_SHELL = "take it out and export it in the shell that submits, whose environment jobs inherit"
-# Longer than any partition's limit that we know of: a larger number is of another unit.
+# Longer than any partition's limit that we know of: a larger number has another unit.
 MAX_HOURS = 1000
-_GPUS = "gres: gpu:<type>, which each job's number follows (launcher.gpus)"
+_GPUS = "gres: gpu:<type>, to which each job adds its number of GPUs (launcher.gpus)"
 _CPUS = "launcher.cpus"
-_TASKS = "nothing: a job has one task a node, which starts its own processes"
+_TASKS = "nothing: a job has one task per node, which starts its own processes"
 _FILES = "nothing: a job's output lies in runs/.submissions, shown by `python -m sweeps logs`"
 _REQUEUE = "nothing: an interrupted run is requeued from its checkpoint"
 _LIMIT = "launcher.time_h, or max_time_h for the partition's limit"
-# Options of sbatch that follow from the run, the launcher or another key of the site: in `more`
-# they would take the place of what a job's run, its limit and its adoption rely on.
+# Options of sbatch that the run, the launcher or another key of the site sets -> what to write
+# instead. In `more`, they would replace values that a job's run, limit and adoption rely on.
 OWN_OPTIONS = {
     "time": _LIMIT,
     "time-min": _LIMIT,
@@ -71,11 +71,11 @@ OWN_OPTIONS = {
 }
 # gpu, gpu:a800 or gpu:a800:4.
 GPU_GRES = re.compile(r"gpu(:[^:,=\s]+)?(:\d+)?")
-MORE_MEMORY = "leave memory_gb out (what a run needs by estimate), or 0 for the whole node"
+MORE_MEMORY = "leave memory_gb out (the estimate), or write memory_gb: 0 (the whole node)"
 
 
 class Site(Strict):
-    """Settings of a cluster; None leaves one to the cluster's default.
+    """Settings of a cluster; None is the cluster's default.
 
     Attributes:
         preset: Name of the preset that the other settings change.
@@ -127,7 +127,7 @@ class Site(Strict):
     @field_validator("more")
     @classmethod
     def _leaves_the_jobs_own_options(cls, more: dict[str, Any]) -> dict[str, Any]:
-        # sbatch gets an option with hyphens whichever way it is written here.
+        # sbatch gets each option with hyphens, even if it is written with underscores here.
         spelt = {key: key.strip("-").replace("_", "-") for key in more}
         own = [
             f"{key} (instead: {OWN_OPTIONS[name]})"
@@ -173,7 +173,7 @@ class Site(Strict):
         found: dict[str, None] = {}
         for text, form in self._texts():
             kinds = [leak.what for leak in redaction.leaks(text, names=names)]
-            # A shape adds nothing to the name of the variable that has such a value.
+            # The kind of a key is named only without a variable, whose name suffices.
             found |= dict.fromkeys(list(redaction.assigned(text, names, form)) or kinds)
             found |= dict.fromkeys(redaction.passed(text))
         if not found:
@@ -186,16 +186,16 @@ class Site(Strict):
     def redacted(self, names: Collection[str] = ()) -> Self:
         """The same settings without keys and passwords, for a preview; ``names`` as above."""
 
-        def without(text: str, form: re.Pattern[str]) -> str:
+        def redact_text(text: str, form: re.Pattern[str]) -> str:
             for name, value in redaction.assigned(text, names, form).items():
                 text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
             for value in redaction.passed(text).values():
                 text = text.replace(value, redaction.REDACTED)
             return redaction.redact(text, names=names)
 
-        setup = tuple(without(line, redaction.ASSIGNED) for line in self.setup)
+        setup = tuple(redact_text(line, redaction.ASSIGNED) for line in self.setup)
         more = {
-            key: without(value, redaction.LISTED) if isinstance(value, str) else value
+            key: redact_text(value, redaction.LISTED) if isinstance(value, str) else value
             for key, value in self.more.items()
         }
         return self.model_copy(update={"setup": setup, "more": more})
@@ -208,7 +208,7 @@ class Site(Strict):
                 yield value, redaction.LISTED
 
     def memory_shortage(self, needed_gb: int) -> str | None:
-        """Difference of ``memory_gb`` from a job's estimated need; None if it is enough."""
+        """Message for a ``memory_gb`` below a job's estimated need; None if it is enough."""
         given = self.memory_gb
         # None is the partition's default, which is not known here, and 0 the whole node.
         if given in ("auto", None, 0) or float(given) >= needed_gb:
@@ -259,7 +259,7 @@ def read_site(name: str | Path) -> Site:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which 24:00:00 is a text; YAML 1.1 takes it for 86400, a number of base 60."""
+    """Loader that reads 24:00:00 as text; YAML 1.1 reads 86400, a number in base 60."""
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float | str:
@@ -281,8 +281,8 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.yaml")))
         raise ConfigError(
-            f"launcher.site={path}: {error.strerror}; slurm/site.yaml is one to copy "
-            f"(SCPO_SITE=<your copy>), presets by name: {known}"
+            f"launcher.site={path}: {error.strerror}; copy slurm/site.yaml "
+            f"(SCPO_SITE=<your copy>), or name a preset: {known}"
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError(yaml_problem(path, error)) from error

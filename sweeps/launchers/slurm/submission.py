@@ -49,7 +49,7 @@ FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 """Options of srun for the run itself: one process, which shares its node with Ray's."""
 
 # Python is started with Slurm's signals ignored until the job handles them: by default they would
-# end it, and a job that ends by itself is not requeued. It then asks Slurm what it missed.
+# end it, and a job that ends by itself is not requeued. The job then asks Slurm what it missed.
 START_QUIETLY = """sh -c 'trap "" USR2 TERM; exec "$@"' sh"""
 
 # Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
@@ -224,7 +224,7 @@ def folder_of_submissions(runs_dir: Path) -> Path:
     if odd:
         raise ConfigError(
             f"machine.runs_dir={str(runs_dir)!r} has {', '.join(odd)} in it: sbatch reads % as a "
-            "pattern and a line break as the end of an option. Name a folder without"
+            "pattern and a line break as the end of an option. Name a folder without them"
         )
     return parent
 
@@ -244,7 +244,9 @@ def call_sbatch(submission: Submission) -> list[str]:
     """Submit with submitit and sbatch.
 
     Raises:
+        ConfigError: submitit is not installed.
         RefusedError: sbatch did not take it; nothing is queued.
+        SchedulerError: sbatch got no answer, so jobs may be queued.
     """
     try:
         from submitit.core.utils import FailedJobError
@@ -272,13 +274,13 @@ def _write_tasks(submission: Submission) -> None:
     """Write what each job executes, under its place in the array.
 
     submitit gives its own copy the job's name only after sbatch has answered. If this process dies
-    in between, the jobs take these (see ``_guard``).
+    in between, the jobs take these files (see ``_guard``).
     """
     from submitit.helpers import DelayedSubmission
 
     for index, run in enumerate(submission.runs):
         task = DelayedSubmission(_run_job(run))
-        # submitit compares it with the time used; its count of time limits is not used here.
+        # submitit compares the limit with the time used. Its count of time limits is not used here.
         task.set_timeout(submission.request.limit_min, 0)
         task.dump(task_path(submission.folder, index))
 
@@ -290,8 +292,9 @@ def _run_job(run: RunFolder) -> "RunJob":
 
 
 def _asked(submission: Submission) -> str:
+    """The request in words, for the message of a refusal."""
     request = submission.request
-    needed = submission.request.resources
+    needed = request.resources
     parts = {
         "partition": request.partition,
         "account": submission.site.account,
@@ -315,6 +318,7 @@ def sbatch_text(submission: Submission) -> str:
         # submitit writes the script only when it submits; this sbatch does nothing.
         os.environ["PATH"] = f"{commands}:{path}"
         try:
+            # Written below ``top``, whose path is then taken out of the text.
             job = _submit(submission, Path(f"{top}{submission.folder}"))[0]
         finally:
             os.environ["PATH"] = path
@@ -387,7 +391,7 @@ def _guard(submission: Submission) -> list[str]:
         f'if [ ! -O {folder} ] || [ "$(stat -c %a {folder})" != 700 ]; '
         f"then echo {folder} is not private; exit 77; fi",
         *reachable,
-        # In the place of a sweep.py that died before submitit could name the job's task.
+        # submitit names the job's task after sbatch: sweep.py may have died before that.
         "own=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}",
         f"task={folder}/${{own:-$SLURM_JOB_ID}}_submitted.pkl",
         f'if [ ! -e "$task" ]; then cp {folder}/task_${{SLURM_ARRAY_TASK_ID:-0}}.pkl "$task.new" '
@@ -400,15 +404,15 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
     estimate = hours(config)
     if launcher.time_h is None and estimate is None:
         raise ConfigError(
-            f"launcher.time_h is null, and there is no estimate of the hours of {config.env.name} "
-            f"with {config.model.name} at scale={config.scale}; give the longest time of a job, "
-            "e.g. launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
+            f"launcher.time_h is null, and the hours of {config.env.name} with {config.model.name} "
+            f"at scale={config.scale} cannot be estimated; give the longest time of a job, e.g. "
+            "launcher.time_h=4 (one that needs longer is requeued from its checkpoint)"
         )
 
     if launcher.warn_s <= LAST_S:
         raise ConfigError(
             f"launcher.warn_s={launcher.warn_s}: a run is killed {LAST_S} s before its time limit, "
-            f"to be requeued, and could write no checkpoint; allowed: more than {LAST_S}. Give "
+            f"to be requeued, and could not write a checkpoint; allowed: more than {LAST_S}. Give "
             f"{LAST_S} s and the time of a step with its checkpoint, e.g. launcher.warn_s=120"
         )
 

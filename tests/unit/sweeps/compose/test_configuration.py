@@ -59,8 +59,8 @@ def test_a_wrong_name_in_a_configuration_file_is_answered_with_the_file(
     configuration.compose_files.cache_clear()
     assert str(caught.value).startswith(told)
     assert str(caught.value).endswith(
-        f"; did you mean {right}?\nconf/{file}.yaml has {field}: {got}. A part of your own is registered in the code, "
-        'or by the entry point of an installed package, too: CONTRIBUTING.md, "How to add a part"'
+        f"; did you mean {right}?\nconf/{file}.yaml has {field}: {got}. A part of your own must also be registered, "
+        'in the code or by the entry point of an installed package: CONTRIBUTING.md, "How to add a part"'
     )
 
 
@@ -74,7 +74,7 @@ def test_an_environment_that_a_scale_has_no_settings_for_is_named():
     with pytest.raises(MissingConfigException) as failed:
         composed_by_hydra(["scale/env=study_moon"])
     said = explain_hydra(failed.value, [], dict, RunConfig)
-    assert said == "scale=study has no settings for env=moon; conf/scale/env/study_*.yaml are what it has"
+    assert said == "scale=study has no settings for env=moon, only those in conf/scale/env/study_*.yaml"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_only_the_selected_rows_have_runs_and_the_experiment_keeps_all(selection
     assert matrix.runs.keys() < whole.runs.keys()
     assert matrix.experiment == whole.experiment
     assert matrix.manifest.words == whole.manifest.words
-    assert matrix.notes == [f"{selection}: no runs of scpo (n/a in tables without earlier ones)"]
+    assert matrix.notes == [f"{selection}: no runs of scpo (n/a in tables unless they ran earlier)"]
 
 
 def test_rows_of_an_axis_are_selected_by_their_names():
