@@ -334,7 +334,9 @@ def _crashed(name: str, error: Exception) -> Failure:
         path = Path(frame.filename)
         if path.is_relative_to(ROOT / "analysis") and frame.filename != __file__:
             place = f" ({path.name}, line {frame.lineno})"
-    builder = next((known for known in builders() if name.startswith(known)), name)
+    # The longest name: tab_study begins the names of outputs of tab_study_effects, too.
+    matching = (known for known in builders() if name.startswith(known))
+    builder = max(matching, key=len, default=name)
     return Failure(
         name=name,
         reason=f"its builder failed: {type(error).__name__}: {first_line(error)}{place}",
@@ -420,6 +422,7 @@ class Sources:
             "runs": runs,
             "seeds": int(rows["seed"].nunique()),
             "run_commits": sorted({str(commit) for commit in rows["commit"].dropna()}),
+            "runs_with_uncommitted_changes": [run for run in runs if data.by_id[run].dirty],
             "inputs": self._hashed(data, used),
             "seen": self._hashed(data, data.seen - used),
             "state": self._state(data),

@@ -375,6 +375,17 @@ def record_of_call(matrix: Matrix) -> Manifest:
     return matrix.manifest
 
 
+def _named_late(record: Manifest) -> Iterator[str]:
+    """Name the comparisons that are not tested, because their results may have been known."""
+    if record.named_late:
+        pairs = ", ".join(" − ".join(pair) for pair in record.named_late)
+        yield (
+            f"{pairs}: added to the comparisons of {record.experiment} after runs of both rows had "
+            "finished, so not among those that were named before the runs and are tested. To test "
+            "it, name it in an experiment with seeds of its own before these run"
+        )
+
+
 def of_replaced_record(matrix: Matrix) -> Iterator[str]:
     """Name the later call whose record has taken the name of this one's, if there is any."""
     later = None
@@ -487,6 +498,7 @@ def _open(
     # Before the first run starts, so that tables show what is planned.
     # One damaged record must not keep the runs from starting, either.
     show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
+    show.show_notes(console, _named_late(record_of_call(matrix)))
     renamed = manifest.update(runs_dir(matrix), matrix.manifest)
     if renamed:
         console.print(

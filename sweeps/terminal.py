@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from scpo.errors import ScpoError
 from scpo.records import State
+from scpo.records.redaction import redact
 
 COLOURS = {
     State.DONE: "green",
@@ -33,7 +34,8 @@ def replace_what_cannot_be_printed() -> None:
 def complaint(error: ScpoError | OSError) -> str:
     """Message of an error; for an operating system's error with the path and a remedy."""
     if isinstance(error, ScpoError):
-        return str(error)
+        # It may quote a key that was given in the place of another value.
+        return redact(str(error))
     what = f"{error.filename}: " if error.filename else ""
     # Of a file that is being written, the system gives no name.
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -151,6 +151,12 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         moved = [run for run in every if moved_by_entropy_alone(runs[run])]
         if part.scale == STUDY and moved:
             notes.setdefault(f"{counted(len(moved), 'run')} of {_experiments(part)} {WITHDRAWN}")
+        dirty = [run for run in every if runs[run].dirty]
+        if dirty:
+            notes.setdefault(
+                f"{counted(len(dirty), 'run')} of {_experiments(part)} ran with uncommitted "
+                "changes in the checkout (uncommitted.diff in the run folders), which no commit has"
+            )
         reworded = [run for run in every if reworded_dose(runs[run].config)]
         if reworded:
             notes.setdefault(

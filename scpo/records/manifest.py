@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records.files import check_readable, read_record, text_sum, write_json
 from scpo.records.run_folders import RunFolder, list_runs
+from scpo.records.status import State
 from scpo.strict import Scale
 
 # Folder of the manifests, among the run folders.
@@ -70,6 +71,9 @@ class Manifest(BaseModel):
     # file, or the experiment and axes that were typed (+experiment=one method=gigpo,scpo).
     asked_as: tuple[str, ...] = Field(default=(), exclude_if=lambda words: not words)
     primary: PrimaryComparisons | None = None
+    # Comparisons that the experiment's file named only after both of their rows had finished runs:
+    # they may have been chosen for their results, and so are not among `primary`.
+    named_late: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
     rows: tuple[PlannedRow, ...]
 
     @property
@@ -166,6 +170,7 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
         RecordError: A manifest of the same name is damaged.
     """
     rows = planned.rows
+    late: list[tuple[str, str]] = []
     for name in (planned.experiment, _name_aside(planned)):
         existing = manifest_path(runs_dir, name, planned.scale)
         if not existing.exists():
@@ -173,7 +178,36 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
         earlier = read(existing)
         if earlier.overrides == planned.overrides:
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
-    return planned.model_copy(update={"rows": rows})
+            late += _named_late(runs_dir, planned, earlier)
+    primary = planned.primary
+    if primary:
+        named = tuple(pair for pair in primary.comparisons if pair not in late)
+        primary = primary.model_copy(update={"comparisons": named}) if named else None
+    merged = {"rows": rows, "primary": primary, "named_late": tuple(dict.fromkeys(late))}
+    return planned.model_copy(update=merged)
+
+
+def _named_late(runs_dir: Path, planned: Manifest, earlier: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the comparisons that an earlier manifest lacks, although it has results of both rows.
+
+    A comparison whose runs were deleted since may be named again.
+    """
+    before = earlier.primary.comparisons if earlier.primary else ()
+    finished: set[str] = set()
+    for row in earlier.rows:
+        if any(_is_done(RunFolder(runs_dir / run.id)) for run in row.runs):
+            finished.add(row.name)
+    for pair in planned.primary.comparisons if planned.primary else ():
+        known = pair in before or pair[::-1] in before
+        if not known and finished.issuperset(pair):
+            yield pair
+
+
+def _is_done(folder: RunFolder) -> bool:
+    try:
+        return folder.read_status().state is State.DONE
+    except RecordError:
+        return False
 
 
 def replaced_by(runs_dir: Path, planned: Manifest) -> Manifest | None:

@@ -20,8 +20,8 @@ REDACTED = "[redacted]"
 # Least length of a secret: shorter values are not keys, and would match in many files.
 SHORTEST = 8
 SECRET_NAME = re.compile(
-    r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|WEBHOOKS?|WEBHOOK_URL"
-    r"|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
+    r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?|WEBHOOKS?"
+    r"|WEBHOOK_URL|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 
 # NAME=value in a line of shell, and in a list of variables whose values may have blanks.

@@ -4,7 +4,7 @@ import pytest
 
 import sweeps.__main__
 from scpo.errors import ConfigError
-from scpo.records import manifest, run_config
+from scpo.records import State, manifest, run_config
 from scpo.records.files import write_json
 from sweeps.compose.matrix import expand
 
@@ -33,6 +33,24 @@ def test_the_manifest_maps_rows_to_runs(tmp_path):
     assert (run["env"], run["model"], run["seed"]) == ("alfworld", "tiny", 0)
     assert (tmp_path / run["id"]).is_dir()
     assert recorded["primary"] == {"measure": "validation_area", "comparisons": [["scpo", "no_monotonicity"]]}
+
+
+def test_a_comparison_that_is_named_after_its_results_is_not_among_the_named_ones(tmp_path):
+    words = ["seeds=[0]", f"machine.runs_dir={tmp_path}"]
+    planned = expand("ablation_monotonicity", words).manifest
+    pair = planned.primary.comparisons[0]
+    manifest.update(tmp_path, planned.model_copy(update={"primary": None}))
+    folders = [run_config.ensure(config) for config in expand("ablation_monotonicity", words).runs.values()]
+    folders[0].update_status(state=State.DONE)
+    merged = manifest.with_earlier_runs(tmp_path, planned)
+    assert (merged.primary, merged.named_late) == (planned.primary, ())  # one row has no result yet
+    folders[1].update_status(state=State.DONE)
+    for _ in range(2):  # the second call finds the record of the first
+        manifest.update(tmp_path, planned)
+        recorded = manifest.read(path_of(tmp_path))
+        assert (recorded.primary, recorded.named_late) == (None, (pair,))
+    manifest.update(tmp_path / "new", planned)
+    assert manifest.read(path_of(tmp_path / "new")).primary == planned.primary
 
 
 def test_other_seeds_join_what_is_there(tmp_path):

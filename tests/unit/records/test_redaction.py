@@ -142,7 +142,8 @@ def test_a_secret_within_a_longer_one_leaves_nothing_of_it():
         ("export WANDB_API_KEY=abc", {"WANDB_API_KEY": "abc"}),
         ("MY_TOKEN='a b' run --password=\"c d\"; true", {"MY_TOKEN": "'a b'", "password": '"c d"'}),
         ('export API_KEY=$(cat ~/.key) OTHER_KEY="$API_KEY" MAX_TOKENS=4096', {}),
-        ("export HF_HOME=/data TOKENIZERS_PARALLELISM=false", {}),
+        ("export HF_HOME=/data TOKENIZERS_PARALLELISM=false BYPASS=everything", {}),
+        ("export DB_PASS=hunter MYPASS=hunter2", {"DB_PASS": "hunter", "MYPASS": "hunter2"}),
     ],
 )
 def test_a_value_is_a_secret_by_the_name_of_its_variable(line, values):

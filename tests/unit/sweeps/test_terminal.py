@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scpo.errors import ConfigError
 from sweeps.terminal import complaint
 from tests.support import fake_runs as fake
 
@@ -56,3 +57,8 @@ def test_a_runs_dir_that_cannot_be_is_one_line(script, place, tmp_path):
     assert code == 2
     assert "Traceback" not in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_key_that_an_error_quotes_is_not_shown():
+    key = "sk-planted-0123456789abcdef0123"
+    assert complaint(ConfigError(f"model.key_variable: got '{key}'")) == "model.key_variable: got '[redacted]'"

@@ -109,3 +109,13 @@ def test_runs_under_the_condition_for_which_the_first_edition_is_withdrawn_are_n
     data = collect(tmp_path)
     (note,) = (note for note in section_notes(data.sections, data.by_id) if "withdrawn" in note)
     assert note.startswith("4 runs of earlier on ALFWorld trained with an entropy bonus")
+
+
+def test_runs_with_uncommitted_changes_are_named(tmp_path):
+    curves = {row: lambda seed: rising(0.5) for row in ("scpo", "gigpo")}
+    ids = write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    for run in ids["scpo"]:
+        write_json(tmp_path / run / "provenance.json", {"attempts": {"1": {"cpu": "a processor", "dirty": True}}})
+    data = collect(tmp_path)
+    (note,) = section_notes(data.sections, data.by_id)
+    assert note.startswith("3 runs of main_table on ALFWorld ran with uncommitted changes in the checkout")
