@@ -11,7 +11,16 @@ from rich.console import Console
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
-from scpo.records import RunFolder, State, code_record, manifest, run_config, run_folders, verify
+from scpo.records import (
+    RunFolder,
+    State,
+    code_record,
+    manifest,
+    record_checks,
+    run_config,
+    run_folders,
+    verify,
+)
 from scpo.records.code_files import code_files
 from scpo.records.manifest import Manifest
 from scpo.records.provenance import git_commit
@@ -159,7 +168,7 @@ def _observed(folder: RunFolder, observer: Observer) -> Observed:
     """Observe a run for a dry run; one whose records cannot be read is DAMAGED or UNREADABLE."""
     try:
         if folder.path.exists():
-            run_config.check_name(folder)
+            record_checks.check_name(folder)
         seen = observer.observe(folder)
         if seen.state is not State.NEW:
             verify.check_usable(folder, seen.state)

@@ -20,7 +20,7 @@ from rich.table import Table
 from scpo.benchmarks import TRAINED_ON
 from scpo.errors import ConfigError, RecordError, ScpoError, UnreadableError
 from scpo.progress import about, counted
-from scpo.records import RunFolder, State, code_record, run_config, verify
+from scpo.records import RunFolder, State, code_record, record_checks, verify
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_present
 from scpo.records.wandb_mirror import url_of
@@ -69,7 +69,7 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
         # First, so that a copy of a run is named as one.
-        run_config.check_name(folder)
+        record_checks.check_name(folder)
         seen = observer.observe(folder)
         verify.check_usable(folder, seen.state)
         status = folder.read_status()

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from analysis.sources import verl_agent_logs
 from analysis.sources.settings import setting_of
 from scpo.errors import RecordError, UnreadableError
-from scpo.records import log_gaps, verify
+from scpo.records import log_gaps
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
@@ -36,6 +36,7 @@ from scpo.records.files import (
 from scpo.records.identity import is_id_of
 from scpo.records.logs import read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
+from scpo.records.record_checks import check_records
 from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State, Status, state_of
 from scpo.strict import Scale
@@ -293,7 +294,7 @@ def read_run(folder: Path) -> Run:
     status, damage = None, None
     try:
         status = records.read_status()
-        verify.check_records(records)
+        check_records(records)
         panels = records.read_panels()
         attempts = _attempts(records)
     except UnreadableError:

@@ -18,9 +18,6 @@ from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
 
-# File of a run folder with the hashes of the code that wrote its steps.
-CODE_RECORD = "code.json"
-
 # Largest number of files that a message lists.
 SHOWN_FILES = 6
 
@@ -45,10 +42,9 @@ class CodeRecord(CodeVersion):
 
 def read_code(folder: RunFolder) -> CodeRecord | None:
     """Read the record of the code that wrote a run's steps; None before the first attempt."""
-    path = folder.path / CODE_RECORD
-    if not path.exists():
+    if not folder.code.exists():
         return None
-    return read_record(path, CodeRecord, "record of the code")
+    return read_record(folder.code, CodeRecord, "record of the code")
 
 
 def check_resume(
@@ -80,7 +76,7 @@ def check_resume(
     after_step = step if changed or not written else written.pop().after_step
     earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]
     now_used = CodeRecord(files=present, after_step=after_step, earlier=tuple(earlier))
-    write_json(folder.path / CODE_RECORD, now_used.model_dump(mode="json"))
+    write_json(folder.code, now_used.model_dump(mode="json"))
 
 
 def refused_resume(

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ from scpo.records.files import (
     read_yaml,
     write_yaml,
 )
-from scpo.records.identity import identity, is_id_of, recorded_id, run_id
+from scpo.records.identity import identity, run_id
+from scpo.records.record_checks import check_name, check_same
 from scpo.records.run_folders import RunFolder, command_on
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 from scpo.schema.scorer import SCORER_KINDS
 from scpo.shaping.matcher import MATCHERS
 from scpo.states.registry import IDENTITIES
-from scpo.strict import MACHINE_SECTIONS
 
 
 def read_config(folder: RunFolder) -> RunConfig:
@@ -122,41 +122,15 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
     hashed = read_yaml(folder.identity)
     config = read_config(folder)
     path = folder.path
-    _check_same(path, "config.yaml", identity(config), "identity.yaml", hashed)
+    check_same(path, "config.yaml", identity(config), "identity.yaml", hashed)
     if want is not None:
-        _check_same(path, "identity.yaml", hashed, "the configuration asked for", identity(want))
+        check_same(path, "identity.yaml", hashed, "the configuration asked for", identity(want))
     check_name(folder)
     return config
 
 
 def _listing(folder: RunFolder) -> str:
     return command_on(folder.path.parent, "sweeps status")
-
-
-def check_name(folder: RunFolder) -> None:
-    """Verify that a folder's name is the id of its config.yaml, of any version of the schema.
-
-    Raises:
-        RecordError: The folder is a copy or was renamed, or a record of its settings is damaged.
-    """
-    config = read_yaml(folder.config)
-    if is_id_of(folder.run_id, config):
-        # The settings are recorded twice, so that a change of either record is detected.
-        hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
-        recorded = read_yaml(folder.identity)
-        _check_same(folder.path, "config.yaml", hashed, "identity.yaml", recorded)
-        return
-    try:
-        held = recorded_id(config)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise RecordError(
-            f"{folder.config} is no run's configuration. Restore it, or delete {folder.path}"
-        ) from error
-    raise RecordError(
-        f"{folder.path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
-        "changed. No table, figure or sweep uses it. Restore its name and files, or delete it: "
-        f"`{command_on(folder.path.parent, 'sweeps rm --finished', folder.run_id)}`"
-    )
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:
@@ -178,25 +152,3 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
             draft.path.rename(folder.path)
     finally:
         shutil.rmtree(draft.path, ignore_errors=True)
-
-
-def _check_same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
-    """Raise RecordError with the first setting in which two records of a run differ."""
-    difference = next(_differences(old, new), None)
-    if difference:
-        key, before, after = difference
-        raise RecordError(
-            f"{path} is of another configuration: {key} is {before!r} in {old_name} and {after!r} "
-            f"in {new_name}. Restore the file, or delete {path} to start the run again"
-        )
-
-
-def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, old, new) of each leaf that differs; a missing key counts as None."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        # Keys of both, in the order of the older file.
-        for name in dict.fromkeys([*old, *new]):
-            dotted = f"{key}.{name}" if key else str(name)
-            yield from _differences(old.get(name), new.get(name), dotted)
-    elif old != new:
-        yield key or "everything", old, new

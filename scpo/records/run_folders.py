@@ -98,6 +98,7 @@ class RunFolder:
         self.provenance = self.path / "provenance.json"
         # Written by sweeps for a run that a scheduler starts.
         self.job = self.path / "job.json"
+        self.code = self.path / "code.json"
         self.status = self.path / "status.json"
         # Present while the run is asked to stop.
         self.stop = self.path / "stop.json"

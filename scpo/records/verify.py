@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from scpo.errors import RecordError, ScpoError, UnreadableError
-from scpo.records import log_gaps, run_config
+from scpo.records import log_gaps
 from scpo.records.code_record import read_code
-from scpo.records.files import RUN_AGAIN, change, check_readable, read_json, read_yaml
-from scpo.records.logs import check_end, check_logs_at, check_provenance, read_whole
+from scpo.records.files import RUN_AGAIN, change, check_readable, read_yaml
+from scpo.records.logs import check_logs_at, read_whole
 from scpo.records.manifest import experiment_members
+from scpo.records.record_checks import check_records
 from scpo.records.run_config import check, read_config
-from scpo.records.run_folders import TRAINING_PANELS, RunFolder, observe
-from scpo.records.status import State, Status
+from scpo.records.run_folders import RunFolder, observe
+from scpo.records.status import State
 from scpo.schema.run import RunConfig
 
 
@@ -67,42 +68,6 @@ def check_usable(folder: RunFolder, state: State) -> None:
         log_gaps.check(folder.metrics, read_yaml(folder.config), lines)
     elif not state.live:
         _check_resume(folder)
-
-
-def check_records(folder: RunFolder) -> None:
-    """Check a run's records, but for its logs and checkpoints.
-
-    Raises:
-        RecordError: A record cannot be read, or was changed since the run wrote it.
-    """
-    run_config.check_name(folder)
-    status = folder.read_status()
-    check_provenance(folder, status, folder.read_attempts())
-    check_end(folder, status)
-    folder.read_stop()
-    read_code(folder)
-    if folder.job.exists():
-        read_json(folder.job)
-    _check_panels(folder, status)
-
-
-def _check_panels(folder: RunFolder, status: Status) -> None:
-    panels = folder.read_panels()
-    if known := status.sums.get(folder.panels.name):
-        changed = change(folder.panels, known, whole=True)
-        if changed:
-            raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
-    if not panels and status.state is not State.DONE:
-        # The run has not recorded them yet.
-        return
-    # Without a checksum, at least the names must be those of the configuration.
-    env = read_yaml(folder.config)["env"]
-    asked = {*TRAINING_PANELS, *env.get("validation_panels", ())}
-    if set(panels) != asked:
-        held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
-        raise RecordError(
-            f"{folder.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
-        )
 
 
 def _check_resume(folder: RunFolder) -> None:

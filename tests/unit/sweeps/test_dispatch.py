@@ -15,7 +15,7 @@ from rich.console import Console
 import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError
-from scpo.records import RunFolder, State, code_record, manifest, run_config, verify
+from scpo.records import RunFolder, State, manifest, run_config, verify
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.code_files import code_files
 from scpo.records.files import file_sum, locked, write_bytes, write_json
@@ -134,7 +134,7 @@ def test_finished_runs_of_an_edited_estimator_are_named_with_the_way_to_run_them
     words = ("+experiment=ablation_monotonicity", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
 
     def dry_run(changed):
-        write_json(folder.path / code_record.CODE_RECORD, {"files": files | dict.fromkeys(changed, "another")})
+        write_json(folder.code, {"files": files | dict.fromkeys(changed, "another")})
         return " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
 
     told = dry_run(["scpo/advantages/gigpo.py"])
@@ -152,10 +152,10 @@ def test_a_dry_run_names_the_runs_whose_resume_other_code_would_refuse(tmp_path)
 
     def dry_run(changed, *more):
         files = code_files() | dict.fromkeys(changed, "another")
-        write_json(folder.path / code_record.CODE_RECORD, {"files": files})
-        before = (folder.path / code_record.CODE_RECORD).read_bytes()
+        write_json(folder.code, {"files": files})
+        before = folder.code.read_bytes()
         said = " ".join(call("sweep.py", *words, *fake.QUICK, *more, cwd=tmp_path).stdout.split())
-        assert (folder.path / code_record.CODE_RECORD).read_bytes() == before
+        assert folder.code.read_bytes() == before
         return said
 
     said = dry_run(["scpo/advantages/gigpo.py"])
@@ -171,7 +171,7 @@ def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_
     files = code_files()
     for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):
         folder.update_status(state=State.DONE)
-        write_json(folder.path / code_record.CODE_RECORD, {"files": files | {changed: "another"}})
+        write_json(folder.code, {"files": files | {changed: "another"}})
     words = ("+experiment=one", "method=gigpo,grpo", "dry_run=true", "seeds=[0]", f"machine.runs_dir={tmp_path}")
     told = " ".join(call("sweep.py", *words, *fake.QUICK, cwd=tmp_path).stdout.split())
     for folder, changed in zip(folders, ("scpo/advantages/gigpo.py", "scpo/steps.py"), strict=True):

@@ -412,7 +412,7 @@ def test_a_new_baseline_keeps_no_run_from_being_resumed(folder, code):
 
 def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
     stopped_at_step_2(folder)
-    (folder.path / code_record.CODE_RECORD).unlink()
+    folder.code.unlink()
     folder.update_status(commit="old")
     monkeypatch.setattr(provenance, "git_commit", lambda: "new")
     assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED

@@ -1,0 +1,97 @@
+"""Checks of a run's records that need no schema of configurations, so that tables use them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scpo.errors import RecordError
+from scpo.records.files import RUN_AGAIN, change, read_json, read_yaml
+from scpo.records.identity import is_id_of, recorded_id
+from scpo.records.logs import check_end, check_provenance
+from scpo.records.run_folders import TRAINING_PANELS, RunFolder, command_on
+from scpo.records.status import State, Status
+from scpo.strict import MACHINE_SECTIONS
+
+
+def check_records(folder: RunFolder) -> None:
+    """Check a run's records, but for its logs and checkpoints.
+
+    Raises:
+        RecordError: A record cannot be read, or was changed since the run wrote it.
+    """
+    check_name(folder)
+    status = folder.read_status()
+    check_provenance(folder, status, folder.read_attempts())
+    check_end(folder, status)
+    folder.read_stop()
+    for optional in (folder.code, folder.job):
+        if optional.exists():
+            read_json(optional)
+    _check_panels(folder, status)
+
+
+def _check_panels(folder: RunFolder, status: Status) -> None:
+    panels = folder.read_panels()
+    if known := status.sums.get(folder.panels.name):
+        changed = change(folder.panels, known, whole=True)
+        if changed:
+            raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
+    if not panels and status.state is not State.DONE:
+        # The run has not recorded them yet.
+        return
+    # Without a checksum, at least the names must be those of the configuration.
+    env = read_yaml(folder.config)["env"]
+    asked = {*TRAINING_PANELS, *env.get("validation_panels", ())}
+    if set(panels) != asked:
+        held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
+        raise RecordError(
+            f"{folder.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
+        )
+
+
+def check_name(folder: RunFolder) -> None:
+    """Verify that a folder's name is the id of its config.yaml, of any version of the schema.
+
+    Raises:
+        RecordError: The folder is a copy or was renamed, or a record of its settings is damaged.
+    """
+    config = read_yaml(folder.config)
+    if is_id_of(folder.run_id, config):
+        # The settings are recorded twice, so that a change of either record is detected.
+        hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
+        recorded = read_yaml(folder.identity)
+        check_same(folder.path, "config.yaml", hashed, "identity.yaml", recorded)
+        return
+    try:
+        held = recorded_id(config)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise RecordError(
+            f"{folder.config} is no run's configuration. Restore it, or delete {folder.path}"
+        ) from error
+    raise RecordError(
+        f"{folder.path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
+        "changed. No table, figure or sweep uses it. Restore its name and files, or delete it: "
+        f"`{command_on(folder.path.parent, 'sweeps rm --finished', folder.run_id)}`"
+    )
+
+
+def check_same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:
+    """Raise RecordError with the first setting in which two records of a run differ."""
+    difference = next(_differences(old, new), None)
+    if difference:
+        key, before, after = difference
+        raise RecordError(
+            f"{path} is of another configuration: {key} is {before!r} in {old_name} and {after!r} "
+            f"in {new_name}. Restore the file, or delete {path} to start the run again"
+        )
+
+
+def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, old, new) of each leaf that differs; a missing key counts as None."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        # Keys of both, in the order of the older file.
+        for name in dict.fromkeys([*old, *new]):
+            dotted = f"{key}.{name}" if key else str(name)
+            yield from _differences(old.get(name), new.get(name), dotted)
+    elif old != new:
+        yield key or "everything", old, new
