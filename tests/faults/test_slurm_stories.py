@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import cancellation
+from tests.faults import counting
 from tests.support.fake_runs import QUICK, steps
 from tests.support.fake_slurm import FakeSlurm, Killed, quick_records
 
@@ -425,5 +427,8 @@ def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair,
     assert len(slurm.submitted) == submitted
     for folder in folders():
         config = run_config.read_config(folder)
-        lines = [f'{{"step": {n}, "train/success_rate": {(n / 7 + config.seed) / 100}}}\n' for n in range(5)]
+        lines = []
+        for n in range(5):
+            values = {"train/success_rate": (n / 7 + config.seed) / 100} | counting.validation(config, n)
+            lines.append(json.dumps({"step": n, **values}) + "\n")
         assert folder.metrics.read_text() == "".join(lines)

@@ -69,6 +69,7 @@ def test_a_wrong_comparison_in_a_file_is_one_line_with_the_rows(tmp_path):
 def test_a_copied_file_with_the_name_of_the_original_is_refused(tmp_path, monkeypatch):
     shutil.copytree(configuration.CONF, tmp_path / "conf")
     monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(configuration, "FOLDERS", (tmp_path / "conf",))
     copied = tmp_path / "conf" / "experiment" / "mine.yaml"
     shutil.copy(copied.with_name("controls.yaml"), copied)
     with pytest.raises(ConfigError, match=r"mine.yaml: experiment.name is controls; it must be the file's name, mine$"):

@@ -156,7 +156,7 @@ def test_the_largest_seed_fits_the_generators_of_numpy_and_torch():
     assert cell.config.seed == LARGEST_SEED
     # The workers of verl-agent count up from the run's seed, with an offset for validation.
     np.random.RandomState(LARGEST_SEED + 10_000)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs torch: make setup")
     torch.manual_seed(LARGEST_SEED + 10_000)
 
 
