@@ -430,5 +430,5 @@ def test_whatever_is_interrupted_each_run_is_done_once_with_the_same_bytes(pair,
         lines = []
         for n in range(5):
             values = {"train/success_rate": (n / 7 + config.seed) / 100} | counting.validation(config, n)
-            lines.append(json.dumps({"step": n, **values}) + "\n")
+            lines.append(json.dumps({"step": n} | dict(sorted(values.items()))) + "\n")
         assert folder.metrics.read_text() == "".join(lines)
