@@ -31,6 +31,7 @@ from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.status import statuses
+from tests.support.whole_logs import whole
 
 MATRIX_GOAL_S, SECOND_CALL_GOAL_S, LOOK_GOAL_S = 10.0, 2.0, 2.0
 STEPS, METRICS = 40, 60  # lines of a study's run, and numbers in each
@@ -75,7 +76,7 @@ def _second_call(runs_dir: Path) -> tuple[float, int]:
     """What ``sweep.py`` does when all is done already: expand, look, decide."""
     words = [f"machine.runs_dir={runs_dir}", f"seeds={[*range(50)]}"]
     for config in expand("ablation", words).runs.values():
-        run_config.ensure(config).update_status(state=State.DONE)
+        _finished(config)
     _forget()
     quiet = Console(file=open(os.devnull, "w"))  # noqa: SIM115 (for the life of this process)
 
@@ -110,11 +111,15 @@ def _show_looks(runs_dir: Path) -> None:
 
 
 def _finished(config: RunConfig) -> RunFolder:
+    """A run with all records of a finished one, ``METRICS`` numbers a step besides its validations."""
     folder = run_config.ensure(config)
-    folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in ("train", "valid_seen")})
+    panels = ("train", "probe", *config.env.validation_panels)
+    folder.pin_panels({name: {"sha256": "0" * 64, "tasks": ["a task"] * 134} for name in panels})
+    made = config.model_dump(mode="json")
     steps = range(config.trainer.steps + 1)
+    metrics = [{"step": step, **{f"of/{k}": step / (k + 7) for k in range(METRICS)}} for step in steps]
     lines = {
-        folder.metrics: [{"step": step, **{f"of/{k}": step / (k + 7) for k in range(METRICS)}} for step in steps],
+        folder.metrics: whole(made, metrics),
         folder.timing: [{"step": step, "timing_s/step": 1.5 + step} for step in steps],
     }
     for path, records in lines.items():
