@@ -20,12 +20,16 @@ import numpy as np
 
 from analysis.build import build_from
 from analysis.sources.collect import collect
-from scpo.records.files import write_json, write_yaml
+from scpo.records.files import write_json
+from scpo.records.identity import recorded_id
 from scpo.schema.env import FAMILIES
 from sweeps.compose.configuration import compose_run
+from tests.support.run_records import write_panels, write_settings
+from tests.support.whole_logs import whole
 
 SEEDS = 5
-ROWS = ("scpo", "gigpo", "grpo", "rloo", "ppo", "empg", "hcapo", "hgpo", "dapo", "g2po", "chronological")
+METHODS = ("scpo", "gigpo", "grpo", "rloo", "ppo", "empg", "hcapo", "hgpo", "dapo", "g2po")
+ROWS = (*METHODS, "chronological")
 GOAL_S = 60
 
 
@@ -44,6 +48,8 @@ def main() -> None:
         report, drawing = timed(lambda: build_from(data, out))
         _, again = timed(lambda: build_from(data, out))
     values = len(data.metrics)
+    if not values:
+        raise SystemExit(f"{data.problems[0].path}: {data.problems[0].reason}: nothing is measured")
     print(f"{options.runs} runs, {values:,} values, {megabytes:.0f} MB of logs, {len(report.outputs)} outputs")
     for failure in report.failures:
         print(f"  not built: {failure.name}: {failure.reason}")
@@ -79,11 +85,14 @@ def write_study(runs_dir: Path, runs: int, steps: int, metrics: int) -> None:
     """Run folders at paper scale and the record of the experiment that they are rows of."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for i in range(runs):
-        row = ROWS[i // SEEDS] if i // SEEDS < len(ROWS) else f"row_{i // SEEDS}"
-        made = config("scpo" if row in ("scpo", "chronological") else "gigpo", seed=i % SEEDS, steps=steps)
+        place = i // SEEDS
+        row = ROWS[place] if place < len(ROWS) else f"row_{place}"
+        made = config(row if row in METHODS else "scpo", seed=i % SEEDS, steps=steps)
         if row == "chronological":
             made["method"]["shaper"]["order"] = row
-        folder = runs_dir / f"alfworld-1.5B-{row}-s{i % SEEDS}-{i:08x}"
+        elif row not in METHODS:
+            made["method"]["shaper"]["alpha"] = 0.5 + 0.01 * place  # a configuration, and so an id, of its own
+        folder = runs_dir / recorded_id(made)
         write_run(folder, made, steps, metrics)
         rows.setdefault(row, []).append({"id": folder.name, "env": "alfworld", "model": "1.5B", "seed": i % SEEDS})
     write_step_texts(runs_dir / rows["scpo"][0]["id"])
@@ -101,14 +110,13 @@ def config(method: str, *, seed: int, steps: int) -> dict[str, Any]:
 def write_run(folder: Path, made: dict[str, Any], steps: int, metrics: int) -> None:
     """One finished run: ``metrics`` values at every step, validation every five."""
     (folder / "diagnostics").mkdir(parents=True)
-    write_yaml(folder / "config.yaml", made, checked=True)
+    write_settings(folder, made)
     status = {"state": "DONE", "step": steps, "steps": steps, "commit": "0" * 40}
     write_json(folder / "status.json", status)
-    write_json(folder / "panels.json", {})
+    write_panels(folder, made)
     noise = np.random.default_rng(made["seed"])
-    with (folder / "metrics.jsonl").open("w") as file:
-        for step in range(steps + 1):
-            file.write(json.dumps(line(step, steps, metrics, noise)) + "\n")
+    lines = whole(made, [line(step, steps, metrics, noise) for step in range(steps + 1)])
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
 
 
 def line(step: int, steps: int, metrics: int, noise: np.random.Generator) -> dict[str, float]:
