@@ -2,12 +2,14 @@
 repository: jobs find it in their snapshot where train.py is.
 """
 
+import hashlib
 import json
 import os
 import sys
 import time
 
 from scpo.records import RunFolder
+from scpo.records.run_folders import TRAINING_PANELS
 from scpo.records.tracker import Tracker
 from sweeps.records import attempt as entry
 
@@ -24,6 +26,8 @@ def metrics(config, step):
 def train(config, folder, should_stop):
     with (folder.path / "starts").open("a") as file:
         file.write((os.environ.get("CUDA_VISIBLE_DEVICES") or "none") + "\n")
+    names = (*TRAINING_PANELS, *config.env.validation_panels)
+    folder.pin_panels({name: {"sha256": hashlib.sha256(name.encode()).hexdigest(), "tasks": [name]} for name in names})
     shaper = config.method.shaper if config.method.kind == "trained" else None
     pace = json.loads(os.environ["STEP_S"]).get(f"{shaper.order if shaper else ''}-{config.seed}", 0.1)
     done = folder.complete_checkpoints()
