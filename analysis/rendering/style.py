@@ -46,8 +46,9 @@ CUT_POINTS = 1.0
 # Mean width of a character of DejaVu Sans, in multiples of the font size.
 CHARACTER = 0.56
 
-# Width of a legend's sample and its gaps, in characters.
+# Width of a legend's sample and its gaps, and by how much a capital is wider, in characters.
 LEGEND_SAMPLE = 8
+CAPITAL = 0.25
 
 # Colour of credited steps, and of SCPO's lines (analysis/line_styles.py).
 ACCENT = "#D55E00"
@@ -311,8 +312,9 @@ def remark_lines(text: str, width: float) -> int:
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
     """Number of columns of a legend with these labels that fit into ``width`` inches."""
-    longest = max(map(len, labels), default=1)
-    return max(1, min(len(labels), characters(width) // (longest + LEGEND_SAMPLE)))
+    # Names of methods are mostly capitals, which are wider than other letters.
+    longest = max((len(text) + CAPITAL * sum(map(str.isupper, text)) for text in labels), default=1)
+    return max(1, min(len(labels), int(characters(width) / (longest + LEGEND_SAMPLE))))
 
 
 def legend_lines(labels: Sequence[str], width: float) -> int:

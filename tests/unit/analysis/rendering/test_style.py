@@ -5,15 +5,18 @@ import matplotlib as mpl
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.rendering.style import (
     COLUMN_WIDTH,
+    PAGE_WIDTH,
     STYLE,
     FigureSizeError,
     Look,
     drawn_as,
     figure_files,
     house_style,
+    legend_below,
     legible,
     new_figure,
     palette,
@@ -129,3 +132,13 @@ def test_a_text_that_the_edge_would_cut_is_refused_by_name():
 @pytest.mark.parametrize("limit", [1, 100])
 def test_texts_that_are_hidden_on_purpose_are_not_cut(limit):
     assert figure_files(labelled("success", annotation="beyond the panel", limit=limit))
+
+
+@pytest.mark.parametrize("count", range(2, 13))
+def test_a_legend_of_names_in_capitals_fits_into_the_page(count):
+    labels = ["PPO", "RLOO", "GRPO", "DAPO†", "EMPG", "GIGPO", "HCAPO", "HGPO", "G2PO", "SCPO", "CRBC", "GAGPO"][:count]
+    with house_style():
+        figure = new_figure(PAGE_WIDTH, 2.5)
+        figure.subplots()
+        legend_below(figure, [Line2D([], [], label=label) for label in labels], labels, handlelength=3.2)
+    assert "png" in figure_files(figure)
