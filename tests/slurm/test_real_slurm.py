@@ -151,8 +151,7 @@ def test_preempted_killed_timed_out_and_cancelled_jobs_leave_one_done_for_each_r
     assert cancelled.complete_checkpoints()[-1] == steps(cancelled)[-1]
     assert set(states.values()) == {"DONE"}, states
     assert (read_job(preempted).preemptions, read_job(preempted).timeouts) == (1, 0)
-    assert read_job(timed_out).preemptions == 0
-    assert read_job(timed_out).timeouts >= 1  # twice where a busy machine takes long to start it
+    assert (read_job(timed_out).preemptions, read_job(timed_out).timeouts) == (0, 1)
 
     assert "submitted 1 run" in cluster.sweep()
     wait_until(lambda: killed.read_status().state == "DONE")
