@@ -1,7 +1,7 @@
 """Runs as pandas data frames, for notebooks: ``scpo.load_runs`` and ``scpo.compare``.
 
-Both use the readers of the tables and figures: damaged runs are left out here too, and a run in a
-row of an experiment has the name of that row.
+Both use the readers of the tables and figures. So damaged runs are left out here, too, and a run
+that an experiment plans has the name of its row.
 """
 
 import difflib
@@ -54,6 +54,8 @@ COLUMNS = (
 
 # Success on a whole panel, without its task families.
 OVERALL = re.compile(r"val/[^/]+/success_rate")
+
+# How ``compare`` reads one number from a curve: at a training step, or by one of ``READINGS``.
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]
 READINGS = ("last", "best", "mean", "area")
 
@@ -78,27 +80,36 @@ def load_runs(
     Returns:
         A data frame with the columns ``run, method, seed, row, step, metric, value`` and ``env,
         model, scale, setting, differs, configuration``, sorted by run, metric and step. The last
-        six show which runs must not be pooled. ``row`` is the run's name in the tables
-        (``scpo``, ``chronological``, ...; of several, that of most runs of its configuration, else
-        the first table's), or the method's name for a run of no experiment, with what differs if
-        such runs have several configurations (``scpo_alpha_2.0``). Runs with an equal ``setting``
-        share a table; ``differs`` names the differences of a row's runs from the others of its
-        table, besides the method. Runs that differ only in the seed have an equal
-        ``configuration``, in any table; ``attrs["configurations"]`` has each as JSON.
+        six show which runs must not be pooled:
+
+        - ``row`` is the name of the run's row in the tables (``scpo``, ``chronological``, ...). If
+          a run is in rows of several names, it has the name that most runs of its configuration
+          have; if several names are equally frequent, the first table's. For a run in no
+          experiment, ``row`` is the choices in its id, or else its method, followed by what differs
+          if such runs have several configurations (``scpo_alpha_2.0``).
+        - ``setting`` is equal for runs that share a table.
+        - ``differs`` names the differences, besides the method, of the row's runs from the other
+          rows of its table.
+        - ``configuration`` is equal for runs that differ only in the seed, in any table;
+          ``attrs["configurations"]`` has each as JSON.
+
         ``attrs["left_out"]`` lists runs and files that were left out, with the reasons.
 
     Raises:
-        RecordError: A folder does not exist, a project cannot be read, or they hold no runs.
+        ConfigError: ``source`` is neither a text nor a path, nor a list of them.
+        RecordError: A folder does not exist, a project cannot be read, the sources hold no runs, or
+            all of their runs are damaged.
 
     Warns:
-        UserWarning: A run was left out because it is damaged or not finished, or was trained as the
-            study's withdrawn first edition was.
+        UserWarning: A run was left out because it is damaged or not finished, a run was trained as
+            the study's withdrawn first edition was, a file was changed but nothing of it left out,
+            or no run has one of ``metrics``.
     """
     data = _collected(_listed(source), refresh=refresh)
     runs = _runs_frame(data)
     if finished:
         runs = runs[runs["finished"]]
-    # A damaged run has no numbers, whether or not unfinished ones are asked for.
+    # Damaged runs are left out even with ``finished=False``: none of their numbers is read.
     left_out = _left_out(data, runs[runs["state"] != State.DAMAGED])
     if left_out:
         message = (
@@ -114,7 +125,7 @@ def load_runs(
     if withdrawn:
         warnings.warn(withdrawn, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
-    # Categories in the collected data; a `groupby` would show those without lines, too.
+    # The collected data has categoricals here, whose `groupby` shows categories without lines, too.
     logged = logged.astype({"run": str, "metric": str})
     if metrics is not None:
         names = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -122,7 +133,7 @@ def load_runs(
     joined = logged.join(runs.drop(columns=["state", "finished"]), on="run")
     table = joined[list(COLUMNS)].reset_index(drop=True)
     table.attrs["left_out"] = left_out
-    # As text, which pandas copies with every selection at no cost.
+    # As texts, because pandas copies ``attrs`` with every selection, and texts copy fast.
     texts = (configuration_of(run.config) for run in data.by_id.values() if not run.foreign)
     table.attrs["configurations"] = {short_hash(text): text for text in texts}
     codes = {run: [own.code, str(own.folder), own.commit] for run, own in data.by_id.items()}
@@ -131,12 +142,12 @@ def load_runs(
 
 
 def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Rows of these metrics (``*`` for any text); warns if there are none."""
+    """Lines of these metrics (``*`` for any text); warns if there are none."""
     wanted = _pattern(names)
-    # Without a line `map` would give objects, by which pandas selects columns.
+    # On an empty column `map` returns objects instead of booleans, which would select columns.
     matches = logged["metric"].map(lambda name: wanted.fullmatch(name) is not None).astype(bool)
     chosen = logged[matches]
-    # Where no run has a line, the reasons are in the warning about what was left out.
+    # If no run has any line, the warning about what was left out has the reasons.
     if chosen.empty and not logged.empty:
         known = sorted(set(logged["metric"]))
         close = difflib.get_close_matches(names[0], known, n=5, cutoff=0.3)
@@ -165,7 +176,7 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     """One reason for each run or file that is not among ``runs``."""
     reasons: dict[str, str] = {}
     for problem in data.problems:
-        # Runs of no experiment, a problem for tables, are not left out here.
+        # The problem SINGLE is a note for tables: here, runs in no experiment are not left out.
         if problem.path != SINGLE and not problem.harmless:
             reasons.setdefault(problem.path, problem.reason)
     for run in data.runs[~data.runs["finished"]].itertuples():
@@ -184,6 +195,7 @@ def _listed(source: str | Path | Iterable[str | Path]) -> list[str | Path]:
     sources: list[Any] = [source]
     if isinstance(source, Iterable) and not isinstance(source, str | bytes):
         sources = list(source)
+    # An empty list is refused, too: it is itself the item that the error names.
     for item in sources or [source]:
         if not isinstance(item, str | Path):
             raise ConfigError(
@@ -194,6 +206,11 @@ def _listed(source: str | Path | Iterable[str | Path]) -> list[str | Path]:
 
 
 def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
+    """Read the runs of folders, archives and W&B projects.
+
+    Raises:
+        RecordError: As in ``load_runs``.
+    """
     folders: list[Path] = []
     projects: list[str] = []
     for source in sources:
@@ -204,18 +221,7 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         # A path may contain a colon, but this prefix always means a project.
         if str(source).startswith("wandb:"):
             raise RecordError(f'{source} names no W&B project; write "wandb:<entity>/<project>"')
-        folder = Path(source)
-        if folder.is_file():
-            raise RecordError(
-                f"{source} is a file; name a folder of run folders or an archive"
-                f"{folder_meant([folder])}"
-            )
-        if not folder.is_dir():
-            hint = folder_meant([folder])
-            if not hint and re.fullmatch(r"[^/]+/[^/]+", str(source)):
-                hint = f'; a W&B project is "wandb:{source}"'
-            raise RecordError(f"there is no folder {source}{hint}")
-        folders.append(folder)
+        folders.append(_existing_folder(source))
 
     data = collect(folders, projects, Settings(refresh=refresh))
     if data.runs.empty:
@@ -223,10 +229,26 @@ def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
         places = ", ".join(map(str, sources))
         raise RecordError(f"no runs were found in {places}{folder_meant(folders) or reason}")
     if data.metrics.empty and (data.runs["state"] == State.DAMAGED).any():
+        # The damaged metrics file of an archive is named first: it has the numbers of all runs.
         files = [problem for problem in data.problems if problem.path.endswith(METRICS)]
         first = (*files, *data.problems)[0]
         raise RecordError(f"all runs are damaged: {first.path}: {first.reason}")
     return data
+
+
+def _existing_folder(source: str | Path) -> Path:
+    folder = Path(source)
+    if folder.is_file():
+        raise RecordError(
+            f"{source} is a file; name a folder of run folders or an archive"
+            f"{folder_meant([folder])}"
+        )
+    if not folder.is_dir():
+        hint = folder_meant([folder])
+        if not hint and re.fullmatch(r"[^/]+/[^/]+", str(source)):
+            hint = f'; a W&B project is "wandb:{source}"'
+        raise RecordError(f"there is no folder {source}{hint}")
+    return folder
 
 
 def _runs_frame(data: Collected) -> pd.DataFrame:
@@ -239,20 +261,20 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     row_names = _row_names(data) | {run: name for run, (name, _) in own_names.items()}
     columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
-    # Sections of tables know more than a single run, for example that a row has its own learning
-    # rate, so their setting replaces the run's own. Of several sections with
-    # the row, the first one wins.
+    # A section of a table knows more than a single run, for example that each of its rows has its
+    # own learning rate, so its setting replaces the run's own. If several sections have the row,
+    # the first one counts.
     settings: dict[str, str | None] = {}
     differs = {run: note for run, (_, note) in own_names.items()}
-    apart = variant_notes(data.by_id, data.experiments)
+    variant_of = variant_notes(data.by_id, data.experiments)
     for part in data.sections:
-        code = _code_of_rows(data, part)
+        code_notes = _code_of_rows(data, part)
         for row in part.all_rows():
             for run in row.runs:
                 if row.name != row_names.get(run.id):
                     continue
                 settings.setdefault(run.id, part.setting)
-                notes = (apart.get(run.id, ""), row.differs, code[row.name])
+                notes = (variant_of.get(run.id, ""), row.differs, code_notes[row.name])
                 differs.setdefault(run.id, "; ".join(text for text in notes if text))
 
     ids = list(runs.index)
@@ -265,10 +287,11 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
 
 
 def _row_names(data: Collected) -> dict[str, str]:
-    """Run id -> name of its row, of the runs that are in a table.
+    """Run id -> name of its row, for the runs that are in a table.
 
-    Of several names, the one of most runs of the run's configuration, so that a row keeps a seed
-    that another experiment has under a name of its own; of equally many, the first table's.
+    If rows of several names have a run, it gets the name that most runs of its configuration have,
+    so that a row keeps all of its seeds although another experiment has one of them under another
+    name. If several names are equally frequent, it gets the first table's.
     """
     hashes = {run: _configuration_hash(own) for run, own in data.by_id.items()}
     known: dict[str, list[str]] = dict(zip(data.runs["id"], data.runs["rows"], strict=True))
@@ -285,16 +308,19 @@ def _row_names(data: Collected) -> dict[str, str]:
 
 
 def _configuration_hash(run: Run) -> str:
-    # verl-agent's configurations hold names and paths of the single run.
+    # A configuration of verl-agent holds names and paths of its run, so no two are equal.
     return run.setting if run.foreign else short_hash(configuration_of(run.config))
 
 
 def _code_of_rows(data: Collected, part: Section) -> dict[str, str]:
-    """Row name -> note on the code that changed between its seeds, of all experiments."""
+    """Row name -> note if the code differs between the row's seeds in all experiments."""
     runs: dict[str, dict[RowRun, None]] = {}
     for row in part.all_rows():
         runs.setdefault(row.name, {}).update(dict.fromkeys(row.runs))
-    return {name: mixed_code(Row(name, name, tuple(own)), data.by_id) for name, own in runs.items()}
+    notes = {}
+    for name, own in runs.items():
+        notes[name] = mixed_code(Row(name, name, tuple(own)), data.by_id)
+    return notes
 
 
 def compare(
@@ -318,9 +344,9 @@ def compare(
         A data frame with a row per metric: means of both over the pairs (``first``, ``second``),
         their ``difference``, its 95 % Student-t interval (``low``, ``high``), ``p`` of the paired
         t-test, ``p_holm`` corrected over the rows of this call, the number of ``pairs`` and their
-        ``seeds``. NaN if there are too few pairs: an interval takes two. ``p`` is also NaN if all
-        pairs have the same difference other than 0: without a spread a t-test is undefined (SciPy's
-        has p = 0).
+        ``seeds``. NaN if there are too few pairs: an interval needs two. ``p`` is also NaN if all
+        pairs have the same difference other than 0: without a spread a t-test is undefined (SciPy
+        returns p = 0).
 
     Raises:
         ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or
@@ -368,7 +394,7 @@ def _warnings(
 ) -> list[str]:
     """What a reader of the comparison must know of the runs that it pairs."""
     seeds = {seed for line in lines for seed in line["seeds"]}
-    # Without any pair, the reason is among the differences of all runs.
+    # Without any pair, all runs are compared: their differences include the reason.
     if seeds:
         first, second = (table[table["seed"].isin(seeds)] for table in (first, second))
     same = _same_runs(first, second)
@@ -446,38 +472,53 @@ def _pooled(name: str, table: pd.DataFrame) -> str:
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Warning about differences besides the method between the runs of a seed; empty without."""
     known = _configurations(first) | _configurations(second)
-    sides = [table.drop_duplicates("run").set_index("seed") for table in (first, second)]
-    texts: dict[str, None] = {}
-    common = sides[0].index.intersection(sides[1].index)
-    pairs = [(sides[0].loc[seed], sides[1].loc[seed]) for seed in common]
+    runs = first.drop_duplicates("run").set_index("seed")
+    others = second.drop_duplicates("run").set_index("seed")
+    pairs = [(runs.loc[seed], others.loc[seed]) for seed in runs.index.intersection(others.index)]
     if not pairs:
         # Sides without a common seed are compared by one run of each.
-        pairs = [(sides[0].iloc[0], sides[1].iloc[0])]
-    for own, other in pairs:
-        hashes = (own["configuration"], other["configuration"])
-        settings = {own["setting"], other["setting"]} - {None}
-        if len(settings) > 1:
-            keys = ""
-            if known.keys() >= set(hashes):
-                keys = setting_differences(*(json.loads(known[name]) for name in hashes))
-                if not keys and hashes[0] != hashes[1]:
-                    # Settings of the method, such as alpha, which are its part of a setting.
-                    keys = " against ".join(_variants(hashes, known))
-            texts[f"different settings: {keys or 'other tables or games (column setting)'}"] = None
-        elif own["row"] == other["row"] and hashes[0] != hashes[1]:
-            texts[" against ".join(_variants(hashes, known))] = None
-    own, others = map(_notes, (first, second))
-    if not texts and own != others:
-        texts = dict.fromkeys(sorted(note for note in own | others if note))
+        pairs = [(runs.iloc[0], others.iloc[0])]
+    texts: dict[str, None] = {}
+    for run, other in pairs:
+        if text := _difference_of_pair(run, other, known):
+            texts[text] = None
+
+    # Only if the configurations show no difference, the notes of the tables are used.
+    notes, other_notes = _notes(first), _notes(second)
+    if not texts and notes != other_notes:
+        texts = dict.fromkeys(sorted(note for note in notes | other_notes if note))
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
 
 
-def _notes(table: pd.DataFrame) -> set[str]:
-    """Notes of the column ``differs``, without those on code: ``_other_code`` has the pairs'.
+def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
+    """Difference between two runs besides the method; empty without.
 
-    A frame that was read from a file has no record of the code but these.
+    Args:
+        run: A line of ``load_runs`` of the first run.
+        other: One of the second run.
+        known: Hash -> configuration, as far as they are known.
+    """
+    hashes = (run["configuration"], other["configuration"])
+    settings = {run["setting"], other["setting"]} - {None}
+    if len(settings) < 2:
+        if run["row"] == other["row"] and hashes[0] != hashes[1]:
+            return " against ".join(_variants(hashes, known))
+        return ""
+    keys = ""
+    if known.keys() >= set(hashes):
+        keys = setting_differences(*(json.loads(known[name]) for name in hashes))
+        if not keys and hashes[0] != hashes[1]:
+            # The runs differ in settings of the method, such as alpha, that a setting includes.
+            keys = " against ".join(_variants(hashes, known))
+    return f"different settings: {keys or 'other tables or games (column setting)'}"
+
+
+def _notes(table: pd.DataFrame) -> set[str]:
+    """Notes of the column ``differs``, without those on code, about which ``_other_code`` warns.
+
+    A frame that was read from a file keeps its notes on code, because it has no other record of it.
     """
     notes = set(table["differs"])
     if "code" not in table.attrs:
@@ -486,7 +527,7 @@ def _notes(table: pd.DataFrame) -> set[str]:
 
 
 def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about runs that ran under different code: of one side, or else of the two."""
+    """Warning about different code of the runs of one side, or else of the two; empty without."""
     sides = {"first": _codes(first), "second": _codes(second)}
     mixed = {name: several_versions(codes) for name, codes in sides.items()}
     texts = [f"the seeds of the {name} {SEVERAL} {text}" for name, text in mixed.items() if text]
@@ -514,7 +555,7 @@ def _configurations(table: pd.DataFrame) -> dict[str, str]:
 
 
 def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """What sets each of these configurations apart, e.g. ``alpha=2.0``; hashes if unknown."""
+    """How each of these configurations differs, e.g. ``alpha=2.0``; their hashes if unknown."""
     if not known.keys() >= set(hashes):
         return [f"configuration {name}" for name in hashes]
     texts = []
@@ -526,8 +567,9 @@ def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
 def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[str], at: At) -> str:
     """Warning about pairs whose values are of different training steps; empty without.
 
-    ``last`` and ``best`` depend on the last step, ``mean`` and ``area`` on the first one, too, and
-    of a validation on all between: a value that is missing there is replaced by a straight line.
+    ``last`` and ``best`` depend on the last step of a curve, ``mean`` and ``area`` also on its
+    first step. For a validation metric, ``mean`` and ``area`` depend on the number of steps, too:
+    the area replaces a missing validation by a straight line.
     """
     if isinstance(at, int):
         return ""
@@ -562,6 +604,7 @@ def _covered(series: Series, at: At, *, validated: bool) -> str:
 
 
 def _check_side(name: str, table: pd.DataFrame) -> None:
+    """Raise ConfigError unless these are lines of ``load_runs`` with one run per seed."""
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise ConfigError(
@@ -579,23 +622,23 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
         rows = ", ".join(sorted(set(twice["row"])))
         raise ConfigError(
             f"{name} has {len(runs)} runs of {runs['seed'].nunique()} seeds (rows: {rows}); a "
-            f"comparison takes one run "
-            "a seed: select one row and one setting, e.g. runs[(runs.row == 'scpo') & "
-            "(runs.setting == ...)]"
+            "comparison takes one run a seed: select one row and one setting, e.g. "
+            "runs[(runs.row == 'scpo') & (runs.setting == ...)]"
         )
 
 
 def _metrics(
     first: pd.DataFrame, second: pd.DataFrame, metric: str | Iterable[str] | None
 ) -> list[str]:
+    """Names of the metrics to compare, each once; ConfigError if a side lacks one."""
     common = set(first["metric"]) & set(second["metric"])
     if metric is None:
         names = sorted(name for name in common if OVERALL.fullmatch(name))
     else:
         names = []
-        for wanted in [metric] if isinstance(metric, str) else metric:
-            # A pattern that fits nothing stays as it is, and is named below.
-            names += sorted(filter(_pattern([wanted]).fullmatch, common)) or [wanted]
+        for pattern in [metric] if isinstance(metric, str) else metric:
+            # A pattern without a match stays as it is, so that the error below names it.
+            names += sorted(filter(_pattern([pattern]).fullmatch, common)) or [pattern]
     unknown = [name for name in names if name not in common]
     if unknown or not names:
         wanted = ", ".join(unknown) or "val/*/success_rate"

@@ -39,8 +39,8 @@ from scpo.records.files import RunningSum, naming_write_errors, sealed, sync, wr
 from scpo.records.status import State
 from scpo.strict import MACHINE_SECTIONS
 
-# Number of runs in a row group, which one flipped bit can destroy as a whole. With groups of 16 the
-# files would be 6 % larger.
+# Number of runs in a row group. One flipped bit can destroy a whole group, but with groups of 16
+# runs the files would be 6 % larger.
 RUNS_PER_GROUP = 32
 
 # Metrics in seconds are left out, except KEPT_TIMES: they are half of all rows and differ between
@@ -58,11 +58,10 @@ def write_archive(
 ) -> tuple[Path, ...]:
     """Write an archive of the finished runs and all experiments; returns its files.
 
-    Left out are settings of the machine, and seconds of stages except those of a whole training
-    step.
+    It has no settings of the machine, and no timings of stages (``KEPT_TIMES`` has the exceptions).
 
     Raises:
-        RecordError: A run's rows are damaged, or it was logged by verl-agent; nothing was written.
+        RecordError: The metrics of a run are damaged, or verl-agent logged it. Nothing is written.
     """
     finished: dict[str, Run] = {}
     for run in sorted(runs, key=lambda run: run.id):
@@ -99,7 +98,7 @@ def write_archive(
 
 
 def _archived_rows(metrics: pd.DataFrame, finished: Mapping[str, Run]) -> pd.DataFrame:
-    """Rows of these runs that an archive keeps, sorted by ``KEY``."""
+    """Metrics of these runs that an archive keeps, sorted by ``KEY``."""
     table = metrics[metrics["run"].isin(finished.keys())]
     names = table["metric"].astype(str)
     table = table[~names.str.startswith(TIMES) | names.isin(KEPT_TIMES)]
@@ -108,6 +107,7 @@ def _archived_rows(metrics: pd.DataFrame, finished: Mapping[str, Run]) -> pd.Dat
 
 
 def _metrics_file(table: pd.DataFrame, ids: list[str]) -> bytes:
+    """Parquet file of the metrics, with ``RUNS_PER_GROUP`` runs in each row group."""
     buffer = io.BytesIO()
     with pq.ParquetWriter(
         buffer,
@@ -132,7 +132,7 @@ def _runs_file(lines: list[dict[str, Any]]) -> bytes:
         buffer,
         row_group_size=RUNS_PER_GROUP,
         use_dictionary=False,
-        # Statistics would repeat the lowest and the highest configuration, which is of no use.
+        # Statistics would repeat the lowest and the highest configuration, and no reader uses them.
         write_statistics=False,
         write_page_checksum=True,
         **COMPRESSION,
@@ -163,13 +163,14 @@ def _compact(value: Any) -> str:
 def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
     """Replace the three files atomically: a reader sees all old or all new ones.
 
-    The tables are first written under staged names. Then the index is written, with their
-    checksums. After a crash at any point, these show ``settle`` which tables belong to the index.
+    The two data files are first written under staged names. Then the index with their checksums is
+    written. After a crash at any point, ``settle`` finds the files that belong to the index by
+    their checksums.
     """
     settle(folder)
     for name, content in contents.items():
         write_bytes(folder / f"{name}{STAGED}", content, readable=True)
-    # Once the index is written, the new tables are valid, even under their staged names.
+    # Once the index is written, the new files are valid, even under their staged names.
     write_bytes(folder / INDEX, index, readable=True)
     settle(folder)
 
@@ -177,18 +178,18 @@ def _replace(folder: Path, contents: Mapping[str, bytes], index: bytes) -> None:
 def settle(folder: Path) -> None:
     """Finish or undo an interrupted change of an archive.
 
-    A staged file with the checksum of the index gets its final name; any other one is deleted.
+    A staged file with the checksum in the index gets its final name; any other one is deleted.
     """
     for name in (METRICS, RUNS):
         staged = folder / f"{name}{STAGED}"
         if not staged.exists():
             continue
-        named = False
+        is_current = False
         if (folder / INDEX).is_file():
             index, _ = read_index(folder)
-            named = locate(folder, name, index) == staged
+            is_current = locate(folder, name, index) == staged
         with naming_write_errors(folder / name, staged.stat().st_size):
-            if named:
+            if is_current:
                 os.replace(staged, folder / name)
             else:
                 staged.unlink()
@@ -239,8 +240,8 @@ def merged(
 ) -> list[ExperimentRecord]:
     """Merge records with equal experiment, scale and overrides, which were planned in parts.
 
-    Two records may name different runs of one row and seed if a setting changed between them. A
-    run in ``finished`` is kept; an unfinished one is replaced by the run of the later record.
+    If a setting changed between two records, they name different runs for one row and seed. The
+    earlier record's run is kept if it is in ``finished``; otherwise the later record's replaces it.
     """
     records: dict[tuple[str, str, tuple[str, ...]], ExperimentRecord] = {}
     for record in experiments:
@@ -255,6 +256,7 @@ def merged(
 def _joined(
     first: ExperimentRecord, second: ExperimentRecord, finished: Collection[str]
 ) -> ExperimentRecord:
+    """Merge two records as ``merged`` describes."""
     rows = {row.name: row for row in first.rows}
     for row in second.rows:
         known = rows.setdefault(row.name, row)
@@ -265,6 +267,6 @@ def _joined(
                 planned[key] = run
         runs = tuple(planned[key] for key in sorted(planned))
         rows[row.name] = known.model_copy(update={"label": row.label, "runs": runs})
-    # Labels are the later record's; so are primary comparisons, if both name some.
+    # The later record gives the labels and, unless it names none, the primary comparisons.
     primary = second.primary or first.primary
     return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})

@@ -5,6 +5,7 @@ Tables need rows. The row of such a run is derived from its id (our runs) or its
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ Place: TypeAlias = tuple[str, str, str, str]
 # (key, value) pairs that set a row apart from others of its name.
 Variant: TypeAlias = tuple[tuple[str, str], ...]
 
+# Name of an ablation's row -> its label in print.
 ABLATION_LABELS = {
     "no_monotonicity": "− monotonicity",
     "chronological": "chronological order",
@@ -48,7 +50,9 @@ def implied_records(
     groups: dict[tuple[str, Any], dict[tuple[str, str], list[Run]]] = {}
     for run, name, variant in _named(runs, known):
         rows = groups.setdefault(_source(run), {})
-        label = ", ".join((_label(name, run), *(f"{key}={value}" for key, value in variant)))
+        label = _label(name, run)
+        if variant:
+            label += f", {_note(variant)}"
         rows.setdefault((_full_name(name, variant), label), []).append(run)
     return tuple(_record(source, scale, rows) for (source, scale), rows in groups.items())
 
@@ -62,9 +66,11 @@ def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) 
     ids: dict[str, None] = {}
     for record in records:
         if is_implied(record.experiment):
-            ids.update((run.id, None) for row in record.rows for run in row.runs)
+            for row in record.rows:
+                ids.update(dict.fromkeys(run.id for run in row.runs))
+    present = [runs[run_id] for run_id in ids if run_id in runs]
     notes = {}
-    for run, _, variant in _named([runs[run_id] for run_id in ids if run_id in runs], known):
+    for run, _, variant in _named(present, known):
         if variant:
             notes[run.id] = _note(variant)
     return notes
@@ -73,14 +79,14 @@ def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) 
 def names_apart(
     ids: Iterable[str], runs: Mapping[str, Run], records: Sequence[ExperimentRecord]
 ) -> dict[str, tuple[str, str]]:
-    """Names of runs that no table shows, as of single runs: one for each configuration.
+    """Row names for runs that no table shows: one name for each configuration, as for single runs.
 
-    Such as the runs of a row that two experiments plan with one name and other settings, of which
-    tables show the first.
+    For example, two experiments plan a row of one name with different settings. Tables show the
+    first one's runs, and the second one's get their names here.
 
     Returns:
-        Id -> name of the row, e.g. ``scpo_matcher_forward``, and what sets it apart from the
-        experiments' row of that method, e.g. ``matcher=forward``.
+        Id -> name of the row, e.g. ``scpo_matcher_forward``, and what differs from the experiments'
+        row of that name, e.g. ``matcher=forward``.
     """
     named = _named([runs[run_id] for run_id in ids], known_configurations(runs, records))
     return {run.id: (_full_name(name, variant), _note(variant)) for run, name, variant in named}
@@ -100,21 +106,25 @@ def _source(run: Run) -> tuple[str, Any]:
 
 
 def _named(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[tuple[Run, str, Variant]]:
-    """Yield each run with its ``row_name`` and what sets its configuration apart, in order."""
+    """Yield each run, in order, with its ``row_name`` and what sets its configuration apart.
+
+    The latter is empty for the configuration in ``known``, or, without one there, for a
+    configuration whose values most of the others share; and for runs of verl-agent.
+    """
     runs = list(runs)
     places: dict[Place, dict[str, None]] = {}
     for run in runs:
-        # verl-agent logs names and paths of the single run, so that no two are equal.
+        # A configuration of verl-agent holds names and paths of its run, so no two are equal.
         if not run.foreign:
             places.setdefault(_place(run), {})[configuration_of(run.config)] = None
-    apart: dict[tuple[Place, str], Variant] = {}
+    variant_of: dict[tuple[Place, str], Variant] = {}
     for place, configurations in places.items():
         usual = known.get(place)
         own = [text for text in configurations if text != usual]
         for text, variant in zip(own, variants(own, usual), strict=True):
-            apart[place, text] = variant
+            variant_of[place, text] = variant
     for run in runs:
-        variant = apart.get((_place(run), configuration_of(run.config)), ())
+        variant = variant_of.get((_place(run), configuration_of(run.config)), ())
         yield run, row_name(run), variant
 
 
@@ -160,7 +170,7 @@ def without_record(
         )
         problems = (*problems, Problem("searches", reason))
     known = known_configurations(by_id, records)
-    # Together, so that rows of several sources have one name only if they are one configuration.
+    # Named together, so that rows of several sources share a name only with equal configurations.
     unrecorded = [*of_projects, *singles]
     problems = (*problems, *_variant_problems(unrecorded, known))
     return implied_records(unrecorded, known), problems
@@ -169,7 +179,10 @@ def without_record(
 def known_configurations(
     runs: Mapping[str, Run], records: Iterable[ExperimentRecord]
 ) -> dict[Place, str]:
-    """Configuration of each row of the experiments: that of its first run in the first of them."""
+    """Configuration of each row of the experiments: that of its first run.
+
+    If several experiments have the row, the first one counts.
+    """
     known: dict[Place, str] = {}
     for record in records:
         if is_implied(record.experiment):
@@ -185,20 +198,20 @@ def known_configurations(
 
 def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
     """Yield a note on each row name whose runs have several configurations."""
-    rows: dict[str, dict[str, int]] = {}
+    # Row name -> full name, one for each configuration -> number of runs.
+    rows: dict[str, Counter[str]] = {}
     varied: dict[str, None] = {}
     named = list(_named(runs, known))
     with_results = {name for run, name, _ in named if run.state == State.DONE}
     for run, name, variant in named:
-        # Unfinished runs, perhaps of another scale, have nothing to tell apart yet.
+        # Unfinished runs, perhaps of another scale, have no results to confuse with finished ones.
         if name in with_results and run.state != State.DONE:
             continue
-        own = rows.setdefault(name, {})
-        own[_full_name(name, variant)] = own.get(_full_name(name, variant), 0) + 1
+        rows.setdefault(name, Counter())[_full_name(name, variant)] += 1
         if variant:
             varied[name] = None
     for name in varied:
-        # A single run differs from those of an experiment, if any, as its row's name shows.
+        # One run needs no note: if it differs from an experiment's runs, its row's name shows how.
         if sum(rows[name].values()) == 1:
             continue
         names = list(rows[name])
@@ -255,6 +268,7 @@ def row_name(run: Run) -> str:
 
 
 def _record(source: str, scale: Any, rows: Mapping[tuple[str, str], list[Run]]) -> ExperimentRecord:
+    """Record of a source with these rows, (name, label) -> runs."""
     planned = []
     for (name, label), runs in rows.items():
         own: dict[str, PlannedRun] = {}
