@@ -1,7 +1,7 @@
-"""Prompts: verl-agent's, a compact one for small policies, one with a memory for the smallest.
+"""Prompts: verl-agent's, a compact one for small policies, one with a memory (``model=choice``).
 
-The two verl-agent templates are protocol constants: results compare only if every policy reads the
-same text. They are carried over from https://github.com/langfengQ/verl-agent, commit 796ed31,
+verl-agent's two templates are protocol constants: results are only comparable if every policy reads
+the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
 agent_system/environments/prompts/alfworld.py (Copyright 2025 Nanyang Technological University and
 the verl-agent team, Apache License 2.0).
 """
@@ -46,7 +46,7 @@ def verl_agent(transcript: Transcript, history_length: int) -> str:
         transcript: The episode so far.
         history_length: Latest steps that are shown (the paper's K); 0: the first step's template.
     """
-    # verl-agent leaves "help" out of the list; the game admits it all the same.
+    # The game admits "help", but verl-agent does not list it.
     admissible = "\n ".join(
         f"'{command}'" for command in transcript.admissible if command != "help"
     )
@@ -58,12 +58,12 @@ def verl_agent(transcript: Transcript, history_length: int) -> str:
     )
 
 
-# A small policy reads words, numbers and a few marks; these words carry nothing in ALFWorld's
-# texts.
+# The small vocabulary has words, numbers and a few marks. The words of _FILLER carry no information
+# in ALFWorld's texts, so compact prompts leave them out.
 _FILLER = {"a", "an", "the", "you", "and", "s", "welcome", "textworld", "alfred"}
 _TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
 
-# Words of the present observation and of each earlier one that the compact prompt keeps.
+# Number of words that the compact prompt keeps of the latest observation, and of each earlier one.
 _OBSERVATION_WORDS = 30
 _HISTORY_WORDS = 10
 
@@ -75,10 +75,10 @@ _EVERYWHERE = ("go to", "examine", "look", "inventory", "help", "close")
 def compact(transcript: Transcript, history_length: int) -> str:
     """Compact prompt of about 81 words.
 
-    Task, receptacle counts, the held object, location, local commands, recent (observation, action)
-    pairs, observation. The last word is the opening tag, so a response is ``go to desk 1
-    </action>``. Each pair of the history ends with the closing tag, which is the small model's
-    end-of-text token.
+    Its parts: task, number of receptacles of each kind, held object, location, local commands, the
+    latest ``history_length`` pairs of observation and action, and the observation. The last word is
+    the opening tag, so a response has the form ``go to desk 1 </action>``. Each pair of the history
+    ends with the closing tag, which is the small model's end-of-text token.
     """
     counts = " ".join(f"{kind} {count}" for kind, count in transcript.receptacle_counts.items())
     parts = [
@@ -87,6 +87,7 @@ def compact(transcript: Transcript, history_length: int) -> str:
         f"{_local_commands(transcript.admissible, transcript.location)} |",
     ]
     steps = len(transcript.history)
+    # The first observation is written as "start": it only lists the receptacles and the task.
     for step in range(max(0, steps - history_length), steps):
         observation, action = transcript.history[step]
         seen = _first_words(observation, _HISTORY_WORDS) if step else "start"
@@ -98,8 +99,8 @@ def compact(transcript: Transcript, history_length: int) -> str:
 def memory(transcript: Transcript, _history_length: int) -> str:
     """Prompt with a memory: task, held object, location, last command, step, sightings, commands.
 
-    A policy without a recurrent state can search with it: it lists what was seen where and how
-    many steps ago. It is a function of the transcript only. The commands are those that the game
+    It lists what was seen where and how many steps ago, so a policy without a recurrent state can
+    search systematically. It depends on the transcript only. The commands are those that the game
     admits, without ``help``::
 
         task: put a hot mug in safe.
@@ -113,12 +114,12 @@ def memory(transcript: Transcript, _history_length: int) -> str:
         > go to desk 1
     """
     taken = len(transcript.history)
-    nothing = " | nothing" if transcript.observation == NOTHING_HAPPENS else ""
+    mark = " | nothing" if transcript.observation == NOTHING_HAPPENS else ""
     lines = [
         f"task: {transcript.task}",
         f"holding: {transcript.held} | {' '.join(transcript.treatments.get(transcript.held, ()))}",
         f"at: {transcript.location}",
-        f"last: {transcript.history[-1][1].strip() if taken else ''}{nothing}",
+        f"last: {transcript.history[-1][1].strip() if taken else ''}{mark}",
         f"step: {taken}",
     ]
     for place, sighting in transcript.sightings.items():
@@ -141,7 +142,7 @@ def _held(transcript: Transcript) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def _words(text: str) -> str:
-    """Words, numbers and marks of a text that the small vocabulary has, without filler."""
+    """Words, numbers and marks of a text in the form of the small vocabulary, without filler."""
     return " ".join(word for word in _TOKEN.findall(text.lower()) if word not in _FILLER)
 
 
@@ -152,12 +153,11 @@ def _first_words(text: str, count: int) -> str:
 
 @functools.lru_cache(maxsize=16384)
 def _local_commands(admissible: tuple[str, ...], location: str) -> str:
-    """Commands that say something about this place, without the names that "at" repeats."""
-    shown = [command for command in admissible if not command.startswith(_EVERYWHERE)]
-    # "at" gives the place to take from and to move to, except where two receptacles are reached
-    # from the same location.
-    shown = [
-        command.removesuffix(f" from {location}").removesuffix(f" to {location}")
-        for command in shown
-    ]
+    """The word "can" and the commands that are specific to this location, without its name."""
+    shown = []
+    for command in admissible:
+        if not command.startswith(_EVERYWHERE):
+            # The prompt's "at" names the location already. The name of another receptacle that can
+            # be reached from there is kept.
+            shown.append(command.removesuffix(f" from {location}").removesuffix(f" to {location}"))
     return " ".join(["can", *shown])

@@ -1,15 +1,15 @@
 """Parser of an instruction: the thing, its options, the price bound, and possible searches.
 
 Synthetic instructions end with ``with <name>: <value>, and <name>: <value>, and price lower than
-<bound> dollars``, as in the original; a human one has only the last part, and its options occur
-anywhere in its text.
+<bound> dollars``, as in the original WebShop. A human instruction ends with the price bound only;
+the values of its options may occur anywhere in its text.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 FILLER = frozenset(
@@ -17,12 +17,12 @@ FILLER = frozenset(
         "find me a an and the with for is price lower than dollars i am looking need would like"
     )
 )
-"""Words without content in any instruction."""
+"""Words that carry no content in any instruction; compact prompts leave out only these."""
 
 MOST_SEARCHES = 8
-"""Searches that a choice policy is offered on the search page."""
+"""Largest number of searches that the search page offers to a choice policy."""
 
-# Words that a query leaves out; FILLER alone is also left out of compact prompts.
+# Words that are not content words, and so are left out of most searches.
 _STOP = FILLER | frozenset(
     str.split("of to in on or it that my i'm want some which has have get buy can you please")
 )
@@ -37,10 +37,11 @@ class Wish:
     """Parts of an instruction, in lower case.
 
     Attributes:
-        words: Content words without options and price, each once.
-        options: Values by name; none of a human instruction.
-        bound: Highest price in US dollars; None: no bound.
-        phrases: Its clauses without options and price, made of ``words`` only.
+        words: Content words outside the options and the price bound, each once.
+        options: Option name -> value; empty for a human instruction.
+        bound: Price bound in US dollars; None: no bound.
+        phrases: Content words of each clause outside the options and the price bound, each phrase
+            once.
     """
 
     words: tuple[str, ...]
@@ -51,45 +52,49 @@ class Wish:
 
 @functools.lru_cache(maxsize=16384)
 def parse_wish(instruction: str) -> Wish:
-    """The parts of an instruction."""
+    """Split an instruction into its parts."""
     text = one_line(instruction).lower()
+    bound = None
+    # The bound goes first: it would otherwise be part of the last option's value.
     if limit := _BOUND.search(text):
+        bound = float(limit[1])
         text = text[: limit.start()]
-    # After the price, which has the form of an option.
     text, options = _split_options(text)
-    phrases = filter(None, (" ".join(_content(clause)) for clause in _CLAUSE.split(text)))
-    words = tuple(dict.fromkeys(_content(text)))
-    return Wish(words, options, float(limit[1]) if limit else None, tuple(dict.fromkeys(phrases)))
+    words = tuple(_distinct(_content(text)))
+    phrases = tuple(_distinct(" ".join(_content(clause)) for clause in _CLAUSE.split(text)))
+    return Wish(words, options, bound, phrases)
 
 
 @functools.lru_cache(maxsize=16384)
 def searches(instruction: str) -> tuple[str, ...]:
     """Possible searches made of the instruction's words: at most ``MOST_SEARCHES``, each once.
 
-    In this order: the wish without options and price; with the options' values; all words of the
-    instruction, price included; the clauses up to the first "with", which name the thing; every
-    clause by itself.
+    In this order: the content words without options and price; the same with the options' values;
+    all words of the instruction, price included; the content words before the first "with", which
+    name the thing; each phrase.
     """
     wish = parse_wish(instruction)
     text = one_line(instruction).lower()
-    named = " ".join(_content(text.partition(" with ")[0]))
     whole = " ".join(wish.words)
-    found = [whole, " ".join([whole, *wish.options.values()]), text, named, *wish.phrases]
-    typed = (" ".join(_WORD.findall(text)) for text in found)
-    return tuple(dict.fromkeys(filter(None, typed)))[:MOST_SEARCHES]
+    with_options = " ".join([whole, *wish.options.values()])
+    thing = " ".join(_content(text.partition(" with ")[0]))
+    candidates = [whole, with_options, text, thing, *wish.phrases]
+    queries = _distinct(" ".join(_WORD.findall(candidate)) for candidate in candidates)
+    return tuple(queries[:MOST_SEARCHES])
 
 
 def asked_for(instruction: str, name: str, value: str) -> bool:
     """Return True if the instruction asks for this value of an option.
 
-    By the option's name or, in an instruction without named options, by its words.
+    In an instruction without named options, the words of the value must occur in a row.
     """
     wish = parse_wish(instruction)
     if wish.options:
         return wish.options.get(name) == value
-    return (
-        f" {' '.join(_WORD.findall(value))} " in f" {' '.join(_WORD.findall(instruction.lower()))} "
-    )
+    wanted = " ".join(_WORD.findall(value))
+    text = " ".join(_WORD.findall(instruction.lower()))
+    # The spaces around both let only whole words match.
+    return f" {wanted} " in f" {text} "
 
 
 @functools.lru_cache(maxsize=65536)
@@ -100,14 +105,15 @@ def words_of(text: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=65536)
 def one_line(text: str) -> str:
-    """A text with single spaces."""
+    """A text on one line: each run of white space becomes a single space."""
     return " ".join(text.split())
 
 
 def _split_options(text: str) -> tuple[str, dict[str, str]]:
-    """A text without its options, and these."""
+    """Split a text into the part before its options and the options (name -> value)."""
     colon = text.find(": ")
-    # The last "with" before the first colon: the thing's own name may contain an earlier one.
+    # The options begin after the last "with" before the first colon; an earlier "with" belongs to
+    # the thing's description.
     start = text.rfind(" with ", 0, colon) if colon >= 0 else -1
     if start < 0:
         return text, {}
@@ -116,5 +122,10 @@ def _split_options(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _content(text: str) -> Iterator[str]:
-    """Words of a text that are worth searching for, in their order."""
+    """Content words of a text, in their order."""
     return (word for word in _WORD.findall(text) if word not in _STOP)
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """The texts that are not empty, each once, in the order of their first occurrence."""
+    return list(dict.fromkeys(filter(None, texts)))

@@ -1,7 +1,7 @@
 """Choice policy's features of ALFWorld prompts.
 
-All features are lexical and read nothing but the prompt: words of the task are compared with words
-of the commands and of what was seen. Their names are hashed into the rows of an embedding table.
+All features are lexical and are computed from the prompt only: they compare words of the task with
+words of the commands and of what was seen. Features are hashed into the rows of an embedding table.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scpo.policies.choice.readers import (
 )
 
 MOST_WORDS = 4
-"""Content words of a task that are used; ALFWorld's tasks have at most four."""
+"""Number of content words of a task that are used; ALFWorld's tasks have at most four."""
 # Words of the task templates that name no thing, place or treatment.
 _STOP = frozenset(
     [
@@ -46,7 +46,8 @@ _STOP = frozenset(
         "at",
     ]
 )
-# The commands of ALFWorld's grammar: a place alone, or a thing and, for most, a place or tool.
+# The commands of ALFWorld's grammar: a verb and a place; or a verb, for most with a thing, and then
+# for most with a place or tool.
 _COMMAND = re.compile(
     r"(?P<verb>go to|open|close) (?P<at>[a-z]+ \d+)|"
     r"(?P<act>[a-z]+)(?: (?P<thing>[a-z]+ \d+))?(?: (?:from|to|with) (?P<place>[a-z]+ \d+))?"
@@ -55,7 +56,7 @@ TASK = "task: "
 _HEADS = (TASK, "holding: ", "at: ", "last: ", "step: ")
 _SEEN = "seen "
 _AGES = {"0": 0, "1": 1, "2": 1, "3": 2, "4": 2, "5": 2, "6": 2}
-"""``Place.age`` by how many steps ago it was looked into; 3 of all others."""
+"""Number of steps since a receptacle was last seen -> ``Place.age``; 3 for any larger number."""
 
 
 class State(NamedTuple):
@@ -64,9 +65,9 @@ class State(NamedTuple):
     Attributes:
         words: Content words of the task.
         hold: Held object: ``nothing``, ``goal`` (an object that the task names) or ``other``.
-        treated: Its treatment: hot, cool, clean.
-        placed: Things that the task names lying in places that it names, at most 2.
-        known: Whether a thing that the task names was seen elsewhere.
+        treated: Treatments of the held object, separated by spaces: hot, cool, clean.
+        placed: Number of things that the task names in places that it names, at most 2.
+        known: Whether a thing that the task names was seen in another place.
     """
 
     words: tuple[str, ...]
@@ -80,10 +81,11 @@ class Place(NamedTuple):
     """Knowledge about a receptacle.
 
     Attributes:
-        status: ``new`` (not searched), ``closed``, ``empty`` or ``full``; empty for a command
-            without one.
-        goals: Things that the task names lying there, at most 2.
-        age: Steps since it was searched: 0, up to 2, up to 6, more, never.
+        status: ``new`` (never seen), ``closed``, ``empty`` or ``full``; the empty text if the
+            command names no receptacle.
+        goals: Number of things in it that the task names, at most 2.
+        age: Class of the number of steps since it was last seen: 0 for 0 steps, 1 for 1 or 2, 2 for
+            3 to 6, 3 for more, 4 if it was never seen.
     """
 
     status: str
@@ -91,12 +93,19 @@ class Place(NamedTuple):
     age: int
 
 
-# The place of a command that names none, and one that was never looked into.
+# The place of a command that names no receptacle, and a receptacle that was never seen.
 NOWHERE, UNSEEN = Place("", 0, 0), Place("new", 0, 4)
 
 
 class Command(NamedTuple):
-    """Parts of a command: verb, kinds of thing and place, the place's name; empty if missing."""
+    """Parts of a command; a missing part is the empty text.
+
+    Attributes:
+        verb: First word.
+        thing: Kind of the thing: ``mug`` for ``mug 1``.
+        place: Kind of the place or tool.
+        place_name: Name of the place or tool, such as ``desk 1``.
+    """
 
     verb: str
     thing: str
@@ -129,7 +138,7 @@ def read(prompt: str) -> Read:
     """Read a prompt with a memory (``env.prompt=memory``).
 
     Raises:
-        ConfigError: It is another prompt.
+        ConfigError: It is not a prompt with a memory.
     """
     headed, notes, commands = split_prompt(prompt, _HEADS)
     task, holding, location, last, step = headed
@@ -148,7 +157,7 @@ def read(prompt: str) -> Read:
             known = True
 
     held, _, treated = holding.partition(" | ")
-    # The object's kind is enough: a task names kinds, and every instance of one is as good.
+    # Kinds are compared, because a task names a kind and accepts any object of it.
     hold = "nothing"
     if held:
         hold = "goal" if _kind(held) in words else "other"
@@ -158,7 +167,12 @@ def read(prompt: str) -> Read:
 
 @functools.lru_cache(maxsize=65536)
 def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
-    """Status of a receptacle with these things in it, and how many of them the task names."""
+    """Status of a receptacle, and how many of the things in it the task names.
+
+    Args:
+        things: The prompt's text of its content: ``closed``, or names separated by commas.
+        words: Content words of the task.
+    """
     if things == "closed":
         return "closed", 0
     goals = sum(_kind(thing) in words for thing in things.split(", "))
@@ -167,13 +181,13 @@ def _content(things: str, words: tuple[str, ...]) -> tuple[str, int]:
 
 @functools.lru_cache(maxsize=65536)
 def task_words(task: str) -> tuple[str, ...]:
-    """First content words of a task."""
+    """The first ``MOST_WORDS`` distinct content words of a task."""
     words = (word for word in re.findall(r"[a-z]+", task.lower()) if word not in _STOP)
     return tuple(dict.fromkeys(words))[:MOST_WORDS]
 
 
 def parse_command(text: str) -> Command:
-    """Parse a command; of one that has another form, only its first word is used."""
+    """Parse a command; if it does not match the grammar, only its first word is used."""
     match = _COMMAND.fullmatch(text)
     if match is None:
         return Command(text.partition(" ")[0], "", "", "")
@@ -185,7 +199,7 @@ def parse_command(text: str) -> Command:
 
 
 def _kind(name: str) -> str:
-    """Kind of a numbered name: "mug" of "mug 1"."""
+    """Kind of a numbered name: "mug" for "mug 1"."""
     return name.partition(" ")[0]
 
 
@@ -219,15 +233,21 @@ class Reader(PromptReader):
     )
     """Columns joined by each feature of a command.
 
-    ``named``, ``there``: the task names its thing, its place. ``status``, ``goals``, ``age``: its
-    :class:`Place`. ``here``: the agent is at the place. ``again``: the command was the last one.
+    ``named``, ``there``: the task names the command's thing, its place. ``status``, ``goals``,
+    ``age``: the :class:`Place` of the command's receptacle; ``any goals``: ``goals`` is not 0.
+    ``here``: the agent is at the receptacle; before its first ``go to``, also set for commands that
+    name no receptacle. ``again``: the command was the last one.
     """
     PAIR_WORD_FEATURES = (
         ("word", "verb", "place", "empty-handed"),
         ("word", "verb", "hold", "treated", "named", "there"),
         ("word", "verb", "hold", "treated", "object"),
     )
-    """Columns joined for each word of the task; ``object``: the command's place or its thing."""
+    """Columns joined for each word of the task.
+
+    ``object``: the command's place or, if it names none, its thing. ``empty-handed``: the agent
+    holds nothing.
+    """
     STATE_FEATURES = (
         ("hold", "known"),
         ("hold", "treated", "placed"),
@@ -236,7 +256,10 @@ class Reader(PromptReader):
         ("phase",),
         ("phase", "hold", "known"),
     )
-    """Columns joined for a critic. ``seen``: receptacles, at most 12; ``phase``: steps // 3."""
+    """Columns joined for a critic.
+
+    ``seen``: number of receptacles that were seen, at most 12; ``phase``: number of steps // 3.
+    """
     STATE_WORD_FEATURES = (
         ("word", "hold", "treated", "known"),
         ("word", "hold", "placed"),
@@ -248,7 +271,7 @@ class Reader(PromptReader):
         found = read(text)
         unseen = _code(UNSEEN)
         codes = {name: _code(place) for name, place in found.places.items()} | {"": _code(NOWHERE)}
-        # The place where the agent is may be one that it has not looked into yet.
+        # The agent's location has no entry if no observation has reported its content.
         codes[found.location] = codes.get(found.location, unseen) | _HERE
         kind_AW, names = _kinds(found.commands)
         # A copy, because equal lists of commands share the cached array.
@@ -256,8 +279,7 @@ class Reader(PromptReader):
         command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
             command_AW[found.commands.index(found.last), -1] |= _AGAIN
-        # Capped, and steps in threes: rarely seen values would each train an embedding of their
-        # own.
+        # Capped or divided, because each rare value would train an embedding of its own.
         situation = (
             text_hash(found.location.partition(" ")[0]),
             min(len(found.places), 12),
@@ -277,8 +299,8 @@ class Reader(PromptReader):
     def joinable(self, columns: dict[str, Hashes]) -> dict[str, Hashes]:
         """See :class:`PromptReader`."""
         columns |= _decoded(columns["at"])
-        columns["named"] = _one_of(columns["thing"], columns)
-        columns["there"] = _one_of(columns["place"], columns)
+        columns["named"] = _in_task(columns["thing"], columns)
+        columns["there"] = _in_task(columns["place"], columns)
         columns["any goals"] = (columns["goals"] > 0).astype(np.uint64)
         columns["empty-handed"] = (columns["hold"] == text_hash("nothing")).astype(np.uint64)
         columns["object"] = np.where(columns["place"] != 0, columns["place"], columns["thing"])
@@ -287,45 +309,46 @@ class Reader(PromptReader):
 
 @functools.lru_cache(maxsize=16384)
 def _kinds(commands: tuple[str, ...]) -> tuple[Hashes, tuple[str, ...]]:
-    """Hashes of the kinds that each command names, 0 for ``at``, and its receptacle's name."""
-    rows, names = zip(*map(_kind_row, commands), strict=True)
+    """Columns ``Reader.COMMAND`` of each command, with 0 for ``at``, and its receptacle's name."""
+    rows, names = zip(*[_kind_row(command) for command in commands], strict=True)
     return np.array(rows, dtype=np.uint64), names
 
 
 @functools.lru_cache(maxsize=65536)
 def _kind_row(command: str) -> tuple[tuple[int, ...], str]:
-    *kinds, place_name = parse_command(command)
-    return (*map(text_hash, kinds), 0), place_name
+    parts = parse_command(command)
+    row = (text_hash(parts.verb), text_hash(parts.thing), text_hash(parts.place), 0)
+    return row, parts.place_name
 
 
 @functools.lru_cache(maxsize=16384)
 def _state_row(state: State) -> Hashes:
     row = [text_hash(state.hold), text_hash(state.treated), state.placed, int(state.known)]
     row += [text_hash(word) for word in state.words]
-    # Tasks differ in their number of words; 0 is the hash of none.
+    # A task with fewer words gets 0 for the others, the hash of an empty text.
     row += [0] * (MOST_WORDS - len(state.words))
     return np.array(row, dtype=np.uint64)
 
 
 @functools.cache
 def _code(place: Place) -> int:
-    """A place in 8 bits: 3 of its status, 2 of its goals, 3 of its age."""
-    return _STATUS.index(place.status) | place.goals << 3 | place.age << 5
+    """A place as 8 bits; from the lowest: 3 for its status, 2 for its goals, 3 for its age."""
+    return _STATUS.index(place.status) | (place.goals << 3) | (place.age << 5)
 
 
 def _decoded(at_N: Hashes) -> dict[str, Hashes]:
-    """The parts of what ``at`` packs."""
-    # Shift and mask of each, as `_code` and the flags above pack them.
+    """The columns that are packed into ``at``."""
+    # Name -> shift and mask, which follow from `_code`, _HERE and _AGAIN.
     parts = {"status": (0, 7), "goals": (3, 3), "age": (5, 7), "here": (8, 1), "again": (9, 1)}
     columns = {}
     for name, (shift, mask) in parts.items():
-        columns[name] = at_N >> np.uint64(shift) & np.uint64(mask)
+        columns[name] = (at_N >> np.uint64(shift)) & np.uint64(mask)
     return columns
 
 
-def _one_of(kind_N: Hashes, columns: Mapping[str, Hashes]) -> Hashes:
-    """1 where the task names a kind."""
+def _in_task(kind_N: Hashes, columns: Mapping[str, Hashes]) -> Hashes:
+    """1 where a word of the task is the kind, else 0; 0 also for a missing kind."""
     named_N = np.zeros(len(kind_N), dtype=np.bool_)
-    for place in range(MOST_WORDS):
-        named_N |= (kind_N == columns[f"word {place}"]) & (kind_N != 0)
+    for number in range(MOST_WORDS):
+        named_N |= (kind_N == columns[f"word {number}"]) & (kind_N != 0)
     return named_N.astype(np.uint64)

@@ -1,4 +1,4 @@
-"""WebShop's text protocol: one customer with one goal in a shared catalogue."""
+"""WebShop's text protocol: an agent shops for one goal at a time in a shared catalogue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scpo.errors import ConfigError
 
 
 class Actions(TypedDict):
-    """Available actions of a page."""
+    """Available actions of a page, in the original's format."""
 
     has_search_bar: bool
     clickables: list[str]
@@ -24,10 +24,10 @@ class WebShop:
 
     Args:
         catalogue: Shared by all environments of a process.
-        seed: Orders the goals, and draws prices and price bounds.
-        nouns: How titles are compared by the reward, see
+        seed: Determines the order of the goals, the drawn prices and the price bounds.
+        nouns: How the reward compares titles, see
             :func:`scpo.envs.webshop.shop.reward.noun_rule`.
-        human: Human goals in place of synthetic ones.
+        human: Use the human goals instead of the synthetic ones.
     """
 
     def __init__(
@@ -48,7 +48,11 @@ class WebShop:
 
     @property
     def goal(self) -> Goal:
-        """The goal of this episode."""
+        """The goal of this episode.
+
+        Raises:
+            ConfigError: There was no :meth:`reset` yet.
+        """
         if self._goal is None:
             raise ConfigError("the episode has no goal yet: call reset(goal_index) first")
         return self._goal
@@ -60,10 +64,14 @@ class WebShop:
     def reset(self, goal_index: int) -> str:
         """Begin an episode with goal ``goal_index`` of the seed's order.
 
-        Returns the search page.
+        Returns:
+            The text of the search page.
+
+        Raises:
+            CatalogueError: The index is out of range.
         """
         self._goal = self.goals[goal_index]
-        # Siblings of a group draw the same products for the search "<r>".
+        # Seeded by the goal, so that the search "<r>" draws the same products for all siblings.
         self._rng = random.Random(f"{self.goals.seed}/{goal_index}")
         self.page = START
         self.score = 0.0
@@ -94,11 +102,11 @@ class WebShop:
         return self.observation, earned, self.done
 
     def _next_page(self, action: str) -> Page:
-        """Page after an action; a search works on every page, with or without a search bar."""
+        """Page after an action; a search works on every page, even without a search bar."""
         name, argument = parse_action(action)
         if name == "search":
             return search(argument, self._find)
-        # The search button is listed, but only `search[...]` has keywords.
+        # `click[search]` is listed, but changes nothing: only `search[...]` has keywords.
         if name == "click" and argument != SEARCH and argument in clickables(self.page):
             return click(self.page, argument, self._find)
         return self.page
@@ -115,12 +123,13 @@ class WebShop:
 def parse_action(action: str) -> tuple[str, str]:
     r"""Name and lower-case argument of an action; both empty if the text has another form.
 
-    Like the original's ``(.+)\[(.+)\]``, greedy and on the first line only, but in linear time: the
-    last bracket that opens before the last one that closes.
+    Equals a match of the original's greedy ``(.+)\[(.+)\]`` on the first line, but takes linear
+    time. The argument ends before the last ``]`` and begins after the last ``[`` that leaves it and
+    the name at least one character.
     """
     line = action.partition("\n")[0]
     end = line.rfind("]")
     start = line.rfind("[", 1, max(end - 1, 0))
     if start > 0:
-        return (line[:start], line[start + 1 : end].lower())
-    return ("", "")
+        return line[:start], line[start + 1 : end].lower()
+    return "", ""
