@@ -15,7 +15,7 @@ class Series:
     values: tuple[float, ...] = ()
 
     def at(self, step: int) -> float | None:
-        """Value at exactly this step; None without one."""
+        """Value at exactly this step; None if it has none."""
         if step not in self.steps:
             return None
         return self.values[self.steps.index(step)]
@@ -54,10 +54,10 @@ class Series:
 
     @property
     def area(self) -> float | None:
-        """Area under the curve divided by its length; None for fewer than two points.
+        """Area under the curve divided by the steps it covers; None for fewer than two points.
 
-        This is the mean height of the straight lines between the points. It measures the whole
-        training, while the last value measures only its end.
+        This is the mean height of the straight lines between the points, in the metric's unit. It
+        measures the whole training, while the last value measures only its end.
         """
         if len(self.steps) < 2:
             return None
@@ -74,16 +74,16 @@ class Series:
                 continue
             if place == 0:
                 return float(step)
-            before = self.steps[place - 1]
-            below = self.values[place - 1]
-            return before + (step - before) * (level - below) / (value - below)
+            step_below = self.steps[place - 1]
+            value_below = self.values[place - 1]
+            return step_below + (step - step_below) * (level - value_below) / (value - value_below)
         return None
 
 
 def make_series(points: Iterable[tuple[int, float]]) -> Series:
-    """Series of (step, value) pairs; of several values at one step, the last one counts.
+    """Series of (step, value) pairs; of several finite values at one step, the last one counts.
 
-    Such repetitions come from a resumed run that repeats steps. Values that are not finite are
+    A resumed run repeats steps and so logs several values at them. Values that are not finite are
     dropped.
     """
     finite = {step: value for step, value in points if math.isfinite(value)}

@@ -29,10 +29,11 @@ def value(data: Collected, row: Row, metric: str, judged: str, which: str) -> Nu
 
 
 def _at_best(series: Series, judged: Series) -> float | None:
-    """Value at the checkpoint that is best by another series."""
+    """Value at the checkpoint that is best by ``judged``, the earliest of equally good ones."""
     if judged.best is None:
         return None
-    return series.at(judged.steps[judged.values.index(judged.best)])
+    best_step = judged.steps[judged.values.index(judged.best)]
+    return series.at(best_step)
 
 
 def minus(
@@ -42,9 +43,9 @@ def minus(
     second: str,
     metric: str,
 ) -> Summary:
-    """A row minus another at the last checkpoint, paired by seed.
+    """Row ``first`` minus row ``second`` at the last checkpoint, paired by seed.
 
-    The summary is empty if both rows are the same, or without a section.
+    The summary is empty if both are the same row, or if ``part`` is None.
     """
     if part is None or first == second:
         return summarise(())
@@ -56,7 +57,7 @@ def minus(
 
 
 def state_key(data: Collected, rows: Iterable[Row]) -> str:
-    """Keys by which the rows' estimators compare states; – if they do not (``key_of``)."""
+    """Keys by which the rows' estimators compare states (``key_of``); – if none does."""
     keys: dict[str, None] = {}
     for row in rows:
         for run in row.finished:
@@ -76,13 +77,13 @@ def key_of(config: Mapping[str, Any]) -> str | None:
     estimator = (config.get("method") or {}).get("estimator") or {}
     name = estimator.get("name")
     if name in COMPARES_STATES:
-        # Records leave out the default.
+        # A configuration without this setting has the default.
         return str(estimator.get("state_key", "anchor"))
     return OWN_KEY if name in SEPARATES_STEPS else None
 
 
 def episode_counts(data: Collected, rows: Iterable[Row], panel: str) -> str:
-    """End of a title with the number of episodes; empty if no run has logged it."""
+    """End of a title with the number of episodes on a panel; empty if no run has logged it."""
     counts = set()
     for row in rows:
         for run in row.finished:

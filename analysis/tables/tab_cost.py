@@ -16,19 +16,20 @@ from scpo.intervals import Summary, decimal, summarise
 from scpo.records.memory import GPU
 from scpo.records.memory import HOST as HOST_MEMORY
 
+# Names of the row with the shaper and of the row of its host, the estimator without a shaper.
 SHAPED, HOST = "scpo", "gigpo"
 
 # Row that scores all pairs, like the paper; our default scores only the pairs that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
-# Seconds of filling the environment's caches, which the trainer takes out of the step and rollout.
+# Seconds of filling the environment's caches, which the trainer subtracts from step and rollout.
 UNCACHED = "timing_s/uncached"
 ROLLOUT = "timing_s/rollout"
 
-# Ours: an added cost above this many times the seconds of the sub-stages has another cause.
+# Our choice: added seconds above this many times the seconds of the sub-stages have another cause.
 BEYOND = 2.0
 
-# The paper does not specify which of these peaks its numbers are.
+# Metrics of peak memory in GiB -> label. The paper does not specify which of these it reports.
 PEAKS = {
     "perf/max_memory_allocated_gb": (
         "peak GPU memory of the update's process, as torch allocates it"
@@ -36,6 +37,7 @@ PEAKS = {
     GPU: "peak memory in use of the fullest GPU, scorer and engine included",
     HOST_MEMORY: "peak memory of the run's processes, scorer included",
 }
+# Sub-stages of the shaper, in ``timing_s/scpo/<name>`` -> label.
 STAGES = {
     "scoring": "scorer on reference–failed pairs",
     "self_similarity": "reference self-similarity",
@@ -98,6 +100,7 @@ def _cost_command(data: Collected) -> str:
 
 
 def _published(scale: str) -> Block:
+    """Block of the paper's numbers; its title warns if the runs are of another scale."""
     numbers = cost()
 
     def cells(quantity: str, statistic: str) -> tuple[Number, Number]:
@@ -118,6 +121,7 @@ def _published(scale: str) -> Block:
 
 
 def _measured(data: Collected, part: Section, name: str) -> Block:
+    """Block of the shaped row of this name and of its host."""
     shaped = part.row(name)
     host = part.row(HOST)
     stages = {stage: _stage(data, shaped, stage) for stage in STAGES}
@@ -130,7 +134,7 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
             share = Number(f"{100 * seconds.mean / total:.2f}")
         lines.append((label, "s", _count(shaped, seconds), _seconds(seconds), share))
 
-    # A sum of means has no deviation over seeds.
+    # NaN, because the sum of the stages' means has no deviation over seeds.
     sum_of_medians = Summary(total, float("nan"), 1)
     lines.append((SUM, "s", shaped.count, _seconds(sum_of_medians), NONE))
     lines += _step_lines(data, shaped, host, stages_s=total)
@@ -140,14 +144,14 @@ def _measured(data: Collected, part: Section, name: str) -> Block:
 
 
 def _total(stages: Iterable[Summary]) -> float:
-    """Sum of the medians; stages that no run has timed are left out."""
+    """Sum of the stages' medians, each a mean over seeds; stages that no run timed are left out."""
     return sum(seconds.mean for seconds in stages if seconds.n)
 
 
 def _stage(data: Collected, row: Row, name: str) -> Summary:
-    """Median over a run's steps, summarised over seeds.
+    """Seconds of a stage: the median over a run's training steps, summarised over seeds.
 
-    The median ignores the first step, which loads the scorer.
+    A median, because the first step loads the scorer and so takes much longer than the others.
     """
     medians = []
     for run in row.finished:
@@ -161,8 +165,8 @@ class _Difference:
     """Seconds by which a step of a shaped row is longer than one of the host.
 
     Attributes:
-        mean: Of the rows' means.
-        bounds: Welch's interval; NaN for single seeds.
+        mean: Mean of the shaped row minus that of the host.
+        bounds: Welch's 95 % interval; NaN if a row has a single seed.
         why_not: Why the difference cannot be the cost of the shaper; empty if it can.
     """
 
@@ -172,7 +176,14 @@ class _Difference:
 
 
 def _difference(data: Collected, shaped: Row, host: Row, stages_s: float) -> _Difference:
-    """Compare the rows' steps; ``stages_s``: seconds of the sub-stages, of which the cost is."""
+    """Compare the seconds of the rows' steps.
+
+    Args:
+        data: The collected runs.
+        shaped: The row with the shaper.
+        host: The row without.
+        stages_s: Seconds of the shaper's sub-stages, which make up its cost.
+    """
     host_step = data.summary(host, STEP, "mean")
     shaped_step = data.summary(shaped, STEP, "mean")
     # Not paired by seed, because the runs of a pair were timed at different hours.
@@ -190,9 +201,11 @@ def _difference(data: Collected, shaped: Row, host: Row, stages_s: float) -> _Di
 def _notes(data: Collected, parts: Sequence[Section]) -> Iterator[str]:
     """Yield sentences on differences that are not the shaper's cost, and on runs of old versions.
 
-    Runs of verl, which log no seconds of a rollout by this name, open their games beforehand.
+    A run of an old version logged ``ROLLOUT``, but not ``UNCACHED``. Runs of verl log neither: they
+    open their games before the training steps.
     """
     reasons: dict[str, None] = {}
+    # Labels of rows with runs of old versions.
     old: dict[str, None] = {}
     for part in parts:
         host = part.row(HOST)
@@ -212,7 +225,7 @@ def _notes(data: Collected, parts: Sequence[Section]) -> Iterator[str]:
 
 
 def _step_lines(data: Collected, shaped: Row, host: Row, *, stages_s: float) -> Iterator[Cells]:
-    """Yield seconds of a training step, the seconds that the shaper adds, and peak memory.
+    """Yield lines on seconds of a training step, the seconds the shaper adds, and peak memory.
 
     Args:
         data: The collected runs.
@@ -232,7 +245,8 @@ def _step_lines(data: Collected, shaped: Row, host: Row, *, stages_s: float) -> 
         added = _difference(data, shaped, host, stages_s)
         seconds = _added(added.mean, added.bounds, 1, 2)
         share = _added(added.mean, added.bounds, 100 / host_step.mean, 1)
-        yield (ADDED + DAGGER * bool(added.why_not), "s", counts, seconds, share)
+        label = f"{ADDED}{DAGGER}" if added.why_not else ADDED
+        yield (label, "s", counts, seconds, share)
     for metric, label in PEAKS.items():
         for row in (host, shaped):
             # The peak of a run is the highest of its steps.
@@ -244,13 +258,14 @@ def _step_lines(data: Collected, shaped: Row, host: Row, *, stages_s: float) -> 
 
 
 def _count(row: Row, summary: Summary) -> str:
-    """Seeds of a row, and how many of them a number has if some of the finished ones lack it."""
+    """Finished and planned seeds of a row; also the measured ones if a finished seed has none."""
     if summary.n in (0, len(row.finished)):
         return row.count
     return f"{row.count}, measured: {summary.n}"
 
 
 def _added(mean: float, bounds: tuple[float, float], factor: float, digits: int) -> Number:
+    """Mean and interval times ``factor``; without the interval if it is NaN."""
     shown = Number(decimal(factor * mean, digits))
     if math.isnan(bounds[0]):
         return shown

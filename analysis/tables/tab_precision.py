@@ -1,4 +1,7 @@
-"""Precision of credit in training: how often a credited step shortens the shortest plan to win."""
+"""Precision of credit in training: the share of credited steps that help.
+
+A step helps if a shortest plan to win is shorter after it than before.
+"""
 
 from collections.abc import Iterable
 
@@ -10,6 +13,8 @@ from analysis.sources.rows import Row, Section
 from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
 
+# Metrics of a training step. Its failed steps are those of failed trajectories: precision of the
+# credited ones and of all of them, and the share that is credited.
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"
 NUMBERS = ("Precision", "Chance", "Over chance", "Share credited")
 CAPTION = (
@@ -52,7 +57,7 @@ def build(data: Collected) -> Table:
 
 
 def _not_shown(data: Collected, shown: Iterable[Row]) -> str:
-    """Sentence on chosen rows without such a measurement; their runs were read to find none."""
+    """Sentence on rows of ``--rows`` that are not shown, because they have no such measurement."""
     note = data.not_shown(run for row in shown for run in row.finished)
     return f" Note: {note}." if note else ""
 
@@ -63,7 +68,7 @@ def _block(data: Collected, part: Section, notes: names.Footnotes) -> Block:
 
 
 def _measured(data: Collected, part: Section) -> list[Row]:
-    """Rows of a section of which a run has measured where its credit falls."""
+    """Rows of a section with at least one finished run that measured where its credit falls."""
     rows = []
     for row in part.rows:
         if any(data.series(run, CREDITED).values for run in row.finished):
@@ -74,16 +79,20 @@ def _measured(data: Collected, part: Section) -> list[Row]:
 def _line(
     data: Collected, row: Row, other_seeds: str, notes: names.Footnotes
 ) -> tuple[str | Number, ...]:
-    seeds = [_of_seed(data, run) for run in row.finished]
-    summaries = dict(zip(NUMBERS, map(summarise, zip(*seeds, strict=True)), strict=True))
-    marks = (row.differs, other_seeds, fewer_seeds(summaries, len(row.finished)))
+    """The row's label with its marks, its seeds, and its ``NUMBERS``."""
+    by_run = [_of_run(data, run) for run in row.finished]
+    summaries = {}
+    for index, name in enumerate(NUMBERS):
+        summaries[name] = summarise(numbers[index] for numbers in by_run)
     cells = []
     for name, summary in summaries.items():
         cells.append(percent(summary, sign=name == "Over chance"))
-    return (f"{row.label}{''.join(map(notes.mark, marks))}", row.count, *cells)
+    remarks = (row.differs, other_seeds, fewer_seeds(summaries, len(row.finished)))
+    marks = "".join(map(notes.mark, remarks))
+    return (f"{row.label}{marks}", row.count, *cells)
 
 
-def _of_seed(data: Collected, run: str) -> tuple[float | None, ...]:
+def _of_run(data: Collected, run: str) -> tuple[float | None, ...]:
     """The numbers of one run in the order of ``NUMBERS``; None for those that it does not have."""
     precision = data.series(run, CREDITED).mean
     chance = data.series(run, CHANCE).mean
