@@ -47,52 +47,69 @@ def show_matrix(
     decisions: Mapping[str, Decision],
     slots: int | None,
 ) -> None:
-    """Show the run matrix of a dry run: row, axes, id, state and the action of a real call.
+    """Show what a dry run would start: the table of all runs, their cost, disk space and time.
 
-    ``slots``: how many of the runs to start run at a time; None if they cannot be run.
+    Args:
+        console: Where to print.
+        matrix: The runs of the experiment.
+        seen: The observed state of each run, by id.
+        decisions: What the same call without ``dry_run`` would do with each run, by id.
+        slots: Number of the runs to start that can run at a time; None if there are none to start
+            or one of them cannot run.
     """
-    title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
     # All runs of a matrix share the machine's settings.
-    past = PastTimes(Path(next(iter(matrix.runs.values())).machine.runs_dir))
-    # Runs of the paper's scale take hours, all others minutes.
-    time = "hours" if matrix.scale == "paper" else "min"
-    columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time, "would")
-    table = Table(*columns, title=escape(title), title_justify="left", box=None)
-    for cell in matrix.cells:
-        config = cell.config
-        decision = decisions[cell.run_id]
-        axes = (config.env.benchmark, config.model.name, str(config.seed))
-        needs = (str(resources(config).all_gpus), _time(config, past))
-        would = f"{decision.action} ({decision.why})"
-        table.add_row(
-            escape(cell.row.label),
-            *axes,
-            cell.run_id,
-            coloured(seen[cell.run_id].state),
-            *needs,
-            would,
-        )
+    any_config = next(iter(matrix.runs.values()))
+    past = PastTimes(Path(any_config.machine.runs_dir))
+    wide(console).print(_matrix_table(matrix, seen, decisions, past))
 
-    wide(console).print(table)
     todo = []
     for run_id, config in matrix.runs.items():
-        # Finished runs cost nothing any more.
         if decisions[run_id].action is Action.START:
             todo.append(config)
     costs = cost_lines(list(matrix.runs.values()), todo)
     for line in (*costs, *api_lines(todo), *_disk_lines(todo)):
         say(console, line)
+    # At paper scale ``cost_lines`` has the GPU-hours instead.
     if matrix.scale != "paper" and slots:
-        say(console, _time_here(todo, past, slots))
+        say(console, _total_time_line(todo, past, slots))
     show_notes(console, matrix.notes)
 
 
-# Less than this fits on any disk; runs of small policies write 0.05 GiB.
+def _matrix_table(
+    matrix: Matrix,
+    seen: Mapping[str, Observed],
+    decisions: Mapping[str, Decision],
+    past: PastTimes,
+) -> Table:
+    """One line per run: row, axes, id, state, GPUs, duration, and what a real call would do."""
+    title = f"{matrix.experiment.title}, scale={matrix.scale}: {counted(len(matrix.runs), 'run')}"
+    # Runs at paper scale take hours, all others minutes.
+    time_unit = "hours" if matrix.scale == "paper" else "min"
+    columns = ("row", "env", "model", "seed", "run", "state", "GPUs", time_unit, "would")
+    table = Table(*columns, title=escape(title), title_justify="left", box=None)
+    for cell in matrix.cells:
+        config = cell.config
+        decision = decisions[cell.run_id]
+        table.add_row(
+            escape(cell.row.label),
+            config.env.benchmark,
+            config.model.name,
+            str(config.seed),
+            cell.run_id,
+            coloured(seen[cell.run_id].state),
+            str(resources(config).all_gpus),
+            _duration_text(config, past),
+            f"{decision.action} ({decision.why})",
+        )
+    return table
+
+
+# Smaller amounts of disk space are not shown; a run of a small policy writes about 0.05 GiB.
 SHOWN_DISK_GIB = 100
 
 
 def _disk_lines(todo: Sequence[RunConfig]) -> list[str]:
-    """One line with the disk space of the runs to start; empty where they need little."""
+    """One line with the disk space of the runs to start; none below ``SHOWN_DISK_GIB``."""
     needed, unknown = all_disk_gib(todo)
     if needed < SHOWN_DISK_GIB:
         return []
@@ -103,24 +120,28 @@ def _disk_lines(todo: Sequence[RunConfig]) -> list[str]:
     ]
 
 
-def _time(config: RunConfig, past: PastTimes) -> str:
-    """Hours by the paper or an estimate, or minutes on this machine; empty if unknown."""
+def _duration_text(config: RunConfig, past: PastTimes) -> str:
+    """Duration of a run for the table; empty if unknown.
+
+    At paper scale: hours, from the paper or estimated. Otherwise: minutes, from past runs on this
+    machine.
+    """
     if config.scale == "paper":
         return str(duration(config) or "")
     seconds = past.seconds(config)
     return "" if seconds is None else f"{seconds / 60:.1f}"
 
 
-def _time_here(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
-    """Estimate the duration of the runs to start, in this number of slots."""
+def _total_time_line(todo: Sequence[RunConfig], past: PastTimes, slots: int) -> str:
+    """One line: how long the runs to start take in ``slots`` slots, from past runs."""
     seconds, unknown = past.total(todo, slots)
     count = f"{counted(len(todo), 'run')} to start"
     if unknown == len(todo):
         return (
-            f"{count}; how long is unknown: none of this kind and size was finished on this "
+            f"{count}; duration unknown: no run of this kind and size has finished on this "
             "machine yet"
         )
-    rest = f"; {unknown} more without a figure" if unknown else ""
+    rest = f"; {unknown} of them of unknown duration, not included" if unknown else ""
     slots = min(slots, len(todo))
     return (
         f"{count}: {about(seconds)} in {counted(slots, 'slot')}, as runs of their kind took on "
@@ -146,12 +167,14 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
 
 
 def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started: int = 0) -> None:
-    """Count the outcomes; show why runs failed, were lost or are damaged, with their logs' ends.
+    """Print the number of runs by state, then details of those that failed, were lost or damaged.
+
+    The details are the reason, the end of the log and the path of the log.
 
     Args:
         console: Where to print.
         outcomes: The outcome of each run that was started or found, by id.
-        not_started: Number of further runs, which a stopped sweep did not come to.
+        not_started: Number of further runs that a stopped sweep did not start.
     """
     counts = Counter(outcome.state for outcome in outcomes.values())
     parts = [f"{counts[state]} {coloured(state)}" for state in State if counts[state]]
@@ -170,14 +193,15 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
         say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:
             # The end of the log usually has the traceback.
-            lines = [line for line in tail(outcome.log) if not _repeats(line, outcome.reason or "")]
-            for line in (*lines, f"log: {outcome.log}"):
-                say(console, f"    {line}")
+            for line in tail(outcome.log):
+                if not _repeats(line, outcome.reason or ""):
+                    say(console, f"    {line}")
+            say(console, f"    log: {outcome.log}")
 
 
 def _repeats(line: str, reason: str) -> bool:
-    """True for a line in which a run logged the reason of its end, which is shown already."""
-    # The log has the message of an error that a user can fix, and not its class.
+    """True if a line of the log repeats the reason of the run's end, which is shown already."""
+    # The reason is "<error class>: <message>"; the log may have the message without the class.
     message = reason.partition(": ")[2] or reason
     return bool(message) and "sweeps.records.attempt" in line and message in line
 

@@ -1,6 +1,6 @@
-"""Checks before run folders are created: the packages, data, models and keys that runs need.
+"""Checks before run folders are created: packages, data, models, scorers and API keys.
 
-A part of the doctor's checks: those whose errors no later step can repair.
+These are the checks of ``sweeps doctor`` whose errors mean that a run would fail on this machine.
 """
 
 import importlib.util
@@ -20,17 +20,19 @@ from sweeps.doctor.subject import Subject, distinct
 
 
 def refuse_what_cannot_start(configs: Iterable[RunConfig]) -> None:
-    """Check configurations that are about to start on this machine.
+    """Check the configurations of runs that are about to start on this machine.
 
     Raises:
-        ConfigError: A run would fail; one line for each reason, with its fix.
+        ConfigError: At least one run would fail. The message has one line for each reason, with
+            its fix.
     """
-    if reasons := obstacles(configs):
+    reasons = obstacles(configs)
+    if reasons:
         raise ConfigError("\n".join(reasons))
 
 
 def obstacles(configs: Iterable[RunConfig]) -> list[str]:
-    """Reasons why runs would fail on this machine, each once and with its fix."""
+    """Reasons why runs would fail on this machine, with their fixes and without duplicates."""
     reasons = []
     for config in distinct(configs):
         for finding in _errors(config):
@@ -41,40 +43,53 @@ def obstacles(configs: Iterable[RunConfig]) -> list[str]:
 
 
 def _errors(config: RunConfig) -> Iterator[Finding]:
-    subject = Subject((config,), 1)
-    missing = list(_missing_packages(config))
-    if missing:
-        yield from missing
+    """Errors of one run. A missing package is reported first, without any other check."""
+    missing = _missing_package(config)
+    if missing is not None:
+        yield missing
         return
+
+    subject = Subject((config,), runs=1)
     findings = list(model_files.check_models(subject))
     findings += model_files.check_scorers(subject)
     if config.method.kind == "prompted":
         findings += services.check_keys(subject)
-    # Generated games need no files, and the check would start a process.
-    if not (isinstance(config.env, AlfworldConfig) and config.env.games == "generated"):
+    # Generated games need no files, so the data check would start a process for nothing.
+    generated = isinstance(config.env, AlfworldConfig) and config.env.games == "generated"
+    if not generated:
         findings += deep.check_data(subject)
-    yield from (finding for finding in findings if finding.level is Level.ERROR)
+    for finding in findings:
+        if finding.level is Level.ERROR:
+            yield finding
 
 
-def _missing_packages(config: RunConfig) -> Iterator[Finding]:
-    """The first missing package of the environment's and the trainer's extras."""
-    described = REPOSITORY / "pyproject.toml"
-    # A job's snapshot holds the code without pyproject.toml.
-    if not described.exists():
-        return
-    project = tomllib.loads(described.read_text(encoding="utf-8"))["project"]
+def _missing_package(config: RunConfig) -> Finding | None:
+    """Error for the first missing package of the environment's or trainer's extra, if any."""
+    pyproject = REPOSITORY / "pyproject.toml"
+    # Slurm jobs run from a snapshot of the code, which has no pyproject.toml.
+    if not pyproject.exists():
+        return None
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     for extra in (config.env.name, of_trainer(config)):
-        for requirement in map(Requirement, project["optional-dependencies"].get(extra, ())):
-            module = requirement.name.lower().replace("-", "_")
-            if (
-                installed_version(requirement.name) is None
-                and importlib.util.find_spec(module) is None
-            ):
-                fix = install_command(config.env.name, extra)
-                if extra.startswith("verl"):
-                    fix = f"in a virtual environment of its own: {fix} (docs/verl.md)"
-                if extra == "verl":
-                    fix += "; without a GPU: trainer=verl_cpu, or trainer=local scale=study"
-                what = f"trainer={config.trainer.name} env={config.env.name}"
-                yield error(what, f"{requirement.name} is not installed", fix)
-                return
+        for line in project["optional-dependencies"].get(extra, ()):
+            package = Requirement(line).name
+            if not _is_installed(package):
+                check = f"trainer={config.trainer.name} env={config.env.name}"
+                return error(check, f"{package} is not installed", _install_fix(config, extra))
+    return None
+
+
+def _is_installed(package: str) -> bool:
+    """True if the package has metadata, or a module of its name can be imported."""
+    module = package.lower().replace("-", "_")
+    return installed_version(package) is not None or importlib.util.find_spec(module) is not None
+
+
+def _install_fix(config: RunConfig, extra: str) -> str:
+    """Command that installs an extra, and alternatives to it."""
+    fix = install_command(config.env.name, extra)
+    if extra.startswith("verl"):
+        fix = f"in a virtual environment of its own: {fix} (docs/verl.md)"
+    if extra == "verl":
+        fix += "; without a GPU: trainer=verl_cpu, or trainer=local scale=study"
+    return fix

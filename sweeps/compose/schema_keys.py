@@ -1,4 +1,4 @@
-"""Keys that a configuration can have: of the schema's models, and of composed mappings."""
+"""Keys and models of a configuration: all that the schema allows, and those of a composed one."""
 
 import typing
 from collections.abc import Sequence
@@ -8,12 +8,15 @@ from pydantic import BaseModel
 
 
 def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """All dotted keys that a model's fields can have, over every member of a union."""
+    """All dotted keys that a model allows, such as ``env`` and ``env.games``.
+
+    Where a field is a union of models, the keys of every member are included, each once.
+    """
     keys = []
     for name, field in model.model_fields.items():
         keys.append(f"{prefix}{name}")
+        # A dict field accepts any key.
         if typing.get_origin(field.annotation) is dict:
-            # The keys of a dict field are free.
             continue
         below = []
         for member in models_in(field.annotation):
@@ -23,7 +26,7 @@ def schema_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def dotted_keys(data: Any, prefix: str = "") -> list[str]:
-    """All keys of nested mappings, with dots: sections and leaves."""
+    """All dotted keys of nested dicts: those of values, and those of the dicts around them."""
     if not isinstance(data, dict):
         return []
     names = [f"{prefix}{key}" for key in data]
@@ -33,34 +36,50 @@ def dotted_keys(data: Any, prefix: str = "") -> list[str]:
 
 
 def fields_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    """The names of the fields possible at a location of a validation error."""
-    return sorted({name for member in models_at(location, model) for name in member.model_fields})
+    """Sorted names of the fields that are possible at a location; see ``models_at``."""
+    names: set[str] = set()
+    for member in models_at(location, model):
+        names |= member.model_fields.keys()
+    return sorted(names)
 
 
 def models_at(location: Sequence[int | str], model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models possible at a location.
+    """The models that are possible at a location; several where it leads to a union.
 
-    A field descends, a union's tag narrows, a dict's key does neither.
+    Args:
+        location: ``loc`` of a pydantic error, such as ``("method", "trained", "estimator")``. It
+            has names of fields, tags of discriminated unions, and keys of dict fields.
+        model: The model in which the location starts.
     """
     members = [model]
     for part in location:
         fields = [member.model_fields[part] for member in members if part in member.model_fields]
         if fields:
-            members = [found for field in fields for found in models_in(field.annotation)]
+            # The name of a field: continue in the models of its annotation.
+            members = []
+            for field in fields:
+                members += models_in(field.annotation)
         else:
-            members = [member for member in members if has_tag(member, part)] or members
+            # The tag of a union selects some of its members; the key of a dict changes nothing.
+            tagged = [member for member in members if has_tag(member, part)]
+            members = tagged or members
     return members
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation names, members of a union included."""
+    """All models in a type annotation, such as the members of a union or the values of a dict."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for argument in typing.get_args(annotation) for found in models_in(argument)]
+    models = []
+    for argument in typing.get_args(annotation):
+        models += models_in(argument)
+    return models
 
 
 def has_tag(member: type[BaseModel], tag: int | str) -> bool:
-    """Return True if a field of the model is a literal that allows the tag of a union."""
-    annotations = [field.annotation for field in member.model_fields.values()]
-    tags = [typing.get_args(kind) for kind in annotations if typing.get_origin(kind) is Literal]
-    return any(tag in allowed for allowed in tags)
+    """True if a ``Literal`` field of the model allows this tag of a discriminated union."""
+    for field in member.model_fields.values():
+        is_literal = typing.get_origin(field.annotation) is Literal
+        if is_literal and tag in typing.get_args(field.annotation):
+            return True
+    return False

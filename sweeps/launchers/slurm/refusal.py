@@ -1,11 +1,11 @@
-"""Explain in one line why sbatch rejected a job, with the key to change."""
+"""Explain in one line why sbatch rejected a job, and which key of the site file to change."""
 
 import re
 
 from scpo.errors import ConfigError
 
-# (pattern in sbatch's message, key of the site's file, what to set). The first match wins: messages
-# about accounts, for example, also mention partitions.
+# (pattern in sbatch's message, key of the site file, what to set). The first pattern that matches
+# is used, so the order matters: messages about accounts, for example, also mention partitions.
 KEYS = (
     ("account|association", "account", "account: <one of `sacctmgr show associations user=$USER`>"),
     ("qos", "qos", "qos: <one that your account has>"),
@@ -25,8 +25,8 @@ KEYS = (
     ),
 )
 
-# The same pattern as the last one, for requests with a type of GPU: no node has that type, or not
-# so many of them.
+# If a job asks for a type of GPU, "node configuration" means that no node has this type, or enough
+# GPUs of it. Tried before the last entry of KEYS, which matches the same message.
 GPUS_OF_NODES = (
     "node configuration",
     "gres",
@@ -35,17 +35,25 @@ GPUS_OF_NODES = (
 UNSURE = re.compile(
     r"timed out|unable to contact|connection refused|communication|slurm_persist", re.IGNORECASE
 )
-"""Messages without an answer of slurmctld: the job may be queued all the same."""
+"""Errors of sbatch or srun when slurmctld does not answer: the job may be queued nevertheless."""
 
 
 class RefusedError(ConfigError):
-    """Slurm did not take a submission; nothing of it is queued."""
+    """Slurm rejected a submission; none of its jobs is queued."""
 
 
 def explain_refusal(message: str, asked: str, site: str) -> str:
-    """One line: sbatch's message, the request, and the key of the site file to change."""
+    """One line: sbatch's message, the request, and the key of the site file to change.
+
+    Args:
+        message: Output of sbatch.
+        asked: The rejected request, such as ``gres gpu:a800, 4 GPUs``.
+        site: ``launcher.site``: the site file, or the name of a preset.
+    """
     text = words_of(message)
-    keys = (*KEYS[:-1], GPUS_OF_NODES, KEYS[-1]) if "gres " in asked else KEYS
+    keys = list(KEYS)
+    if "gres " in asked:
+        keys.insert(len(keys) - 1, GPUS_OF_NODES)
     for pattern, key, fix in keys:
         if re.search(pattern, text, re.IGNORECASE):
             again = "and give the same command again"
@@ -54,8 +62,10 @@ def explain_refusal(message: str, asked: str, site: str) -> str:
 
 
 def words_of(message: str) -> str:
-    """A message of sbatch or srun as one line, without the command's name."""
-    lines = [
-        re.sub(r"^(sbatch|srun):( error:)?", "", line).strip() for line in message.splitlines()
-    ]
-    return "; ".join(dict.fromkeys(line for line in lines if line)) or "no reason given"
+    """A message of sbatch or srun in one line, without the command's name and repeated lines."""
+    lines = []
+    for line in message.splitlines():
+        text = re.sub(r"^(sbatch|srun):( error:)?", "", line).strip()
+        if text and text not in lines:
+            lines.append(text)
+    return "; ".join(lines) or "no reason given"

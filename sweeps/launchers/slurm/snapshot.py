@@ -16,7 +16,7 @@ from scpo.records.files import free_bytes, write_json
 
 SNAPSHOTS = ".snapshots"
 
-# Parts of the working tree that a job needs; copied with uncommitted changes.
+# Files and folders of the repository that a job needs; uncommitted changes are copied too.
 PARTS = (
     "scpo",
     "sweeps",
@@ -26,19 +26,21 @@ PARTS = (
 
 
 def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
-    """Snapshot of the present code, private (0700) and read-only; created if it is missing.
+    """Return the snapshot of the present code; create it if it does not exist.
+
+    Only this user can open its folder (mode 0700), and its files are read-only.
 
     Args:
         runs_dir: Folder of run folders.
         secret_names: Environment variables with secrets.
 
     Raises:
-        ConfigError: A file holds a secret, or the value of one of these variables, which would be
-            copied into every snapshot; or other users can access the snapshot.
-        RecordWriteError: The disk is full or not writable; no snapshot is left.
+        ConfigError: A file of the code contains a secret, such as the value of one of
+            ``secret_names``; or other users can access the snapshot.
+        RecordWriteError: The disk is full or not writable; no partial snapshot is left.
     """
     files = _files(secret_names)
-    target = _place(runs_dir, files)
+    target = _snapshot_path(runs_dir, files)
     if not target.exists():
         _write(target, files, secret_names)
     check_private(target)
@@ -46,30 +48,40 @@ def freeze(runs_dir: Path, secret_names: Collection[str] = ()) -> Path:
 
 
 def locate(runs_dir: Path) -> Path:
-    """Path of the present code's snapshot: ``<runs_dir>/.snapshots/<hash of its content>/``."""
-    return _place(runs_dir, _files())
+    """Path of the present code's snapshot, which need not exist yet."""
+    return _snapshot_path(runs_dir, _files())
 
 
-def _place(runs_dir: Path, files: dict[str, bytes]) -> Path:
+def _snapshot_path(runs_dir: Path, files: dict[str, bytes]) -> Path:
+    """Path of the snapshot of these files: ``<runs_dir>/.snapshots/<hash of its content>/``."""
     digest = hashlib.sha256()
     for path, data in files.items():
+        # With the length, the same bytes split differently into files have another hash.
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     return (runs_dir / SNAPSHOTS / digest.hexdigest()[:16]).absolute()
 
 
 def check_private(folder: Path) -> None:
-    """Raise ConfigError unless the folder belongs to this user and is closed to others."""
+    """Raise ConfigError unless the folder belongs to this user and no other user can access it."""
     found = folder.stat()
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.getuid() or mode & 0o077:
         raise ConfigError(
-            f"{folder} belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}. Jobs "
-            "execute what lies in it, so it must be yours and closed to others (0700). Delete it "
-            "and start the same command again"
+            f"{folder} belongs to user {found.st_uid}, mode {mode:o}. Jobs execute the code in "
+            "it, so it must be yours and closed to others (0700). Delete it and start the same "
+            "command again"
         )
 
 
 def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
-    """Content of code files by path: all that git does not ignore; outside git, all sources."""
+    """Contents of the files in ``PARTS``, by path relative to the repository.
+
+    In a git repository: all files that git does not ignore, untracked ones included. Elsewhere: all
+    files except ``.pyc``.
+
+    Raises:
+        ConfigError: A file contains a secret.
+    """
     listed = provenance.output(
         "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PARTS
     )
@@ -84,6 +96,7 @@ def _files(secret_names: Collection[str] = ()) -> dict[str, bytes]:
 
 
 def _walk() -> list[Path]:
+    """All paths in ``PARTS``, folders included."""
     paths: list[Path] = []
     for part in PARTS:
         top = REPOSITORY / part
@@ -96,24 +109,27 @@ def _walk() -> list[Path]:
 
 def _refuse_secrets(files: dict[str, bytes], secret_names: Collection[str]) -> None:
     for path, data in files.items():
-        for leak in redaction.leaks(data.decode(errors="replace"), names=secret_names):
+        leaks = redaction.leaks(data.decode(errors="replace"), names=secret_names)
+        if leaks:
+            first = leaks[0]
             raise ConfigError(
-                f"{path}, line {leak.line} holds {leak.what}: it would be copied into every "
-                "snapshot of the code. Take it out, keep it in an environment variable, and start "
-                "the same command again"
+                f"{path}, line {first.line} holds {first.what}: it would be copied into every "
+                "snapshot of the code. Move it to an environment variable, and start the same "
+                "command again"
             )
 
 
 def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str]) -> None:
-    with _naming_the_snapshot(target, files):
+    """Write the snapshot to a temporary folder, and rename this to ``target``."""
+    with _describing_write_errors(target, files):
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # mkdtemp creates it with mode 0700.
+        # mkdtemp creates the folder with mode 0700.
         draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
     try:
-        with _naming_the_snapshot(target, files):
+        with _describing_write_errors(target, files):
             _fill(draft, files, secret_names)
-        # Renamed when complete, so that another sweep never finds half of a snapshot. That sweep
-        # may have created the same one meanwhile.
+        # Renamed only when complete, so that other sweeps never use an incomplete snapshot. One of
+        # them may have created the same snapshot in the meantime.
         if not target.exists():
             draft.rename(target)
     finally:
@@ -129,16 +145,16 @@ def _fill(draft: Path, files: dict[str, bytes], secret_names: Collection[str]) -
 
 
 @contextmanager
-def _naming_the_snapshot(target: Path, files: dict[str, bytes]) -> Iterator[None]:
+def _describing_write_errors(target: Path, files: dict[str, bytes]) -> Iterator[None]:
     """Turn an OSError into a RecordWriteError with the snapshot's size and the free space."""
     try:
         yield
     except OSError as error:
+        cause = os.strerror(error.errno) if error.errno else error
         size = sum(map(len, files.values()))
         raise RecordWriteError(
             error.errno or 0,
-            f"cannot write the snapshot of the code, {target}: "
-            f"{os.strerror(error.errno) if error.errno else error}. It has {len(files)} files of "
-            f"{size} bytes in all; {free_bytes(target)} bytes were free then. Make room (or fix "
-            "the permissions), or name another folder: machine.runs_dir",
+            f"cannot write the snapshot of the code, {target}: {cause}. It has {len(files)} files "
+            f"of {size} bytes in all; {free_bytes(target)} bytes were free then. Make room (or "
+            "fix the permissions), or set machine.runs_dir to another folder",
         ) from error
