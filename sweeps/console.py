@@ -99,7 +99,7 @@ def _matrix_table(
             coloured(seen[cell.run_id].state),
             str(resources(config).all_gpus),
             _duration_text(config, past),
-            f"{decision.action} ({decision.why})",
+            f"{decision.action} ({decision.reason(cell.run_id)})",
         )
     return table
 

@@ -85,8 +85,8 @@ class Found:
                 continue
             now = _observed_end(self.folders[run_id], observer)
             if decision.action is not Action.START and now.state is before:
-                # `Decision.why` names what a person can do about it.
-                outcomes[run_id] = Outcome(before, decision.why)
+                # The reason names what a person can do about it.
+                outcomes[run_id] = Outcome(before, decision.reason(run_id))
             elif decision.action is not Action.START or run_id in ended:
                 outcomes[run_id] = _latest(ended.get(run_id), now)
             elif now.state in FINAL or now.state.live:

@@ -219,7 +219,7 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 def show_health(
     console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
 ) -> bool:
-    """Print one line for each remark; True if there are none."""
+    """Print one line for each remark; True if there are none and every run could be read."""
     if not arguments.rules.is_file():
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
@@ -227,6 +227,7 @@ def show_health(
 
     by_run: dict[str, list[Remark]] = {}
     logged: set[str] = set()
+    unread: list[str] = []
     for folder in folders:
         try:
             if arguments.rules != RULES:
@@ -234,8 +235,10 @@ def show_health(
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except UnreadableError as error:
+            unread.append(folder.run_id)
             say_error(console, f"{folder.run_id}: {error}")
         except RecordError as error:
+            unread.append(folder.run_id)
             say_error(console, str(error))
 
     # A rule with a misspelt metric would never fire. Runs without a line do not show what they log.
@@ -261,7 +264,7 @@ def show_health(
             f"{counted(len(by_run), 'run')} looked at, {marked} with remarks "
             f"({arguments.rules.name})",
         )
-    return not any(by_run.values())
+    return not unread and not any(by_run.values())
 
 
 def add_health_arguments(parser: argparse.ArgumentParser) -> None:

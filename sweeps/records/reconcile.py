@@ -24,12 +24,20 @@ class Action(StrEnum):
     ADOPT = "adopt"
 
 
+# The place of a run's id in the commands of a reason, so that runs of one reason can be counted.
+ANY_RUN = "RUN"
+
+
 @dataclass(frozen=True)
 class Decision:
-    """An action and a short reason."""
+    """An action and a short reason, in whose commands ``ANY_RUN`` is the run's id."""
 
     action: Action
     why: str
+
+    def reason(self, run_id: str) -> str:
+        """The reason with the id of this run in its commands."""
+        return self.why.replace(f" {ANY_RUN}", f" {run_id}")
 
 
 # ``{here}``: the option for the folder of the runs, if it is not the default one.

@@ -71,6 +71,7 @@ OWN_OPTIONS = {
 }
 # gpu, gpu:a800 or gpu:a800:4.
 GPU_GRES = re.compile(r"gpu(:[^:,=\s]+)?(:\d+)?")
+SCALARS = (str, int, float, bool)
 MORE_MEMORY = "leave memory_gb out (the estimate), or write memory_gb: 0 (the whole node)"
 
 
@@ -112,6 +113,17 @@ class Site(Strict):
             )
         return value
 
+    @field_validator("partition", "cpu_partition", "account", "qos", "constraint")
+    @classmethod
+    def _is_one_word(cls, value: str | None) -> str | None:
+        # sbatch takes it as it is: of "gpu a", the second word would be the script.
+        if value is not None and not re.fullmatch(r"\S+", value):
+            raise ValueError(
+                f"got {value!r}; allowed: a name without spaces, or left out for the cluster's "
+                "default (several partitions: a,b)"
+            )
+        return value
+
     @field_validator("gres")
     @classmethod
     def _names_gpus(cls, gres: str | None) -> str | None:
@@ -137,6 +149,12 @@ class Site(Strict):
         if own:
             raise ValueError(
                 f"every job sets these options itself, take them out: {', '.join(own)}"
+            )
+        nested = [key for key, value in more.items() if not isinstance(value, SCALARS)]
+        if nested:
+            raise ValueError(
+                f"{', '.join(nested)}: not the value of an option of sbatch; allowed: a text, a "
+                "number, or true for an option without a value"
             )
         return more
 

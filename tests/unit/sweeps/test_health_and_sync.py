@@ -32,6 +32,16 @@ def test_rules_are_replayed_on_finished_runs(tmp_path):
     assert shown(show_health, [well], Namespace(rules=RULES, json=False))[0]
 
 
+def test_a_run_that_cannot_be_read_is_not_in_health(tmp_path):
+    well, cut = (fake.make_run(tmp_path, f"seed={seed}") for seed in range(2))
+    log(well, "actor/entropy", [3.0, 2.0, 2.0])
+    cut.metrics.write_text('{"step": 0}\n{"st\n{"step": 2}\n')
+    fine, said = shown(show_health, [well, cut], Namespace(rules=RULES, json=False))
+    assert not fine
+    assert cut.run_id in said
+    assert "1 run looked at, 0 with remarks" in said
+
+
 def test_a_rule_on_a_metric_that_no_run_logs_is_named(tmp_path, capsys):
     folder = fake.make_run(tmp_path)
     log(folder, "train/success_rate", [0.5, 0.5])

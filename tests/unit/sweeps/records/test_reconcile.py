@@ -102,6 +102,12 @@ def test_a_run_that_was_told_to_stop_and_has_no_process_shows_as_stopped():
     assert Observed(State.RUNNING, stop=State.INTERRUPTED).state == "LOST"
 
 
+def test_the_commands_in_a_reason_are_for_the_run():
+    decision = decide(Observed(State.FAILED, failures=LIMIT), LIMIT)
+    assert "sweeps retry alfworld-tiny-scpo-s0-1234{here}`" in decision.reason("alfworld-tiny-scpo-s0-1234")
+    assert "RUN" not in decide(Observed(State.DAMAGED), LIMIT).reason("a")
+
+
 def test_what_is_not_on_disk_is_started_and_what_is_not_wanted_is_left_out():
     plan = reconcile(["a", "b"], {"b": Observed(State.DONE), "c": Observed(State.FAILED)}, LIMIT)
     assert {run_id: one.action for run_id, one in plan.items()} == {"a": Action.START, "b": Action.SKIP}

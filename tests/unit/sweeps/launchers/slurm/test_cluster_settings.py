@@ -86,6 +86,22 @@ def test_a_time_of_day_stays_as_it_is_written(tmp_path):
     assert (site.max_time_h, site.more) == (10.5, {"begin": "16:00", "nice": 100})
 
 
+@pytest.mark.parametrize("key", ["partition", "cpu_partition", "account", "qos", "constraint"])
+def test_a_name_of_two_words_is_refused(tmp_path, key):
+    """sbatch would take the second one for the script."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f'{key}: "gpu a"\n')
+    with pytest.raises(ConfigError, match=f"{key}: got 'gpu a'; allowed: a name without spaces"):
+        read_site(path)
+
+
+def test_a_nested_value_of_an_option_is_refused(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_text("more: {nice: {a: 1}, exclusive: true, reservation: rl}\n")
+    with pytest.raises(ConfigError, match="more: nice: not the value of an option of sbatch"):
+        read_site(path)
+
+
 @pytest.mark.parametrize("gres", ["nvme:1", "npu", "gpu:a800,nvme:1", "shard:4", "tmp:gpu:1", "GPU"])
 def test_a_gres_that_names_no_gpu_is_refused(tmp_path, gres):
     """A job of 4 GPUs asked for 4 of it, and for no GPU."""
