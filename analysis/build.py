@@ -357,6 +357,13 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(lines), tuple(commands)
 
 
+# Runs that their experiment's command leaves as they are.
+_HINTS = {
+    State.FAILED: "; if it failed too often to be tried again: python -m sweeps retry",
+    State.CANCELLED: "; to start it again: python -m sweeps retry",
+}
+
+
 def _missing(row: Row, scale: str, left_out: Mapping[str, State]) -> list[str]:
     """One line per started, unfinished run of a row, and one for all seeds not started."""
     lines = []
@@ -365,7 +372,10 @@ def _missing(row: Row, scale: str, left_out: Mapping[str, State]) -> list[str]:
         if run.state == State.PENDING:
             waiting.append(run.seed)
         else:
-            lines.append(f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}")
+            hint = _HINTS.get(run.state, "")
+            lines.append(
+                f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}{hint}"
+            )
     if waiting:
         lines.append(f"{row.label} ({scale} scale): not started: {seed_list(waiting)}")
     return lines

@@ -213,7 +213,7 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     main(["figures", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")])
     said = capsys.readouterr().out
     assert "seed 1 (mini scale)" in said
-    assert "is FAILED" in said
+    assert "is FAILED; if it failed too often to be tried again: python -m sweeps retry" in said
     assert "(mini scale): not started: seeds 2, 3\n" in said
     assert "(mini scale): not started: seeds 4 to 6\n" in said
 

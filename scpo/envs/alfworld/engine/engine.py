@@ -148,6 +148,8 @@ class Engine:
         for game_id in game_ids:
             self._held[game_id] = self._lane(game_id, self.open(game_id).world)
             self._lanes.pop(game_id)
+        # They were opened before they were held; no lanes of the shared pool are needed for them.
+        self._opened.difference_update(game_ids)
         self._lanes = Bounded(self._limits.spare_lanes)
 
     def hold_known(self, game_ids: Sequence[str]) -> None:

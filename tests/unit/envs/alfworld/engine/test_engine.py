@@ -149,6 +149,17 @@ def test_games_that_are_played_in_turns_are_loaded_once_each(monkeypatch):
     assert len(loads) <= 2 * len(games), "once to open a game and once to play it, not once a step"
 
 
+def test_held_games_take_no_lanes_of_the_shared_pool(monkeypatch):
+    reserved = []
+    monkeypatch.setattr(Bounded, "reserve", lambda _, entries: reserved.append(entries))
+    games = [generate("train", 7, index) for index in (*SMALL, 0)]
+    engine = fresh(*games)
+    engine.hold([game.id for game in games[:2]])
+    player = Player(engine, games[2].id)
+    player.step(games[2].walkthrough[0])
+    assert reserved == [1]
+
+
 def test_a_broken_lane_is_replaced_and_the_game_goes_on():
     game = generate("train", 0, 0)
     engine = fresh(game)
