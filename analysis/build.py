@@ -358,7 +358,7 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 # Runs that their experiment's command leaves as they are.
-_HINTS = {
+_HINTS: dict[str, str] = {
     State.FAILED: "; if it failed too often to be tried again: python -m sweeps retry",
     State.CANCELLED: "; to start it again: python -m sweeps retry",
 }
