@@ -1,6 +1,6 @@
 """The interface of launchers, and the registry.
 
-A launcher is one file with ``make_launcher``, a line in ``LAUNCHERS``, and
+A launcher is a module with ``make_launcher``, an entry in ``LAUNCHERS``, and
 ``conf/launcher/<name>.yaml``.
 """
 
@@ -22,11 +22,12 @@ LAUNCHERS = {
     "local": "sweeps.launchers.local",
     "slurm": "sweeps.launchers.slurm.launcher",
 }
-"""``launcher.name`` -> the module with its ``make_launcher(configs, train_script, console)``.
+"""``launcher.name`` -> module with its ``make_launcher(configs, train_script, console)``.
 
-Imported on use: a sweep on this machine does not import submitit.
+The module is imported on use: a sweep on this machine does not import submitit.
 """
 
+# Folder and configuration of each run, by id.
 Runs = Mapping[str, tuple[RunFolder, RunConfig]]
 
 
@@ -77,7 +78,7 @@ class Launcher(Protocol):
         ...
 
     def stop(self) -> None:
-        """Let all runs checkpoint and end; runs of a detached launcher continue."""
+        """Ask all runs to checkpoint and end, and wait; runs of a detached launcher go on."""
         ...
 
 
@@ -97,17 +98,21 @@ def open_launcher(configs: Sequence[RunConfig], train_script: Path, console: Con
         raise ConfigError(
             f"launcher.name={name}: unknown launcher; allowed: {', '.join(LAUNCHERS)}"
         )
-    launcher: Launcher = import_module(LAUNCHERS[name]).make_launcher(
-        configs, train_script, console
-    )
+    module = import_module(LAUNCHERS[name])
+    launcher: Launcher = module.make_launcher(configs, train_script, console)
     return launcher
 
 
 def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcome], bool]:
     """Start runs as slots become free, until all have ended or a signal stops the launcher.
 
+    Args:
+        launcher: A launcher that is not ``detached``.
+        runs: The runs to start.
+        title: Title of the work, passed to ``launcher.start``.
+
     Returns:
-        The outcome of each run that was started, and whether all runs were allowed to end.
+        The outcome of each run that was started; and True, or False if a signal stopped the runs.
     """
     waiting = list(runs)
     running = 0
@@ -119,7 +124,7 @@ def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcom
                 launcher.start({run_id: runs[run_id]}, title)
                 running += 1
             time.sleep(launcher.poll_s)
-            # ``stop`` waits for the checkpoints, so that the poll below reports all runs.
+            # ``stop`` waits until all runs have ended, so that the poll below reports them.
             if launcher.signals:
                 launcher.stop()
             ended = launcher.poll()

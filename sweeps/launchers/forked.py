@@ -1,25 +1,29 @@
 """Fork runs from a server process that has imported everything and opened the environment.
 
-A forked run of the laptop study costs a third less CPU time: importing torch, reading 800 games and
-loading engines happens once. Forked processes share that memory and nothing else, and each can be
-killed like any other process.
+A forked run of the laptop study needs a third less CPU time, because importing torch, reading 800
+games and loading engines happens only once. Forked processes share the memory of these and nothing
+else, and each can be killed like any other process.
 
 This file holds both ends: ``forked_runs`` and ``Server`` in the launcher, ``main`` in the server.
 multiprocessing's own fork server cannot replace it:
 
-- Its ``Process.start()`` waits until the preload is done (5.3 s for a module that sleeps 5 s; a
-  cold cache takes 100 s here). Signals, the progress board and other slots would wait too; ours
-  returns at once, and a run whose server is late is started anew.
+- Its ``Process.start()`` blocks until the preload is done: 5.3 s for a module that sleeps for 5 s,
+  and about 100 s for our imports and environment with a cold disk cache. Signals, the progress
+  board and other slots would wait too. ``Server.begin`` returns at once, and a run whose server
+  does not answer in time is started in a new Python process.
 - A process has one fork server for its whole life. Ours is replaced after ``FORKS`` runs: the next
   one starts with the games that those runs have cached, and the memory of the old one is freed.
 - It preloads modules by name; ours opens the environment of a given run.
 - If it dies, the launcher does not learn which processes it has started; with ours it does.
 
-Messages over a pipe of multiprocessing: the launcher sends ``{"number", "command", "log",
-"variables"}``; the server answers ``{"number", "pid"}`` once the process exists and ``{"number",
-"status"}`` once it has ended. The number assigns a late answer to the right run. A forked process
-waits until its pid has been sent, and exits if the server dies before that. So a launcher that has
-killed a server and read the rest of the pipe knows every process that runs.
+Messages are sent over a pipe of multiprocessing. The launcher sends ``{"number", "command", "log",
+"variables"}``. The server answers ``{"number", "pid"}`` once the process exists, and ``{"number",
+"status"}`` once it has ended. The number identifies the request, so that late answers are assigned
+to the right run.
+
+A forked process waits until its pid has been sent, and exits if the server dies before that. So
+after killing a server and reading the rest of the pipe, the launcher knows all processes of runs
+that this server has started.
 """
 
 from __future__ import annotations
@@ -47,33 +51,43 @@ from sweeps.launchers.run_process import Begin, Process, Start, begin_anew, igno
 from sweeps.records.process import thread_environment
 from sweeps.resources import resources, trains_in_verl
 
-# With fewer runs, starting a server costs more than it saves.
+# For fewer runs of one environment, starting a server costs more than it saves.
 FEWEST = 3
 
-# Runs of one server, before another one replaces it.
+# Number of runs that a server forks before another one replaces it.
 FORKS = 12
 
-# Limit for imports and the environment; a cold cache takes about 100 s.
+# Seconds within which a new server must answer for the first time: it imports the code and opens
+# the environment, which takes about 100 s with a cold disk cache.
 OPENING_S = 300.0
 
-# Limit for the answer of a server that has answered before.
+# Seconds within which a server that has answered before must answer, or end when it is asked to.
 FORKING_S = 30.0
+
+# Seconds between two polls of the server for requests and ended processes.
 POLL_S = 0.05
 
 
 class Forked:
-    """The process of one run, forked by a server, or started anew if the server fails.
+    """The process of one run: forked by a server, or a new Python process if the server fails.
 
-    The object exists before the process does, so that the launcher keeps reacting to signals while
-    a server opens its environment.
+    This object exists before the process does, so that the launcher keeps reacting to signals while
+    the server opens its environment.
+
+    Args:
+        server: The server that was asked to fork.
+        start: The attempt to start.
+        number: Number of the request to the server.
     """
 
     def __init__(self, server: Server, start: Start, number: int) -> None:
         self.server = server
         self._start = start
         self._number = number
-        self._asked = time.monotonic()
+        self._asked_at = time.monotonic()
+        # The new Python process that replaces the forked one.
         self._anew: Process | None = None
+        # True if the run was ended before the server forked it.
         self._withdrawn = False
 
     @property
@@ -94,13 +108,13 @@ class Forked:
             return -signal.SIGTERM
         if self.server.pid(self._number) is None and self._is_overdue():
             self.server.kill()
-            # Killing is final: the last messages are read, so this pid is known or never ran.
+            # The server may have sent the pid before it was killed. If not, no process runs.
             if self.server.pid(self._number) is None:
                 return self._begin_anew()
         return self.server.status(self._number)
 
     def terminate(self) -> None:
-        """Ask it to end; one that is not forked yet never starts."""
+        """Ask the process to end; if it was not forked yet, it never starts."""
         if self._anew is not None:
             self._anew.terminate()
             return
@@ -114,24 +128,26 @@ class Forked:
             self.server.kill()
             pid = self.server.pid(self._number)
         if pid is None:
-            # The server is dead and never forked the run: nothing is left to end.
+            # The server is dead and never forked the run, so there is no process to end.
             self._withdrawn = True
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
     def _begin_anew(self) -> int | None:
+        """Start the run in a new Python process; returns what ``poll`` shall return."""
         try:
             self._anew = begin_anew(self._start)
         except OSError:
-            # No process could be started; polling records the death of the run.
+            # Without a process, 1 makes the caller of ``poll`` record that the run failed.
             return 1
         return self._anew.poll()
 
     def _is_overdue(self) -> bool:
-        limit = FORKING_S if self.server.has_answered else OPENING_S
-        since = max(self._asked, self.server.heard_at)
-        return self.server.has_ended or time.monotonic() - since > limit
+        """True if the server has ended, or has not answered within its time limit."""
+        limit_s = FORKING_S if self.server.has_answered else OPENING_S
+        since = max(self._asked_at, self.server.heard_at)
+        return self.server.has_ended or time.monotonic() - since > limit_s
 
 
 class Server:
@@ -179,19 +195,25 @@ class Server:
 
     @property
     def used_up(self) -> bool:
-        """Return True if another server should replace it."""
+        """Return True if new runs need another server: it has ended or had ``FORKS`` requests."""
         return self._requests >= FORKS or self.has_ended
 
     @property
-    def over(self) -> bool:
+    def can_close(self) -> bool:
         """Return True if it is used up and its runs have ended, so that its memory can be freed."""
-        forked = [number for number in range(self._requests) if self.pid(number) is not None]
-        waiting = len(forked) < self._requests and not self.has_ended
-        has_runs = any(self.status(number) is None for number in forked)
-        return self.used_up and not waiting and not has_runs
+        if not self.used_up:
+            return False
+        for number in range(self._requests):
+            if self.pid(number) is None:
+                # A server that has ended answers no more requests.
+                if not self.has_ended:
+                    return False
+            elif self.status(number) is None:
+                return False
+        return True
 
     def begin(self, start: Start) -> Forked:
-        """Ask for a process; OSError if its log cannot be written."""
+        """Ask the server to fork a process; OSError if the run's log cannot be written."""
         start.log.touch()
         number = self._requests
         self._requests += 1
@@ -201,7 +223,7 @@ class Server:
             "log": str(start.log),
             "variables": dict(start.variables),
         }
-        # If the server is dead, polling the run starts its process anew.
+        # If the server is dead, ``Forked.poll`` starts the run in a new Python process.
         with contextlib.suppress(OSError):
             self._channel.send(request)
         return Forked(self, start, number)
@@ -215,8 +237,8 @@ class Server:
     def status(self, number: int) -> int | None:
         """Exit status of a request's process; None while it runs.
 
-        Without a server the status of a process that is not our child is unknown: 1 is returned,
-        and the run's own status.json holds how it ended.
+        After the server has ended, the exit status of an ended process is usually unknown. Then 1
+        is returned, and the run's status.json has the state in which it ended.
         """
         if number not in self._statuses:
             self._receive()
@@ -228,19 +250,19 @@ class Server:
         return self._statuses.get(number)
 
     def kill(self) -> None:
-        """End the server and its translation workers now; the runs that it forked go on."""
-        # The number of a server that has ended may belong to another process group by now.
+        """Kill the server and its workers that translate games; the runs that it forked go on."""
+        # The process id of a server that has ended may have been reused since.
         if not self.has_ended:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._receive()
 
     def close(self) -> None:
-        """End the server; its runs go on."""
-        # Before its first answer it may be opening thousands of games and would not react.
+        """End the server; the runs that it forked go on."""
+        # Before its first answer it may be opening thousands of games, and would not react.
         if not self.has_answered:
             self.kill()
-        # A closed pipe is the request to end.
+        # The server ends when it finds the pipe closed.
         self._channel.close()
         try:
             self._process.wait(timeout=FORKING_S)
@@ -260,11 +282,13 @@ class Server:
 
 
 def exit_status(pid: int) -> int | None:
-    """The exit status of a process whose parent is gone; None while it runs, 1 if unknown.
+    """The exit status of a process whose parent has ended; None while it runs, 1 if unknown.
 
-    Orphans are adopted by process 1. If that is this process (``docker run``), it has to reap them;
-    if process 1 reaps nothing, they stay as zombies, which ``kill(pid, 0)`` still finds.
+    Process 1 adopts such a process and should reap it at its end. This process may be process 1
+    itself (``docker run``), and then reaps it here. If another process 1 does not reap, an ended
+    process remains as a zombie, which ``kill(pid, 0)`` still finds.
     """
+    # ChildProcessError: it was not adopted by this process.
     with contextlib.suppress(ChildProcessError):
         reaped, status = os.waitpid(pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if reaped else None
@@ -273,48 +297,51 @@ def exit_status(pid: int) -> int | None:
     except ProcessLookupError:
         return 1
     except PermissionError:
-        # The number now belongs to a process of another user.
+        # The pid was reused by a process of another user.
         return 1
     return 1 if _is_zombie(pid) else None
 
 
 def _is_zombie(pid: int) -> bool:
+    """True if the process has ended and was not reaped; False without /proc."""
     try:
-        # The name, in parentheses, may hold any character; the state follows it.
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        # There is no /proc (macOS, whose process 1 reaps), or the process is gone since.
+        # There is no /proc (macOS, where process 1 reaps), or the process was reaped just now.
         return False
-    return after_name.split()[0] in ("Z", "X")
+    # "<pid> (<name>) <state> ..."; the name may contain parentheses and spaces.
+    state = stat.rpartition(")")[2].split()[0]
+    return state in ("Z", "X")
 
 
 @contextlib.contextmanager
 def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> Iterator[Begin]:
-    """Choose how to start these runs: forked where possible and worthwhile, else in a new Python.
+    """Provide the function that starts these runs; end its servers on exit.
+
+    Runs of the most frequent environment are forked if there are at least ``FEWEST`` of them. All
+    other runs start in a new Python process.
 
     Args:
-        configs: The runs to come.
-        note: Called with a line before something takes a while.
+        configs: The runs that will be started.
+        note: Called with a line of text before a server opens its environment, which takes a while.
     """
-    forkable = [config for config in configs if _can_fork(config)]
-    environments = Counter(config.env.model_dump_json() for config in forkable)
-    commonest, runs = environments.most_common(1)[0] if environments else ("", 0)
+    environments = Counter(config.env.model_dump_json() for config in configs if _can_fork(config))
+    most_frequent, runs = environments.most_common(1)[0] if environments else ("", 0)
     servers: list[Server] = []
 
     def begin(start: Start) -> Process:
-        if not _can_fork(start.config) or start.config.env.model_dump_json() != commonest:
+        if not _can_fork(start.config) or start.config.env.model_dump_json() != most_frequent:
             return begin_anew(start)
         if servers and servers[-1].has_ended and not servers[-1].has_answered:
-            # It could not open the environment. The next one could not either, and a run that
-            # starts by itself reports the reason.
+            # The last server could not open the environment, so another one could not either. A
+            # run in a new process reports the reason in its log.
             return begin_anew(start)
         if not servers or servers[-1].used_up:
-            # Close the servers whose runs have ended before another one opens its games.
-            over = [server for server in servers if server.over]
-            for server in over:
+            # Free the memory of earlier servers before another one opens its games.
+            for server in [server for server in servers if server.can_close]:
                 servers.remove(server)
                 server.close()
-            note("opening what the runs share; the first time its games are translated")
+            note("opening what the runs share; games that are new are translated first")
             servers.append(Server(start))
         return servers[-1].begin(start)
 
@@ -326,7 +353,7 @@ def forked_runs(configs: Sequence[RunConfig], note: Callable[[str], None]) -> It
 
 
 def _can_fork(config: RunConfig) -> bool:
-    """True for runs with one thread and no GPU: neither threads nor CUDA survive a fork."""
+    """True for local runs with one thread and no GPU: neither threads nor CUDA survive a fork."""
     return (
         isinstance(config.launcher, LocalLauncher)
         and config.launcher.fork
@@ -337,22 +364,24 @@ def _can_fork(config: RunConfig) -> bool:
 
 
 def main() -> None:
-    """Run the server: open what the runs need, then fork on request.
+    """Run the server: open what the runs share, then fork on request.
 
-    Arguments: file descriptor of the pipe, training script, folder of a run. The script's optional
-    function ``open_ahead(config)`` opens shared objects.
+    The arguments in ``sys.argv`` are the file descriptor of the pipe, the training script, and the
+    folder of a run. The script's function ``open_ahead(config)``, if it has one, opens the shared
+    objects.
     """
     channel = Connection(int(sys.argv[1]))
-    # Before the first import of training code, so that the checksums are of the files that are run.
+    # Before training code is imported, so that these are the checksums of the imported files.
     code = code_files()
     open_ahead = runpy.run_path(sys.argv[2]).get("open_ahead")
-    # Nearly all objects made while the environment opens are permanent; the garbage collector would
-    # traverse them again and again.
+    # Nearly all objects that are created while the environment opens are permanent, and the garbage
+    # collector would traverse them again and again.
     gc.disable()
     if open_ahead is not None:
         open_ahead(run_config.read_config(RunFolder(sys.argv[3])))
     gc.collect()
-    # Without this, the collector of each run would write to all objects and so copy their pages.
+    # Otherwise the collector in each forked run would write to all these objects, and so copy the
+    # memory that is shared.
     gc.freeze()
     gc.enable()
     request = _serve(channel)
@@ -361,10 +390,13 @@ def main() -> None:
 
 
 def _serve(channel: Connection) -> dict[str, Any] | None:
-    """Fork on request. Returns the request in each forked process; None in the server, at its end.
+    """Fork a process for each request of the launcher, and send the exit statuses.
 
-    The server ends when the launcher closes the pipe.
+    Returns:
+        In a forked process: its request. In the server: None, once the launcher has closed the
+        pipe.
     """
+    # Pid of each forked process -> number of its request.
     numbers: dict[int, int] = {}
     while True:
         if channel.poll(POLL_S):
@@ -372,31 +404,33 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
                 request = dict(channel.recv())
             except EOFError:
                 return None
-            started, start = os.pipe()
+            # The child waits until the server writes a byte to this pipe.
+            read_end, write_end = os.pipe()
             # Only one thread runs here, so that a fork is safe.
             pid = os.fork()
             if pid == 0:
-                # With this end open, the read below would never notice that the server died.
-                os.close(start)
+                # Closed so that the read below returns if the server dies.
+                os.close(write_end)
                 channel.close()
                 # End of file: the server died before it could send the pid.
-                if not os.read(started, 1):
+                if not os.read(read_end, 1):
                     os._exit(1)
-                os.close(started)
+                os.close(read_end)
                 return request
             numbers[pid] = request["number"]
             channel.send({"number": request["number"], "pid": pid})
             # Only now may the child run: the launcher can find its pid in the pipe.
-            os.write(start, b"1")
-            os.close(started)
-            os.close(start)
-        for pid, status in iter(_ended, None):
+            os.write(write_end, b"1")
+            os.close(read_end)
+            os.close(write_end)
+        while (ended := _reap()) is not None:
+            pid, status = ended
             if pid in numbers:
                 channel.send({"number": numbers[pid], "status": status})
 
 
-def _ended() -> tuple[int, int] | None:
-    """Pid of a child that has ended, and its exit status as ``subprocess`` gives it; else None."""
+def _reap() -> tuple[int, int] | None:
+    """Pid and exit status of a child that has ended, negative for a signal; None without one."""
     try:
         pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -407,8 +441,8 @@ def _ended() -> tuple[int, int] | None:
 
 
 def _become(request: dict[str, Any], code: dict[str, str]) -> None:
-    """Become the process that the launcher asked for, as if it had been started anew."""
-    # As in begin_anew: a session of its own, so that the launcher can kill it with its workers.
+    """Turn this forked process into that of the run, as if ``begin_anew`` had started it."""
+    # In a session of its own, so that the launcher can kill it together with its workers.
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ignore_warning()
@@ -419,7 +453,8 @@ def _become(request: dict[str, Any], code: dict[str, str]) -> None:
     os.environ.update(request["variables"])
     command = request["command"]
     if code_files() != code:
-        # The code on disk has changed since it was imported, and the run would record the new one.
+        # The code on disk has changed since it was imported. The run would record the checksums of
+        # the new code, so it must also execute that.
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 (the launcher's command)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # they are files

@@ -1,4 +1,4 @@
-"""A short job that tests on a node what jobs do with their files: read, execute, write."""
+"""A short job that tests whether a node can read, execute and write the paths that jobs use."""
 
 import os
 import secrets
@@ -17,37 +17,48 @@ from sweeps.launchers.slurm.cluster_settings import Site
 from sweeps.launchers.slurm.refusal import UNSURE, words_of
 from sweeps.launchers.slurm.scheduler import SchedulerError, cancel_named
 
-# Prefix of the probe's job name and of its output lines: a site's prolog may print others.
+# Prefix of the probe's job name and of its output lines, because a site's prolog may print lines
+# too.
 MARK = "scpo-probe"
 
-# Uses only builtins of /bin/sh. Arguments: letter of a test, path, letter, path, ...
+# Its arguments are pairs: the letter of a test (-r, -w or -x, without the hyphen) and a path. It
+# prints the name of the node, the index of each pair whose test fails, and a last line. Only
+# builtins of /bin/sh are used, so that it runs on any node.
 SCRIPT = f"""echo "{MARK} node ${{SLURMD_NODENAME:-}}"
-place=0
+index=0
 while [ $# -gt 0 ]; do
-  [ "-$1" "$2" ] || echo "{MARK} lacks $place"
-  place=$((place + 1))
+  [ "-$1" "$2" ] || echo "{MARK} lacks $index"
+  index=$((index + 1))
   shift 2
 done
 echo "{MARK} end\""""
 
-# Printed by srun after --immediate.
+# Part of srun's error if no node became free within --immediate.
 BUSY = "nodes are busy"
 
 # Keys of Site.more that choose the nodes.
 PLACES = ("reservation", "nodelist", "exclude", "clusters")
 
-# Options that sbatch reads from SBATCH_<name> and srun from SLURM_<name>: the probe must see those
-# of the submission.
+# Options that sbatch reads from SBATCH_<name>, but srun from SLURM_<name>. The probe must use the
+# values that a submission would use.
 INHERITED = ("ACCOUNT", "PARTITION", "QOS", "CONSTRAINT", "RESERVATION", "CLUSTERS")
+
+# Seconds between two looks for a stop signal while srun runs.
 POLL_S = 0.1
 
-# Seconds for srun to cancel its job.
+# Seconds that srun has to cancel its job and end.
 END_S = 5
 
 
 @dataclass(frozen=True)
 class Need:
-    """A path that jobs use on their node; ``use`` is the letter of the shell's test, as in -r."""
+    """A path that jobs use on their node.
+
+    Attributes:
+        name: What the path is, for messages.
+        path: The path.
+        use: What jobs do with it: read, write or execute. The shell's test has the same letter.
+    """
 
     name: str
     path: Path
@@ -60,12 +71,12 @@ class Need:
 
 @dataclass(frozen=True)
 class ProbedPartition:
-    """Partition of which the probe asks a node.
+    """A partition, one node of which runs the probe.
 
     Attributes:
-        name: Name of the partition; None: the default one.
-        site: Settings of the site, for the probe's options.
-        gpus: True if jobs there ask for GPUs: the partition may then refuse a job without one.
+        name: Name of the partition; None for the default one.
+        site: Settings of the site, for the options of srun.
+        gpus: True if our jobs there ask for GPUs. Such a partition may refuse jobs without a GPU.
     """
 
     name: str | None
@@ -78,9 +89,12 @@ class ProbedPartition:
 
 @dataclass(frozen=True)
 class Answer:
-    """The node that ran the probe, and the needs that it lacks.
+    """Result of the probe.
 
-    ``node`` is None without an answer; ``why`` is then the reason.
+    Attributes:
+        node: The node that ran it; None if there is no result.
+        lacking: The needs whose test failed on this node.
+        why: Reason why there is no result; empty if there is one.
     """
 
     node: str | None
@@ -91,18 +105,18 @@ class Answer:
 def ask_node(partition: ProbedPartition, needs: Sequence[Need], wait_s: int) -> Answer:
     """Run the probe on a node of the partition; wait at most ``wait_s`` seconds for its answer.
 
-    A job without an answer by then is cancelled. A stop signal cancels it too, and is then sent to
-    this process again.
+    If there is no answer by then, the probe's job is cancelled. A stop signal (Ctrl-C, SIGTERM)
+    cancels it too; the signal is then sent to this process again.
 
     Raises:
-        KeyboardInterrupt: A stop signal arrived, and its handler returned.
+        KeyboardInterrupt: A stop signal arrived, and this process's handler for it returned.
     """
     deadline = time.monotonic() + wait_s
-    # First without a GPU, because such a job starts sooner; some partitions refuse it.
+    # First without a GPU, because such a job starts sooner.
     answer = _ask(_command(partition, needs, wait_s, gpus=0), needs, deadline)
-    without_gpu = answer.why
-    refused = answer.node is None and time.monotonic() < deadline and BUSY not in without_gpu
-    if refused and partition.gpus and not UNSURE.search(without_gpu):
+    failed = answer.node is None and time.monotonic() < deadline and BUSY not in answer.why
+    # Unless slurmctld did not answer, the partition may have refused a job without a GPU.
+    if failed and partition.gpus and not UNSURE.search(answer.why):
         left_s = round(deadline - time.monotonic())
         answer = _ask(_command(partition, needs, left_s, gpus=1), needs, deadline)
     if answer.node is None and (BUSY in answer.why or time.monotonic() >= deadline):
@@ -113,10 +127,12 @@ def ask_node(partition: ProbedPartition, needs: Sequence[Need], wait_s: int) -> 
 def _command(
     partition: ProbedPartition, needs: Sequence[Need], wait_s: int, gpus: int
 ) -> list[str]:
+    """The srun command of the probe."""
     site = partition.site
     options: dict[str, Any] = {
         "job-name": f"{MARK}-{secrets.token_hex(4)}",
-        # Bounds the job's wait even if this process is killed. At least 2: 1 means "at once".
+        # Seconds after which Slurm gives up, even if this process was killed. At least 2, because
+        # --immediate=1 means "now or never".
         "immediate": max(2, wait_s),
         "time": 1,
         "nodes": 1,
@@ -126,16 +142,18 @@ def _command(
         "account": site.account,
         "qos": site.qos,
         "constraint": site.constraint,
-        # Where the site leaves memory to the partition or takes whole nodes, --mem may be refused.
+        # Slurm may refuse --mem if memory_gb is null (the partition's default) or 0 (whole nodes).
         "mem": "100M" if site.memory_gb else None,
         "mpi": "none",
-        # The probe needs none of this shell's variables, some of which are keys.
+        # The probe needs no environment variables, some of which may be API keys.
         "export": "NONE",
         "chdir": "/",
         "input": "none",
-        **{key: site.more.get(key) for key in PLACES},
-        **{key.replace("_", "-"): count for key, count in site.gpu_flags(gpus).items()},
     }
+    for key in PLACES:
+        options[key] = site.more.get(key)
+    for key, value in site.gpu_flags(gpus).items():
+        options[key.replace("_", "-")] = value
     flags = [f"--{key}={value}" for key, value in options.items() if value is not None]
     tests: list[str] = []
     for need in needs:
@@ -144,12 +162,13 @@ def _command(
 
 
 def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
-    stops: list[int] = []
+    """Run srun until it ends, the deadline passes or a stop signal arrives."""
+    received: list[int] = []
 
-    def note(number: int, _frame: FrameType | None) -> None:
-        stops.append(number)
+    def record_signal(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
 
-    with stop_signals_go_to(note):
+    with stop_signals_go_to(record_signal):
         try:
             process = subprocess.Popen(
                 command,
@@ -159,13 +178,14 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
                 text=True,
                 errors="replace",
                 env=_environment(),
-                # In a session of its own: Ctrl-C reaches this process only, which cancels the job.
+                # In a session of its own, so that Ctrl-C reaches only this process, which then
+                # cancels the job.
                 start_new_session=True,
             )
         except OSError as error:
             return Answer(None, why=f"srun: {error.strerror}")
         output, errors = "", ""
-        while time.monotonic() < deadline and not stops:
+        while time.monotonic() < deadline and not received:
             with suppress(subprocess.TimeoutExpired):
                 output, errors = process.communicate(timeout=POLL_S)
                 break
@@ -173,18 +193,18 @@ def _ask(command: list[str], needs: Sequence[Need], deadline: float) -> Answer:
         if answer.node is None:
             _end(process, command)
 
-    if stops:
-        # The handler that was there before decides what a stop signal means.
-        os.kill(os.getpid(), stops[0])
+    if received:
+        # The earlier handler, which is active again, decides what the signal does.
+        os.kill(os.getpid(), received[0])
         raise KeyboardInterrupt
 
     return answer
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without Slurm's variables.
+    """Environment of srun: that of this process, with sbatch's options in place of a job's.
 
-    With those of a job, srun would start the probe as a step of that job.
+    With the variables of a job (SLURM_*), srun would start the probe as a step of that job.
     """
     kept = {}
     for name, value in os.environ.items():
@@ -197,19 +217,26 @@ def _environment() -> dict[str, str]:
 
 
 def _read(output: str, errors: str, needs: Sequence[Need]) -> Answer:
-    """Parse the probe's output. Output without its last line counts as no answer."""
+    """Parse the output of ``SCRIPT``; ``errors`` has the reason if it is incomplete."""
     lines = [line.split(" ") for line in output.splitlines() if line.startswith(f"{MARK} ")]
-    # A node that dies in the middle of the tests would otherwise seem to lack nothing.
+    # Without the last line, a test may not have run: the node may have died before it.
     if [MARK, "end"] not in lines:
         return Answer(None, why=f"srun: {words_of(errors)}")
-    facts = [(line[1], line[2]) for line in lines if len(line) == 3]
-    node = next((value for key, value in facts if key == "node" and value), "a node")
-    lacking = tuple(needs[int(value)] for key, value in facts if key == "lacks")
-    return Answer(node, lacking)
+    node = ""
+    lacking = []
+    for line in lines:
+        if len(line) != 3:
+            continue
+        _, key, value = line
+        if key == "node":
+            node = node or value
+        elif key == "lacks":
+            lacking.append(needs[int(value)])
+    return Answer(node or "a node", tuple(lacking))
 
 
 def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
-    """End srun, which then cancels its job; cancel the job by name in case that failed."""
+    """End srun, which then cancels its job; also cancel the job by name in case that failed."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -217,7 +244,7 @@ def _end(process: subprocess.Popen[str], command: Sequence[str]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-    (name,) = (word.partition("=")[2] for word in command if word.startswith("--job-name="))
+    (flag,) = [word for word in command if word.startswith("--job-name=")]
     # If this fails, srun has cancelled the job already, or --time=1 ends it after a minute.
     with suppress(SchedulerError):
-        cancel_named(name)
+        cancel_named(flag.removeprefix("--job-name="))
