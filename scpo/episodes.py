@@ -1,4 +1,4 @@
-"""Episodes as a rollout loop has them, and the columns of a ``StepBatch`` that follow from them."""
+"""Episodes as a rollout loop collects them, and the ``StepBatch`` columns built from them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Step:
         observation: Text that the environment showed before the action, without history: GiGPO's
             anchor state.
         action: The action that was executed.
-        next_observation: The environment's response; None: the next step's observation, so only the
-            last step of an episode must have it.
+        next_observation: The environment's response; None: the observation of the next step. Only
+            the last step of an episode must have it.
         reward: The environment's reward of this step.
         valid: The action had the required format.
         entropy: Mean token entropy of the response, in nats; for methods that require it (EMPG).
-        hindsight_logprob: Mean token log-probability given the outcome; for methods that require it
-            (HCAPO).
+        hindsight_logprob: Mean token log-probability of the response given the outcome, in nats;
+            for methods that require it (HCAPO).
         state: The agent's full view of its state before the action, as one text; for
             ``state_key="state"``.
-        next_state: The same after the action; None: the next step's, so only the last step of an
-            episode must have it.
+        next_state: The same after the action; None: the state of the next step. If steps have
+            states, only the last step of an episode must have it.
     """
 
     observation: str
@@ -51,12 +51,13 @@ class Episode:
     """One rollout.
 
     Attributes:
-        group: Key of the task: episodes with equal groups are siblings, compared with one another.
+        group: Key of the task. Episodes with equal keys are siblings, which are compared.
         steps: In time order, at least one.
-        won: The benchmark's meaning of success; None: the return exceeds the threshold.
-        episode_return: The environment's own return, checked against the sum of the rewards; None:
-            that sum.
-        task: Task family, for diagnostics; empty: the group.
+        won: Success as the benchmark defines it; None: True if the return exceeds the threshold
+            (``success_above``).
+        episode_return: The return that the environment reports, to be checked against the sum of
+            the rewards; None: not checked.
+        task: Task family, for diagnostics; empty: the text of ``group``.
     """
 
     group: Hashable
@@ -64,6 +65,10 @@ class Episode:
     won: bool | None = None
     episode_return: float | None = None
     task: str = ""
+
+
+# Optional columns of numbers, in which NaN marks a missing value.
+_MEASURED = ("entropy_N", "hindsight_logprob_N")
 
 
 def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict[str, Any]:
@@ -74,11 +79,11 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
         success_above: As in ``StepBatch.from_episodes``.
 
     Returns:
-        Column name -> list of one value for each step; optional columns that no step has are
-        absent.
+        Column name -> list with a value for each step. Columns without any value are absent; single
+        missing values of a measured column are NaN.
 
     Raises:
-        StepBatchError: An episode is inconsistent or incomplete; names it.
+        StepBatchError: An episode is inconsistent or incomplete; the message names it.
     """
     _check_kinds(episodes)
     if success_above is None:
@@ -104,12 +109,20 @@ def columns_of(episodes: Sequence[Episode], success_above: float | None) -> dict
         for at in range(len(episode.steps)):
             rows.append({**shared, **_row(index, episode, at), "position_N": len(rows)})
 
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return {name: values for name, values in columns.items() if not _unmeasured(name, values)}
+    columns = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        if all(value is None for value in values):
+            continue
+        # Other gaps are left to StepBatch, which refuses them and names the row.
+        if name in _MEASURED:
+            values = [np.nan if value is None else value for value in values]
+        columns[name] = values
+    return columns
 
 
 def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
-    """Columns of step ``at`` of an episode that are the step's own.
+    """Values of step ``at`` that the steps of an episode do not share.
 
     Raises:
         StepBatchError: It is the last step and ``next_observation`` is missing.
@@ -118,7 +131,7 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
     answer = step.next_observation
     next_state = step.next_state
 
-    # Before the end, what came of a step is what the next step began with.
+    # Each step but the last leads to the observation and the state of the next step.
     if at + 1 < len(episode.steps):
         following = episode.steps[at + 1]
         if answer is None:
@@ -146,14 +159,18 @@ def _row(index: int, episode: Episode, at: int) -> dict[str, Any]:
 
 
 def _return(index: int, episode: Episode) -> float:
-    """Sum of the rewards; an error if the environment reports another return."""
+    """Sum of the rewards.
+
+    Raises:
+        StepBatchError: The environment reports another return.
+    """
     total = float(sum(step.reward for step in episode.steps))
-    said = episode.episode_return
-    # A return that differs is nearly always a discounted one, or a final score that was copied to
-    # every step. The tolerance allows for sums in float32.
-    if said is not None and not np.isclose(total, said, rtol=1e-4, atol=1e-4):
+    reported = episode.episode_return
+    # The two differ nearly always because the return is discounted, or because the final score was
+    # copied to every step. The tolerance allows for sums in float32.
+    if reported is not None and not np.isclose(total, reported, rtol=1e-4, atol=1e-4):
         raise StepBatchError(
-            f"episode {index} (group {episode.group!r}): episode_return is {said:g}, but its "
+            f"episode {index} (group {episode.group!r}): episode_return is {reported:g}, but its "
             f"rewards sum up to {total:g}; pass the undiscounted reward of every step, or leave "
             "episode_return out"
         )
@@ -161,43 +178,31 @@ def _return(index: int, episode: Episode) -> float:
 
 
 def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
-    """Warn if several positive returns count as success and no threshold was given.
+    """Warn if different positive returns count as success because no threshold was given.
 
     The text is the same in every training step, so Python shows it once.
     """
     returns = [_return(index, episode) for index, episode in enumerate(episodes)]
-    won = [total for total in returns if total > 0]
-    if won and not np.isclose(min(won), max(won), rtol=1e-4, atol=1e-4):
+    positive = [total for total in returns if total > 0]
+    if positive and not np.isclose(min(positive), max(positive), rtol=1e-4, atol=1e-4):
         warnings.warn(
             "episode returns differ, and every one above 0 counts as success, partial scores such "
             "as 0.2 too: pass success_above=<the return that a success exceeds> (tau_succ), or "
             "success_above=0.0 if this is meant",
-            # The caller of StepBatch.from_episodes, not this file, is what the warning should name.
+            # The warning shows the line that calls StepBatch.from_episodes.
             stacklevel=4,
         )
-
-
-def _unmeasured(name: str, values: list[Any]) -> bool:
-    """Return True if an optional column is missing in every row; single gaps become NaN.
-
-    Only the measured columns have a value for "missing": a state text that some rows lack is left
-    to ``StepBatch``, which refuses it and names the row.
-    """
-    missing = all(value is None for value in values)
-    if name in ("entropy_N", "hindsight_logprob_N"):
-        values[:] = [np.nan if value is None else value for value in values]
-    return missing
 
 
 def _check_kinds(episodes: Sequence[Episode]) -> None:
     """Check the types of episodes and steps, so that later code need not.
 
-    Python checks no annotation, and a wrong type would fail far from here, or not at all: a
+    Python does not check annotations, and a wrong type would fail far from here, or not at all: a
     generator is used up by the first pass, a list as group cannot be a key, the text "False" counts
     as True.
 
     Raises:
-        StepBatchError: A value has another type; names episode and step.
+        StepBatchError: A value has a wrong type; the message names the episode and the step.
     """
     if not hasattr(episodes, "__len__"):
         raise StepBatchError(
@@ -217,7 +222,7 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
         # Keys, flags and lists of the episode.
         if episode.group is None or not isinstance(episode.group, Hashable):
             raise StepBatchError(
-                f"{named}: a group is compared, so pass a text, a number or a tuple"
+                f"{named}: a group is compared, so pass a text, a number or a tuple of these"
             )
         if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
             raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
@@ -226,9 +231,7 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
                 f"{named}: steps is a {type(episode.steps).__name__}; pass a list of scpo.Step"
             )
         if not len(episode.steps):
-            raise StepBatchError(
-                f"episode {index} (group {episode.group!r}) has no steps; leave it out"
-            )
+            raise StepBatchError(f"{named} has no steps; leave it out")
 
         # Its steps.
         for at, step in enumerate(episode.steps):
@@ -245,11 +248,15 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
 
 
 def _check_texts(place: str, step: Step) -> None:
-    """Observations and actions are compared as texts; only what came of a step may be left out."""
+    """Check that observations and actions are texts; only ``next_observation`` may be None.
+
+    Raises:
+        StepBatchError: One of them has another type.
+    """
     for name in ("observation", "action", "next_observation"):
         value = getattr(step, name)
         if not (isinstance(value, str) or (value is None and name == "next_observation")):
             raise StepBatchError(
                 f"{place}: {name} is {str(value)[:40]!r} of type {type(value).__name__}, expected "
-                "a str; pass the text that the agent was shown or answered"
+                "a str; pass the text that the environment showed or the agent answered"
             )

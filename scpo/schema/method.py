@@ -29,12 +29,13 @@ else:
 
 
 def _refuse_taken_labels() -> None:
-    """Two rows with one label could not be told apart in a table.
+    """Check that no two methods share a name or a label, by which tables distinguish their rows.
 
     Raises:
-        ConfigError: An estimator's label, or the name of its method, is that of another method.
+        ConfigError: An estimator declares a name or a label that another method has.
     """
     known = {**AGENT_LABELS, "scpo": SHAPER_LABEL}
+    # Entry points of the estimators that other packages add.
     points = {part.name: part.point for part in INSTALLED}
     for entry in ESTIMATORS.values():
         point = points.get(entry.name)
@@ -68,12 +69,12 @@ SEPARATES_STEPS = WITH_STEP_TERM
 
 
 def method_label(name: str) -> str:
-    """Label of a method in tables and figures; a user's own method is labelled by its name."""
+    """Label of a method in tables and figures; its name if METHOD_LABELS lacks it."""
     return METHOD_LABELS.get(name, name)
 
 
 class IndependentSampling(Strict):
-    """Sampling without groups: groups x siblings rollouts, each of a task of its own."""
+    """Sampling without groups: each of the groups x siblings rollouts has its own task."""
 
     rule: Literal["independent"]
 
@@ -81,9 +82,9 @@ class IndependentSampling(Strict):
 class DynamicSampling(Strict):
     """DAPO: drop groups with equal episode returns, and roll out others instead.
 
-    A round rolls out ``groups`` tasks. There are at most ``rounds`` of them, until the kept groups
-    hold at least groups x siblings trajectories. Surplus trajectories are kept, and the last round
-    drops nothing (ledger 26).
+    Each round rolls out ``groups`` tasks. Sampling ends when the kept groups hold at least groups x
+    siblings trajectories, or after ``rounds`` rounds; the last of these drops nothing. Surplus
+    trajectories are kept (ledger 26).
     """
 
     rule: Literal["dynamic"]
@@ -97,10 +98,11 @@ class TrainedMethod(Strict):
     """Trained method: an advantage estimator and, for SCPO and its variants, a ``shaper``.
 
     Attributes:
-        name: Row of tables and figures, and part of a run's id.
+        name: Name of the method's row in tables and figures, and part of a run's id.
         estimator: Turns a batch into advantages, with its settings.
         shaper: SCPO's credit; the estimator must then be one of ``HOSTS``. None: no credit.
-        sampling: None: siblings of every task once, in groups of the trainer's size.
+        sampling: How tasks are sampled; None: each task of a step once, with the trainer's
+            ``group_size`` rollouts as its group.
         clip_high: The loss's upper clip range, the only setting of the loss that differs between
             methods; the trainer reads it from here.
     """
@@ -114,7 +116,7 @@ class TrainedMethod(Strict):
 
     @property
     def reads_states(self) -> tuple[str, ...]:
-        """The settings that compare steps by ``state_N``, which not every environment gives."""
+        """The settings that read ``state_N``, which not every environment provides."""
         settings = []
         if getattr(self.estimator, "state_key", None) == "state":
             settings.append("method.estimator.state_key=state")
@@ -140,7 +142,7 @@ class TrainedMethod(Strict):
 
     @property
     def needs_scorer(self) -> bool:
-        """Return True if a trainer must open the run's scorer for it."""
+        """Return True if a trainer must load the run's scorer for this method."""
         return self.shaper is not None or any(
             "scorer" in identity.requires for identity in self.identities.values()
         )
@@ -178,16 +180,16 @@ PROVIDES: dict[str, frozenset[Need]] = {
             "reference_buffer",
         }
     ),
-    # Without dynamic_sampling so far: verl's own cuts off surplus trajectories and draws single
-    # prompts.
+    # Without dynamic_sampling so far: verl's implementation cuts off surplus trajectories and draws
+    # single prompts.
     "verl": frozenset(
         {"entropy", "hindsight_logprob", "value", "independent_sampling", "reference_buffer"}
     ),
-    # What the fork itself provides, and the entropies that it measures. Without reference_buffer:
-    # its rows do not name their task, and its checkpoints cannot hold the buffer.
+    # What verl-agent itself provides, including the entropies that it measures. Without
+    # reference_buffer: its rows do not name their task, and its checkpoints cannot hold the buffer.
     "verl_agent": frozenset({"entropy", "value", "independent_sampling", "dynamic_sampling"}),
 }
-"""Features of each trainer beyond plain rollouts of groups; the step bonus needs none."""
+"""Features of each trainer beyond plain rollouts of groups; see :func:`required`."""
 
 
 def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
@@ -198,12 +200,13 @@ def required(method: TrainedMethod | PromptedMethod) -> frozenset[Need]:
     if method.kind == "prompted":
         return frozenset()
     needs: set[Need] = set(ESTIMATORS[method.estimator.name].requires)
-    if method.sampling:
-        needs.add(
-            "independent_sampling" if method.sampling.rule == "independent" else "dynamic_sampling"
-        )
+    if isinstance(method.sampling, IndependentSampling):
+        needs.add("independent_sampling")
+    elif isinstance(method.sampling, DynamicSampling):
+        needs.add("dynamic_sampling")
     if method.shaper is not None and method.shaper.reference_buffer != "off":
         needs.add("reference_buffer")
+    # The shaper computes the step bonus, so the trainer need not provide it.
     return frozenset(needs - {"step_bonus"})
 
 

@@ -1,11 +1,11 @@
 """States are equal if last action, names and the lasting effects on the named things are equal.
 
-Reads texts and the episodes' own actions only: neither admissible commands nor facts nor labels.
+Only texts and the episodes' own actions are read, not admissible commands, facts or labels.
 
-An act is an action's verb, done to the first thing that the action names. What wording hides, the
-acts done to a thing tell: "mug 1 (washed)" and "mug 1 (rinsed)" are one mug that ``clean`` was used
-on. Only acts whose effect lasts may count, for others would split equal states; an act lasts if
-later texts show that it was done, however they are worded.
+An act is the verb of an action, done to the first thing that the action names. Acts are compared
+because texts may describe the same state in different words: "mug 1 (washed)" and "mug 1 (rinsed)"
+are the same mug that ``clean`` was used on. Only acts with a lasting effect count, because others
+would split equal states. An act lasts if later texts predict that it was done, in any wording.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from scpo.states.identity import (
 from scpo.states.words import first_name, names_in, verb_of
 from scpo.steps import BoolArray, IntArray
 
-# An act lasts if the words of texts predict in episodes that were left out whether it was done: a
-# correlation of LEAST_R, because chance gives none, and LEAST_Z times its standard error. About 12
-# verbs are tested in each training step: chance promotes one in 60 runs of 40 steps.
+# An act lasts if the words of texts predict whether it was done, in episodes from which the words'
+# weights were not estimated. The correlation of prediction and truth, which is about 0 by chance,
+# must be at least LEAST_R and at least LEAST_Z times its standard error. About 12 verbs are tested
+# in each training step: by chance, one verb passes in 60 runs of 40 steps.
 LEAST_R = 0.4
 LEAST_Z = 4.0
-# Words whose correlation is smaller, in standard errors, do not take part in the prediction.
+# Words whose correlation with the act is smaller, in standard errors, are not used to predict it.
 LEAST_WORD_Z = 2.0
 
 Things = tuple[str, ...]
@@ -50,19 +51,19 @@ FloatMatrix = NDArray[np.float64]
 class ActMemory:
     """The verbs that were found to last, kept from one training step to the next.
 
-    A batch shows only what its episodes differ in: once a policy always cleans the mug, nothing
-    shows any longer that cleaning matters.
+    They are kept because a batch is evidence only of acts in which its episodes differ: once a
+    policy always cleans the mug, no later batch shows that cleaning has a lasting effect.
     """
 
     def __init__(self) -> None:
         self.verbs: set[str] = set()
 
     def dump(self) -> bytes:
-        """For the checkpoint: JSON, the same bytes for the same content."""
+        """The memory as JSON for the checkpoint; equal memories give equal bytes."""
         return json.dumps(sorted(self.verbs)).encode()
 
     def load(self, content: bytes) -> None:
-        """Take over what :meth:`dump` gave.
+        """Replace the memory with one that :meth:`dump` returned.
 
         Raises:
             RecordError: It is not a JSON list of verbs.
@@ -70,7 +71,7 @@ class ActMemory:
         try:
             found = json.loads(content)
         except ValueError as error:
-            raise RecordError(f"the memory of states=effects is no JSON ({error})") from error
+            raise RecordError(f"the memory of states=effects is not JSON ({error})") from error
         if not isinstance(found, list) or not all(isinstance(verb, str) for verb in found):
             raise RecordError(
                 f"the memory of states=effects is {found!r}, expected a list of verbs"
@@ -81,19 +82,21 @@ class ActMemory:
 def effects(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination of last action, names and lasting acts on the named things.
 
-    Names count if the group's actions use them. How often a text has a name is not compared: a
-    pronoun may stand for the second mention, or in a text for what the last action named. The order
-    of acts and how often one was done are not represented either: a box that is opened, closed and
-    opened again is as one that was opened and closed.
+    Only names that the group's actions use count. The number of times that a text has a name is not
+    compared, because a text may use a pronoun for a repeated name or for a name in the last action.
+    The order of acts and the number of times that one was done are not compared either: a box that
+    is opened, closed and opened again equals one that was opened and closed.
 
     Args:
         visits: The visits.
-        comparison: Its memory gets the verbs found here; without one, the batch is the only one.
+        comparison: The verbs found here are added to its memory; without a memory, only the verbs
+            of this batch count.
 
     Returns:
         ``label_M``.
     """
-    # With the list of commands in the text, every thing that can be reached would be spoken of.
+    # The list of commands mentions every thing within reach, also things that the rest of the text
+    # does not mention.
     visits = visits.without_commands()
     named = _things(visits)
     acts = _acts_on_named(visits, named)
@@ -110,36 +113,18 @@ def _things(visits: Visits) -> list[Things]:
     named = acted_names(visits, commands=False)
     things = []
     for names, action in zip(named, visits.last_action_M, strict=True):
-        spoken_of = (*names, *names_in(action))
-        things.append(tuple(sorted({name for name, _ in spoken_of})))
+        mentioned = (*names, *names_in(action))
+        things.append(tuple(sorted({name for name, _ in mentioned})))
     return things
 
 
 def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
     """The acts before each visit that were done to things which its text names, sorted.
 
-    Acts on other things are left out: what was done to the mug does not tell two fridges apart.
+    Acts on other things are left out: what was done to the mug does not distinguish two fridges.
     """
-    batch, line = visits.batch, visits.batch.timeline
-    before: list[dict[str, set[str]]] = [{} for _ in range(len(visits))]
-
-    # Along each trajectory, the verbs used so far on each thing.
-    for slot, length in enumerate(line.length_K):
-        done: dict[str, set[str]] = {}
-        for row in line.row_KT[slot, :length].tolist():
-            before[row] = {name: set(verbs) for name, verbs in done.items()}
-            # The first name is what is acted on: "move mug 1 to desk 2" changes the mug.
-            name = first_name(batch.action_N[row])
-            if name is not None:
-                done.setdefault(name, set()).add(verb_of(batch.action_N[row]))
-        before[len(batch) + slot] = done
-    # Copies of a row are in no timeline; they have the history of their original.
-    original_N = line.row_KT[line.slot_N, line.step_N]
-    for row in np.flatnonzero(original_N != np.arange(len(batch))).tolist():
-        before[row] = before[original_N[row]]
-
     acts = []
-    for names, done in zip(named, before, strict=True):
+    for names, done in zip(named, _verbs_before(visits), strict=True):
         on_named: list[tuple[str, str]] = []
         for name in names:
             on_named += [(name, verb) for verb in sorted(done.get(name, ()))]
@@ -147,23 +132,46 @@ def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
     return acts
 
 
+def _verbs_before(visits: Visits) -> list[dict[str, set[str]]]:
+    """For each visit: name of a thing -> the verbs used on it earlier in the trajectory."""
+    batch, line = visits.batch, visits.batch.timeline
+    before: list[dict[str, set[str]]] = [{} for _ in range(len(visits))]
+    for slot, length in enumerate(line.length_K):
+        done: dict[str, set[str]] = {}
+        for row in line.row_KT[slot, :length].tolist():
+            before[row] = {name: set(verbs) for name, verbs in done.items()}
+            # An action acts on the thing that it names first: "move mug 1 to desk 2" moves the mug.
+            name = first_name(batch.action_N[row])
+            if name is not None:
+                done.setdefault(name, set()).add(verb_of(batch.action_N[row]))
+        # Visits of final states follow those of the batch's rows, one for each trajectory.
+        before[len(batch) + slot] = done
+
+    # The timeline leaves out copies of rows; a copy has the history of its original.
+    source_N = line.row_KT[line.slot_N, line.step_N]
+    for row in np.flatnonzero(source_N != np.arange(len(batch))).tolist():
+        before[row] = before[source_N[row]]
+    return before
+
+
 def lasting_acts(
     visits: Visits, named: Sequence[Things], acts: Sequence[Acts], known: set[str]
 ) -> set[str]:
-    """Verbs that lasting effects are found of, beyond those that are known.
+    """Verbs of this batch that have a lasting effect.
 
-    Visits of a group with the same last action and names are compared. Forward selection: the
-    verb with the most evidence joins what the next ones are compared within, so that a verb which
-    only accompanies a lasting one is left out.
+    Visits of a group with the same last action and names form a class, and visits of a class are
+    compared. Verbs are selected one by one: the verb with the most evidence splits the classes for
+    the next ones, so that a verb which only accompanies a lasting one is not selected.
 
     Args:
         visits: The visits.
         named: The things that each visit's text is about.
         acts: The acts on these before each visit.
-        known: Verbs of earlier training steps.
+        known: Verbs that were found to last in earlier training steps. They split the classes from
+            the beginning.
 
     Returns:
-        The verbs of this batch that last, known ones among them.
+        The verbs of this batch that last, including known ones.
     """
     # One column for each verb: was it used on anything that the text is about?
     verbs = sorted({verb for done in acts for _, verb in done})
@@ -192,15 +200,16 @@ def lasting_acts(
 
 
 class _Moments(NamedTuple):
-    """Sums over visits of what a verb (V) and a word (W) do within their class.
+    """Sums over visits from which correlations of verbs (V) and words (W) are computed.
 
-    Sums, so that an episode can be left out by subtraction instead of summing up the others anew.
+    The summands are a visit's indicators of verbs and words, centred within its class. An episode
+    is left out by subtracting its sums.
 
     Attributes:
-        product_VW: Verb times word, both centred within the class.
+        product_VW: Verb times word.
         square_V: Square of the verb.
-        square_VW: Square of the word over the visits whose class varies in the verb.
-        visits_V: Number of such visits.
+        square_VW: Square of the word, over the visits whose class varies in the verb.
+        visits_V: Number of visits whose class varies in the verb.
     """
 
     product_VW: FloatMatrix
@@ -209,23 +218,31 @@ class _Moments(NamedTuple):
     visits_V: FloatMatrix
 
     def without(self, other: _Moments) -> _Moments:
-        """The sums over the visits that are not among the other's."""
-        return _Moments(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+        """The sums without the visits of ``other``, which are among those of this."""
+        return _Moments(
+            product_VW=self.product_VW - other.product_VW,
+            square_V=self.square_V - other.square_V,
+            square_VW=self.square_VW - other.square_VW,
+            visits_V=self.visits_V - other.visits_V,
+        )
 
 
 def _moments(done_MV: FloatMatrix, has_MW: FloatMatrix) -> _Moments:
     """The sums of some visits; both arguments are centred within their classes."""
-    # Only visits whose class varies in the verb are informative.
+    # A centred indicator is 0 exactly if the class does not vary in the verb.
     varies_MV = (done_MV != 0).astype(np.float64)
     return _Moments(
-        done_MV.T @ has_MW, (done_MV**2).sum(axis=0), varies_MV.T @ has_MW**2, varies_MV.sum(axis=0)
+        product_VW=done_MV.T @ has_MW,
+        square_V=(done_MV**2).sum(axis=0),
+        square_VW=varies_MV.T @ has_MW**2,
+        visits_V=varies_MV.sum(axis=0),
     )
 
 
 def _weights(moments: _Moments) -> FloatMatrix:
     """Weight of each word (W) in the prediction of a verb (V): its correlation, if large enough."""
     scale_VW = np.sqrt(np.maximum(moments.square_V[:, None] * moments.square_VW, 0.0))
-    # Differences of equal sums leave a rest of rounding.
+    # After a subtraction, rounding errors can remain where the true scale is 0.
     r_VW = np.divide(
         moments.product_VW,
         scale_VW,
@@ -239,16 +256,17 @@ def _weights(moments: _Moments) -> FloatMatrix:
 def _evidence(
     done_MV: BoolArray, has_MW: BoolArray, class_M: IntArray, episode_M: IntArray
 ) -> FloatMatrix:
-    """For each verb (V) r sqrt(n), 0 if r < ``LEAST_R``.
+    """For each verb (V): r sqrt(n), or 0 if r < ``LEAST_R``.
 
-    r is the correlation within classes between whether the verb was used and a prediction from the
-    words, whose weights are those of all other episodes: of some hundred words and a few visits one
-    always fits by chance. n counts the visits in classes that vary in the verb.
+    r is the correlation, within classes, of the use of the verb with a prediction from the words. n
+    is the number of visits in classes that vary in the verb. The prediction for an episode uses
+    weights from all other episodes, because with hundreds of words and few visits, some word always
+    fits by chance.
 
     Args:
-        done_MV: True where the verb was used on a thing of the visit.
+        done_MV: True where the verb was used on a thing that the visit's text names.
         has_MW: True where the text has the word.
-        class_M: Visits of one class are compared.
+        class_M: Class of each visit; visits of the same class are compared.
         episode_M: Episode of each visit.
     """
     used_MV, has_centred_MW = centred(done_MV, class_M), centred(has_MW, class_M)
@@ -266,11 +284,11 @@ def _evidence(
     # Visits whose class does not vary in the verb are not informative.
     predicted_MV[used_MV == 0] = 0.0
 
-    # Correlation of prediction and use over all visits.
+    # Correlation of prediction and use, over all visits whose class varies in the verb.
     scale_V = np.sqrt((used_MV**2).sum(axis=0) * (predicted_MV**2).sum(axis=0))
     product_V = (used_MV * predicted_MV).sum(axis=0)
     r_V = np.divide(product_V, scale_V, out=np.zeros_like(product_V), where=scale_V > 0)
-    # One-sided: a prediction that is wrong more often than right is not evidence.
+    # One-sided: a negative correlation is not evidence.
     return np.where(r_V >= LEAST_R, r_V * np.sqrt(total.visits_V), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Goals: what a customer wants, in the original's order for a catalogue and a seed."""
+"""Goals: what a customer wants. Their order is that of the original WebShop for the same seed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from scpo.errors import CatalogueError
 # Price bounds in US dollars: 10, 20, ..., 990.
 BOUNDS = tuple(10.0 * step for step in range(1, 100))
 
-# Bounds above the price that are drawn from.
+# Number of bounds above the price from which two are drawn.
 CANDIDATES = 4
 
-# The original's price bound of a goal that names none.
+# The original's price bound in US dollars of a goal without one.
 NO_BOUND = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A wish and what the reward compares a purchase with.
+    """An instruction, and what the reward compares a purchase with.
 
     Attributes:
         asin: Amazon's id of the wanted product.
         instruction: What the agent reads, price bound included.
         attributes: Properties that a purchase is compared with.
-        options: Names -> values in a synthetic goal; a human goal holds bare values.
-        price_upper: Highest price in US dollars; ``NO_BOUND`` where none is named.
+        options: Option name -> value in a synthetic goal; only the values in a human goal.
+        price_upper: Highest price in US dollars; ``NO_BOUND`` if the instruction names none.
         title: The product's title, whose nouns the reward compares.
         query: The catalogue's query under which the product was found.
         category: The product's category (beauty, fashion, ...), the family of the task.
@@ -58,16 +58,17 @@ class Goal:
 
 
 class GoalOrder(Sequence[Goal]):
-    """The goals of a catalogue in the order of ``seed``; a goal is built when it is asked for.
+    """The goals of a catalogue in the order of ``seed``; a goal is built at each access.
 
-    The original draws prices of products with a price range in catalogue order, then two price
-    bounds for each product (synthetic) or annotation (human), all from one generator, and shuffles
-    with a fresh one of the same seed.
+    Random numbers are used as in the original. One generator draws the prices of all products with
+    a price range, in catalogue order, and then two price bounds for each product (synthetic) or
+    annotation (human), of which the larger counts. A new generator with the same seed shuffles the
+    goals.
 
     Args:
         catalogue: The products.
-        seed: Of prices, bounds and order.
-        human: Goals that people wrote instead of those made from attributes.
+        seed: Seed of prices, bounds and order.
+        human: Use goals that people wrote, instead of goals made from attributes.
 
     Raises:
         CatalogueError: ``human`` is True, but the catalogue has no human goals.
@@ -92,12 +93,12 @@ class GoalOrder(Sequence[Goal]):
 
         sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
 
-        # Arrays of numbers instead of goals: a run reads few of them.
+        # Arrays of numbers save memory, and a run reads only few goals. _end: number of goals of
+        # this and all earlier sources.
         self._product = array("l", (product for product, _, _ in sources))
         self._annotation = array("l", (annotation for _, annotation, _ in sources))
         self._bound = array("d", (_draw_bound(prices[product], rng) for product, _, _ in sources))
         self._end = array("l", itertools.accumulate(count for _, _, count in sources))
-        # The original shuffles with a fresh generator of the same seed.
         order = list(range(self._end[-1] if self._end else 0))
         random.Random(seed).shuffle(order)
         self._order = array("l", order)
@@ -106,9 +107,10 @@ class GoalOrder(Sequence[Goal]):
         return len(self._order)
 
     def __iter__(self) -> Iterator[Goal]:
+        # Sequence's own __iter__ ends at an IndexError, but __getitem__ raises CatalogueError.
         return (self[index] for index in range(len(self)))
 
-    # Slices are not supported: goals are made lazily.
+    # Slices and negative indices are not supported.
     def __getitem__(self, index: int) -> Goal:  # type: ignore[override]
         source, position = self._source(index)
         product = self._products[self._product[source]]
@@ -116,13 +118,15 @@ class GoalOrder(Sequence[Goal]):
         options: Mapping[str, str] | tuple[str, ...]
         if self.human:
             human = self._human_instructions[product.asin][self._annotation[source]]
-            # The price bound follows the sentence.
+            # Without the final period, because the price bound is appended.
             text = human.text.strip(".")
             attributes = human.attributes
             options = human.options
         else:
-            # Goals of a product are its combinations of options, in their order before the shuffle.
-            options = _combination(product, position - (self._end[source - 1] if source else 0))
+            # A product has a goal for each combination of its options; before the shuffle, these
+            # goals follow one another.
+            first = self._end[source - 1] if source else 0
+            options = _combination(product, position - first)
             wish = ", and ".join(f"{name}: {value}" for name, value in options.items())
             text = f"{product.instruction} with {wish}" if wish else str(product.instruction)
             attributes = product.instruction_attributes
@@ -140,18 +144,19 @@ class GoalOrder(Sequence[Goal]):
         )
 
     def product(self, index: int) -> Product:
-        """The product of goal ``index``, without making the goal."""
-        return self._products[self._product[self._source(index)[0]]]
+        """The product of goal ``index``, without building the goal."""
+        source, _ = self._source(index)
+        return self._products[self._product[source]]
 
     def _source(self, index: int) -> tuple[int, int]:
-        """Source of goal ``index``, and its place in it before the shuffle."""
+        """Source of goal ``index``, and the goal's position among all goals before the shuffle."""
         if not 0 <= index < len(self):
             raise CatalogueError(
                 f"goal {index} is out of range: {self._origin} has {len(self)} "
                 f"{'human' if self.human else 'synthetic'} goals, 0 to {len(self) - 1}"
             )
         position = self._order[index]
-        # _end holds running totals: the first one above the position belongs to its source.
+        # The goal belongs to the first source whose running total exceeds the position.
         return bisect.bisect_right(self._end, position), position
 
     def price(self, product: Product) -> float:
@@ -163,7 +168,7 @@ _ORDERS: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], GoalOrder]] = WeakK
 
 
 def goal_order(catalogue: Catalogue, seed: int, human: bool) -> GoalOrder:
-    """Goals in the order of ``seed``, made once for a catalogue and shared by all that ask."""
+    """Goals in the order of ``seed``; calls with the same arguments share one object."""
     orders = _ORDERS.setdefault(catalogue, {})
     if (seed, human) not in orders:
         orders[seed, human] = GoalOrder(catalogue, seed, human=human)
@@ -171,14 +176,14 @@ def goal_order(catalogue: Catalogue, seed: int, human: bool) -> GoalOrder:
 
 
 def _synthetic_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
-    """(product, 0, number of option combinations) of each product with an instruction."""
+    """(index of product, 0, number of option combinations) of each product with an instruction."""
     for index, product in enumerate(catalogue.products):
         if product.instruction is not None:
             yield index, 0, math.prod(len(values) for values in product.options.values())
 
 
 def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
-    """(product, annotation, 1) of each human instruction that names an attribute."""
+    """(index of product, index of annotation, 1) of each human instruction with an attribute."""
     if catalogue.human is None:
         raise CatalogueError(
             f"human goals need items_human_ins.json next to {catalogue.origin}; it does not exist"
@@ -190,13 +195,13 @@ def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
 
 
 def _draw_bound(price: float, rng: random.Random) -> float:
-    """Price bound: the larger of two of the next round prices above ``price``.
+    """Price bound: the larger of two that are drawn from the next ``CANDIDATES`` above ``price``.
 
-    None if fewer than two are left.
+    ``NO_BOUND`` if there are fewer than two bounds above the price.
     """
     above = bisect.bisect_right(BOUNDS, price)
     candidates = BOUNDS[above : above + CANDIDATES]
-    # From 980 dollars on, fewer than two round prices are left.
+    # From 980 dollars on there are fewer than two.
     if len(candidates) >= 2:
         return max(rng.sample(candidates, 2))
     return NO_BOUND
@@ -205,8 +210,9 @@ def _draw_bound(price: float, rng: random.Random) -> float:
 def _combination(product: Product, number: int) -> dict[str, str]:
     """Combination ``number`` of the option values; names are sorted, the last varies fastest."""
     chosen: list[tuple[str, str]] = []
-    # Reversed, so that the last name takes the remainder and varies fastest.
+    # Digits of ``number``, the lowest (the last name's) first.
     for name in sorted(product.options, reverse=True):
-        number, place = divmod(number, len(product.options[name]))
-        chosen.append((name, product.options[name][place]))
+        values = product.options[name]
+        number, digit = divmod(number, len(values))
+        chosen.append((name, values[digit]))
     return dict(reversed(chosen))
