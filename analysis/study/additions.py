@@ -2,6 +2,7 @@
 
 import argparse
 import fnmatch
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,9 +108,10 @@ def check_options(options: argparse.Namespace, archive: Path, page: Path) -> Non
     if lost_index(options.archive):
         raise unreadable(options.archive, f"{INDEX} is missing")
     if not is_archive(options.archive) and not options.create:
+        quoted = shlex.quote(str(options.archive))
         raise RecordError(
             f"there is no archive in {options.archive}. Correct --archive, or make it from "
-            f"finished runs: python -m analysis {options.command} --archive {options.archive} "
+            f"finished runs: python -m analysis {options.command} --archive {quoted} "
             "--create --add '*'"
         )
 
