@@ -1,9 +1,11 @@
 """Build tables, figures and pages from records of runs: ``python -m analysis COMMAND``.
 
-``figures`` builds tables and figures, ``report`` one page with everything that was recorded,
-``study`` the study's page from its archive, ``meaning`` the results of the study of reworded
-observations, ``precision`` the table of credit rules on recorded rollouts, ``animate`` the
-animation of a finished experiment.
+- ``figures``: tables and figures.
+- ``report``: one page with everything that was recorded.
+- ``study``: the study's page, from its archive.
+- ``meaning``: the results of the study of reworded observations.
+- ``precision``: the table of credit rules on recorded rollouts.
+- ``animate``: the animation of a finished experiment.
 """
 
 import argparse
@@ -41,15 +43,15 @@ RUNS = Path("runs")
 OUT = Path("paper_figures")
 REPORT = "report.html"
 FIX = (
-    "make some, `make demo` or `python sweep.py +experiment=ablation`, "
-    "or name others with --runs-dir (docs/study: the study's) or --wandb"
+    "make some with `make demo` or `python sweep.py +experiment=ablation`, "
+    "or name other runs with --runs-dir (docs/study has the study's) or --wandb"
 )
-LISTED = 3  # lines about unfinished runs
+LISTED = 3  # largest number of unfinished runs that are printed
 FONT_SIZES = (3.0, 40.0)  # points; beyond these a size is a slip, such as a missing decimal point
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; the exit code is 0 when at least one output was built."""
+    """Run a command; returns its exit code, 1 after an error."""
     words = sys.argv[1:] if arguments is None else arguments
     parser = _parser()
     if words and words[0].startswith(("fig_", "tab_")):
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(soft_wrap=True, highlight=False)
     logging.basicConfig(format="%(message)s")
 
-    # At INFO, the package logs whether a W&B project was read from its local copy.
+    # At INFO, the package logs that a W&B project was read from its local copy.
     logging.getLogger("analysis").setLevel(logging.INFO)
     # fontTools, which embeds the fonts of a PDF, logs every table of a font at INFO.
     logging.getLogger("fontTools").setLevel(logging.WARNING)
@@ -116,7 +118,7 @@ def figures(options: argparse.Namespace, console: Console) -> int:
             f"[bold red]error:[/] no finished run in {escape(places)} ({runs} read): "
             "tables and figures are made of finished runs only"
         )
-        _print_left_out(console, nothing_built(data), _place(options))
+        _print_left_out(console, nothing_built(data), _runs_dir_override(options))
         return 1
 
     data = selection(options).of(data)
@@ -130,7 +132,7 @@ def figures(options: argparse.Namespace, console: Console) -> int:
         look=appearance,
         debug=options.debug,
     )
-    _print_left_out(console, report, _place(options))
+    _print_left_out(console, report, _runs_dir_override(options))
     return 0 if report.outputs else 1
 
 
@@ -278,8 +280,8 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         choices=("all", "common"),
         default="all",
-        help="common: the seeds that all rows under each other have finished "
-        "(default: all that a row has)",
+        help="common: only the seeds that all rows of a block have finished "
+        "(default: all seeds of each row)",
     )
     group.add_argument(
         "--env",
@@ -369,7 +371,7 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
             sources has a run.
     """
     # Checked first, because writing would fail only after all figures were built.
-    if getattr(options, "out", RUNS).is_file():
+    if options.out.is_file():
         raise ConfigError(f"--out {options.out} is a file; name a folder")
     # A W&B project replaces the default folder, but is added to folders that were named.
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
@@ -388,7 +390,7 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
         if not data.problems:
             hint = folder_meant(folders)
             raise RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
-        if planned := _planned_only(data, folders, _place(options)):
+        if planned := _planned_only(data, folders, _runs_dir_override(options)):
             raise RecordError(
                 f"no runs are left in {places}, only the records of experiments; make them again "
                 f"with {planned}"
@@ -401,7 +403,7 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
 
 
 def _planned_only(data: Collected, folders: Sequence[Path], place: str) -> str:
-    """Commands of the recorded experiments, if folders have their records only; else empty."""
+    """Commands of the recorded experiments; empty if a folder has runs or is an archive."""
     if any(is_archive(folder) or list_runs(folder) for folder in folders):
         return ""
     named = [record for record in data.experiments if not is_implied(record.experiment)]
@@ -418,13 +420,16 @@ def print_result(console: Console, result: Output | Failure) -> None:
         return
     files = ", ".join(str(path) for path in result.files)
     verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
-    # Read, not drawn: the seeds of each row are in the output.
+    # The number of runs that were read; how many of them each row shows is in the output.
     read = f"{counted(len(result.runs), 'run')} read"
     console.print(f"{verb} {result.name} ({read}): {escape(files)}")
 
 
-def _place(options: argparse.Namespace) -> str:
-    """Override for the folder of the unfinished runs; empty for the default folder."""
+def _runs_dir_override(options: argparse.Namespace) -> str:
+    """End of a command that finishes runs: the override with their folder.
+
+    Empty for the default folder, for several folders, and with a W&B project.
+    """
     folders = [path for path in options.runs_dir or [RUNS] if not is_archive(path)]
     if len(folders) != 1 or folders[0] == RUNS or options.wandb:
         return ""
@@ -432,7 +437,13 @@ def _place(options: argparse.Namespace) -> str:
 
 
 def _print_left_out(console: Console, report: Report, place: str) -> None:
-    """Print damaged records, unfinished runs, and the commands that finish those."""
+    """Print damaged records, notes, unfinished runs, and the commands that finish them.
+
+    Args:
+        console: Prints them.
+        report: What was built and what was left out.
+        place: End of each command, from ``_runs_dir_override``.
+    """
     for problem in report.problems:
         # Single runs are not left out: they get rows of their own.
         kind = "note" if problem.path == SINGLE or problem.harmless else "left out"

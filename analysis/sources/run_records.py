@@ -44,10 +44,13 @@ from scpo.strict import Scale
 # Folders in a runs folder that are not run folders.
 NOT_RUNS = (EXPERIMENTS, "searches")
 
-# Checksums of the code's files by path.
+# File with the checksum of each code file by its path.
 CODE = "code.json"
+
+# Joins the checksums of several versions of the code, for a run that other code resumed.
 AND = "+"
-LOGS = ("metrics.jsonl", "timing.jsonl")
+METRICS_LOG = "metrics.jsonl"
+LOGS = (METRICS_LOG, "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere, or delete it."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 OFFLINE = (
@@ -62,8 +65,8 @@ UNKNOWN = "unknown"
 # Name of the experiment of runs of train.py, and of runs copied without their record.
 SINGLE = "single runs"
 
-
-# The option that leaves out seeds, and path of the problems of sections without a common one.
+# The option that keeps only common seeds. It is also the path of the problems of sections that have
+# no common seed.
 COMMON_SEEDS = "--seeds common"
 
 
@@ -81,7 +84,7 @@ class _Named(_Lenient):
 
 
 class _Benchmark(_Named):
-    """An environment. WebShop's paper setting gets a name of its own, and so its own tables."""
+    """An environment. WebShop in the paper's setting has a name, and so tables, of its own."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,7 +120,7 @@ class _Attempt(BaseModel):
 
 
 class ExperimentRecord(Manifest):
-    """``runs/experiments/<name>.json``: the rows of an experiment and their runs."""
+    """``runs/experiments/<name>-<scale>.json``: the rows of an experiment and their runs."""
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -125,7 +128,10 @@ class ExperimentRecord(Manifest):
         return tuple(word for word in self.overrides if not word.startswith("scale="))
 
     def command(self, seeds: Iterable[int]) -> str | None:
-        """Command for the runs of these seeds; None for single runs, which have no experiment."""
+        """Command that makes the runs of these seeds, or for a W&B project reads it again.
+
+        None for single runs, which have no experiment.
+        """
         if is_implied(self.experiment):
             project = self.experiment.removeprefix(WANDB)
             if self.experiment.startswith(WANDB) and "/" in project:
@@ -207,7 +213,7 @@ class Problem:
     Attributes:
         path: The run or file.
         reason: The reason.
-        harmless: True if the file was changed and nothing of it was left out.
+        harmless: True if the file was changed, but nothing of it was left out.
         state: State of the run: DAMAGED, or UNREADABLE if this user may not read it.
     """
 
@@ -230,7 +236,11 @@ def noted(problems: list[Problem], path: str) -> Iterator[None]:
 
 
 def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
-    """Read every run folder under ``runs_dir``; unreadable and damaged ones become problems.
+    """Read every run folder under ``runs_dir``.
+
+    Returns:
+        Run id -> run, and problems. A folder that cannot be read is only a problem. A run with
+        damaged records or lost samples is returned and has a problem, too.
 
     Raises:
         UnreadableError: This user may not read ``runs_dir``.
@@ -249,13 +259,14 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
             continue
         try:
             check_readable(folder)
-            run = runs[folder.name] = read_run(folder)
+            run = read_run(folder)
         except RecordError as error:
             problems.append(Problem(folder.name, str(error), state=state_of(error)))
         except Exception as error:  # noqa: BLE001 (one broken folder must not hide the others)
             reason = f"cannot be read ({type(error).__name__}: {error}). {MOVE_AWAY}"
             problems.append(Problem(folder.name, reason))
         else:
+            runs[folder.name] = run
             if run.damage:
                 problems.append(Problem(run.id, run.damage))
             for path in run.lost:
@@ -266,16 +277,17 @@ def read_runs(runs_dir: Path) -> tuple[dict[str, Run], tuple[Problem, ...]]:
 def read_run(folder: Path) -> Run:
     """Read one run folder.
 
-    A run of which another record than config.yaml is damaged is returned in state DAMAGED with its
-    ``damage``.
+    If a record other than config.yaml is damaged, the run is returned in state DAMAGED, with the
+    reason in ``damage``.
 
     Raises:
-        RecordError: The folder is not a run folder, or was renamed.
+        RecordError: The folder is not a run folder, it was copied or renamed, its config.yaml is
+            damaged, or this user may not read it (UnreadableError).
     """
     records = RunFolder(folder)
     config = _read_config(records)
     try:
-        # Only the part that is needed: configurations of other versions have other keys.
+        # Only the needed part is validated: configurations of other versions have other keys.
         head = RunHead.model_validate(config)
     except ValidationError as error:
         raise RecordError(
@@ -298,7 +310,7 @@ def read_run(folder: Path) -> Run:
         panels = records.read_panels()
         attempts = _attempts(records)
     except UnreadableError:
-        # Not as a damaged run: nothing is known of it.
+        # Not returned as a damaged run, because an unreadable record may be intact.
         raise
     except RecordError as error:
         damage = str(error)
@@ -329,13 +341,16 @@ def read_run(folder: Path) -> Run:
 
 def _state(records: RunFolder, status: Status) -> State:
     """Recorded state, except for a run of this machine whose process is gone: LOST."""
-    # Only the scheduler knows if a job is queued again, and only the host if a process lives.
-    unknown = status.host is None or records.job.exists()
-    if status.state is not State.RUNNING or unknown:
+    if status.state is not State.RUNNING:
         return status.state
-    # Read again: in other states than LOST, the run has ended since and left another status.
-    seen = observe(records).state
-    return seen if seen is State.LOST else status.state
+    # Whether a job is queued again, only its scheduler knows; whether a process lives, only its
+    # host.
+    if status.host is None or records.job.exists():
+        return status.state
+    # ``observe`` reads the status again. Another state than LOST is not taken from it: if the run
+    # has ended since, the rest of ``status`` (step, checksums) would not match that state.
+    is_lost = observe(records).state is State.LOST
+    return State.LOST if is_lost else status.state
 
 
 def _read_config(records: RunFolder) -> Any:
@@ -344,12 +359,12 @@ def _read_config(records: RunFolder) -> Any:
     except UnreadableError:
         raise
     except RecordError as error:
-        raise RecordError(
-            # A run that lost its configuration has other records.
-            str(error)
-            if records.identity.exists() or records.status.exists()
-            else f"{records.run_id} is no run folder: {error}. {MOVE_AWAY}"
-        ) from error
+        message = str(error)
+        # A run folder that has lost its configuration still has other records.
+        is_run_folder = records.identity.exists() or records.status.exists()
+        if not is_run_folder:
+            message = f"{records.run_id} is no run folder: {error}. {MOVE_AWAY}"
+        raise RecordError(message) from error
 
 
 def _attempts(records: RunFolder) -> list[_Attempt]:
@@ -362,9 +377,9 @@ def _attempts(records: RunFolder) -> list[_Attempt]:
 
 
 def _code_sum(folder: Path) -> str:
-    """One checksum over those of all code files, to compare the code of runs.
+    """One checksum for all code files, to compare the code of runs; UNKNOWN without a record.
 
-    Those of all versions, if other code resumed the run.
+    If other code resumed the run, one for each version, the earliest first, joined by ``AND``.
     """
     try:
         record = read_json(folder / CODE)
@@ -394,7 +409,7 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
         path = run.folder / name
         if run.project is None:
             lines = read_present(RunFolder(run.folder), path)
-            if name == LOGS[0]:
+            if name == METRICS_LOG:
                 log_gaps.check(path, run.config, lines)
         else:
             lines = list(_downloaded(path))
@@ -408,7 +423,10 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
 def _check_downloaded(
     path: Path, config: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Check that a history has all validations: W&B drops steps that a resumed run repeats."""
+    """Raise RecordError if a history lacks a validation.
+
+    This happens if a run was resumed: W&B drops the steps that it repeats.
+    """
     numbers = log_gaps.numbers_by_metric(lines)
     steps = [line["step"] for line in lines]
     if found := log_gaps.gap(config, steps, numbers, every_line=False):
@@ -419,7 +437,7 @@ def _check_downloaded(
 
 
 def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the local copy of a W&B run; their values may be any JSON."""
+    """Yield the lines of the local copy of a W&B run; values of metrics may be any JSON."""
     for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
         try:
             entry = json.loads(line)
@@ -436,7 +454,7 @@ def _downloaded(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_experiments(runs_dir: Path) -> tuple[tuple[ExperimentRecord, ...], tuple[Problem, ...]]:
-    """Read every experiment record, sorted by name and scale."""
+    """Read every experiment record, sorted by name and scale; damaged ones become problems."""
     records = []
     problems = []
     for path in sorted((runs_dir / EXPERIMENTS).glob("*.json")):

@@ -1,8 +1,8 @@
 """Download the runs of a W&B project once, with all steps, and then read the local copy.
 
 The copy of a run is a folder ``<cache>/<entity>/<project>/<run>/`` with ``run.json`` and
-``history.jsonl``. If there is a copy of the project, no network is used; ``refresh`` asks W&B again
-and downloads the runs that have changed.
+``history.jsonl``. If the project has a copy, no network is used, except with ``refresh``, which
+asks W&B again and downloads the runs that have changed.
 """
 
 import contextlib
@@ -40,15 +40,17 @@ from scpo.records.wandb_mirror import misnamed, with_floats
 
 logger = logging.getLogger(__name__)
 
+# Files of a run's copy: the run as W&B lists it, and its metrics with one line per step.
 HEAD, HISTORY = "run.json", "history.jsonl"
 
-# Allowed ids of runs. They become names of folders, and a server may send anything.
+# Allowed names of entities and projects and ids of runs. They become names of folders, and a server
+# may send anything.
 SAFE = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
 # Number of runs in one answer of the server.
 RUNS_A_PAGE = 50
 
-# Written last, so that a copy without it is incomplete.
+# File with the ids of a project's runs. It is written last, so a copy without it is incomplete.
 LISTED = "project.json"
 
 # A project as ``scpo.load_runs`` takes it, or its address in a browser.
@@ -56,7 +58,7 @@ ADDRESS = re.compile(r"(?:wandb:|https?://(?:www\.)?wandb\.ai/)([^/\s]+/[^/\s]+)
 
 
 class IncompleteReadError(ScpoError, EOFError):
-    """A history was cut short on its way."""
+    """W&B's answer did not contain the whole history of a run."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,9 @@ class Settings:
     Attributes:
         cache: Folder of local copies.
         refresh: Ask W&B even if there is a copy.
-        timeout_s: Limit for one answer, in seconds.
-        attempts: Number of attempts at each request.
-        first_wait_s: Seconds between the first two attempts; doubled for each further one.
+        timeout_s: Time limit for one answer, in seconds.
+        attempts: Largest number of attempts at each request.
+        first_wait_s: Seconds between the first two attempts; doubled after each further one.
         page: Number of steps in one answer.
     """
 
@@ -87,7 +89,7 @@ def project_name(text: str) -> str:
 
 
 def safe_name(name: str) -> str:
-    """Return the name; ValueError if it may not become a folder."""
+    """Return the id of a run unchanged; ValueError if no folder may have this name."""
     if not SAFE.fullmatch(name):
         raise ValueError(
             f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -"
@@ -96,7 +98,7 @@ def safe_name(name: str) -> str:
 
 
 class _ListedRun(BaseModel):
-    """A run as W&B lists it."""
+    """A run as W&B lists it. ``last_step`` is -1 for a run that has logged nothing."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -107,7 +109,7 @@ class _ListedRun(BaseModel):
 
 
 class Download(_ListedRun):
-    """Local copy of a run."""
+    """Local copy of a run, without its history, which is a file in ``folder``."""
 
     folder: Path
 
@@ -130,14 +132,16 @@ class _Listed(BaseModel):
 def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
     """Read the runs of ``entity/project``.
 
-    An existing local copy is used unless ``settings.refresh``, and if W&B cannot be reached.
+    A local copy is used, if there is one, unless ``settings.refresh`` is set. With ``refresh``, it
+    is used only if W&B cannot be read.
 
     Returns:
         The copies of the runs, and problems with runs that could not be read.
 
     Raises:
-        RecordError: The name is not ``entity/project``; or, without a copy, the key is wrong or W&B
-            cannot be reached.
+        RecordError: The name is not ``entity/project``; or there is no copy, and wandb is not
+            installed, the key is wrong or W&B cannot be reached; or the list of the copy's runs is
+            damaged.
     """
     parts = name.split("/")
     if len(parts) != 2 or not all(map(SAFE.fullmatch, parts)):
@@ -160,7 +164,7 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
 
 
 def _copies(folder: Path) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
-    """Read every undamaged copy; the others become problems."""
+    """Read the copies of a project's runs; damaged ones become problems."""
     listed = read_record(folder / LISTED, _Listed, "list of a project's runs", _again(folder))
     downloads: list[Download] = []
     problems: list[Problem] = []
@@ -171,6 +175,7 @@ def _copies(folder: Path) -> tuple[tuple[Download, ...], tuple[Problem, ...]]:
 
 
 def _copy(folder: Path) -> Download:
+    """Read the copy of a run; RecordError if it is missing or damaged."""
     head = read_record(folder / HEAD, _Copy, "copy of a run", _again(folder))
     if damage := change(folder / HISTORY, head.history, whole=True):
         raise RecordError(f"{folder / HISTORY} {damage}. {_again(folder)}")
@@ -178,11 +183,12 @@ def _copy(folder: Path) -> Download:
 
 
 def _again(folder: Path) -> str:
+    """How to replace a damaged copy, for error messages."""
     return f"Delete {folder} and give the command again with --refresh"
 
 
 def run_of(download: Download, project: str) -> Run:
-    """The run of a local copy, of this project's trainers or of verl-agent.
+    """The run of a local copy, which a trainer of this project or verl-agent has logged.
 
     Raises:
         RecordError: The configuration is neither ours nor verl-agent's, or that of another run.
@@ -194,7 +200,7 @@ def run_of(download: Download, project: str) -> Run:
         run = _own_run(download, project)
         planned = run.config.get("trainer", {}).get("steps")
 
-    # verl's processes often die after the last step, while they exit; W&B calls that a crash.
+    # verl's processes often crash at exit, after the last step, and W&B then lists a crashed run.
     if planned and download.last_step >= planned:
         return replace(run, state=State.DONE)
     return run
@@ -260,7 +266,7 @@ def _state_of(download: Download) -> str:
 
 
 def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...]:
-    """Download new and changed runs; returns problems with invalid entries of W&B's list."""
+    """Download new and changed runs; returns a problem for each invalid entry of W&B's list."""
     if importlib.util.find_spec("wandb") is None:
         raise RecordError(f"reading W&B projects needs wandb: {install_command('track')}")
     api = _attempt("log in to W&B", lambda: _api(settings), settings)
@@ -281,7 +287,7 @@ def _download(name: str, folder: Path, settings: Settings) -> tuple[Problem, ...
             )
         except (ValidationError, TypeError, ValueError, AttributeError) as error:
             what = first_complaint(error) if isinstance(error, ValidationError) else str(error)
-            problems.append(Problem(name, f"W&B lists a run that can be none ({what})"))
+            problems.append(Problem(name, f"W&B lists a run with invalid values ({what})"))
             continue
         _attempt(
             f"download run {listed.id} of {name}",
@@ -313,11 +319,10 @@ def _api(settings: Settings) -> Any:
 
 
 def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> None:
-    """Download a run unless there is an undamaged copy of the same state.
+    """Download a run, unless an undamaged copy equals W&B's list in state, last step and config.
 
     ``run.json``, with the checksum of the history, is written last.
     """
-    # _copy raises RecordError if the copy is missing or damaged.
     with contextlib.suppress(RecordError):
         if _copy(folder) == Download(**listed.model_dump(), folder=folder):
             return
@@ -339,12 +344,16 @@ def _save(run: Any, listed: _ListedRun, folder: Path, settings: Settings) -> Non
 
 
 def flat(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of a line with dotted names for nested ones, without W&B's own (``_step``, ...)."""
+    """Metrics of a line of the history, without W&B's own keys (``_step``, ...).
+
+    Names of nested metrics are joined by dots; empty mappings are dropped.
+    """
     logged = {key: value for key, value in line.items() if not key.startswith("_")}
     return {key: value for key, value in leaves(logged) if value != {}}
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:
+    """Raise IncompleteReadError unless the steps increase and end at ``last_step``, or are none."""
     if steps != sorted(set(steps)) or (steps and steps[-1] != last_step):
         raise IncompleteReadError(
             f"{len(steps)} steps came, out of order or not up to step {last_step}"
@@ -352,9 +361,14 @@ def _check_whole(steps: list[int], last_step: int) -> None:
 
 
 def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
-    """Call ``act``; repeat it after answers that were cut short.
+    """Call ``act``, up to ``settings.attempts`` times if W&B's answer is cut short.
 
     Requests that W&B rejects (a wrong key, an unknown project) are not repeated.
+
+    Args:
+        what: The request, for the message: "cannot <what>".
+        act: Sends the request and returns the answer.
+        settings: Number of attempts and the wait between them.
 
     Raises:
         RecordError: The request was rejected, or every attempt failed.
@@ -362,8 +376,8 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
     from wandb.errors import AuthenticationError, CommError, UsageError
     from wandb.sdk.lib.service.service_connection import WandbApiFailedError
 
-    wait = settings.first_wait_s
-    for left in reversed(range(settings.attempts)):
+    wait_s = settings.first_wait_s
+    for attempts_left in reversed(range(settings.attempts)):
         try:
             return act()
         except (AuthenticationError, UsageError) as error:
@@ -371,7 +385,7 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
             raise RecordError(f"cannot {what}: {first_line(error).rstrip('.')}. {fix}.") from error
         except (CommError, WandbApiFailedError, IncompleteReadError, ValueError) as error:
             cut_short = isinstance(error, IncompleteReadError) or "EOF" in str(error)
-            if left == 0 or not cut_short:
+            if attempts_left == 0 or not cut_short:
                 raise RecordError(
                     f"cannot {what}: {first_line(error).rstrip('.')}. "
                     "Check the name and the connection."
@@ -382,7 +396,7 @@ def _attempt(what: str, act: Callable[[], Any], settings: Settings) -> Any:
                 f"cannot {what}: its server did not answer as W&B does ({type(error).__name__}: "
                 f"{first_line(error)}). Check WANDB_BASE_URL and the name."
             ) from error
-        time.sleep(wait)
-        wait *= 2
+        time.sleep(wait_s)
+        wait_s *= 2
 
     raise AssertionError("unreachable")

@@ -33,12 +33,13 @@ CORRECTED_APART = (
     "corrected by itself, and no p is corrected for the other two."
 )
 
+# Verdicts of a comparison.
 HIGHER, LOWER, OPEN, NOT_RUN = "higher", "lower", "open", "not run"
 
 # Scale of the study.
 STUDY = "study"
 
-# What to do where no seed is finished in all rows that are compared.
+# What to do if no seed is finished in all of the compared rows.
 WITHOUT_COMMON_SEED = "leave out --seeds common, or choose rows with --rows"
 
 # Least number of pairs for a verdict.
@@ -56,8 +57,8 @@ class Effect:
         measure: The measure.
         difference: Summary of the differences over the pairs.
         p: p-value of this single test, uncorrected.
-        corrected: p-value after the correction over all ``tests``.
-        tests: Number of tests in the correction.
+        corrected: p-value after Holm's correction; equal to ``p`` before it.
+        tests: Number of tests that the correction covers.
     """
 
     measure: Measure
@@ -68,7 +69,10 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """HIGHER or LOWER for the first row by the corrected test, OPEN, or NOT_RUN."""
+        """HIGHER or LOWER: the first row by the corrected test. OPEN: unresolved, or too few pairs.
+
+        NOT_RUN: fewer than two pairs.
+        """
         if self.difference.n < 2:
             return NOT_RUN
         # Written as a negation, so that NaN (no test possible) counts as not resolved.
@@ -136,9 +140,10 @@ class Comparison:
 
     @property
     def rates(self) -> str:
-        """`` (rates 4e-3, 2e-3)``, of the first and the second row, if these differ; else empty.
+        """Learning rates of the first and the second row in print: `` (rates 4e-3, 2e-3)``.
 
-        Each method trains at the rate chosen for it. Part of such a difference may be the rate's.
+        Empty if they are equal, or if a row has none. Each method trains at the rate chosen for it,
+        so a part of the difference between the rows may be due to the rates.
         """
         rates = self.first.learning_rate, self.second.learning_rate
         if rates[0] is None or rates[1] is None or rates[0] == rates[1]:
@@ -153,7 +158,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Named:
-    """A named comparison, before its differences are computed."""
+    """A named comparison, before its differences are computed.
+
+    ``seeds`` are those that the experiments planned for both rows; ``measure`` is a name in
+    ``MEASURES``.
+    """
 
     experiments: tuple[str, ...]
     first: StudyRow
@@ -175,7 +184,8 @@ def named_comparisons(
 
     Args:
         data: The collected runs.
-        rows: The rows of ``study_rows`` on the seeds that are to be paired; None: on all of theirs.
+        rows: The rows of ``study_rows``, each with the seeds that are to be paired; None: with all
+            of its seeds.
         meaning: Take the study of reworded observations instead, which is corrected separately.
     """
     if rows is None:
@@ -183,23 +193,16 @@ def named_comparisons(
     comparisons = [_compared(data, named) for named in _distinct(data, rows, meaning=meaning)]
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons])
-    faster = corrected([comparison.faster for comparison in comparisons])
-    better = corrected([comparison.better for comparison in comparisons])
+    speeds = corrected([comparison.faster for comparison in comparisons])
+    ends = corrected([comparison.better for comparison in comparisons])
     results = []
-    for place, comparison in enumerate(comparisons):
-        results.append(
-            replace(
-                comparison,
-                effect=effects[place],
-                faster=faster[place],
-                better=better[place],
-            )
-        )
+    for comparison, effect, faster, better in zip(comparisons, effects, speeds, ends, strict=True):
+        results.append(replace(comparison, effect=effect, faster=faster, better=better))
     return results
 
 
 def asked_seeds(data: Collected) -> str:
-    """Sentence on the seeds that the user's choice of experiments leaves; empty without it."""
+    """Sentence on the seeds that the user's choice of experiments keeps; empty without a choice."""
     if not data.asked:
         return ""
     experiments = ", ".join(data.asked)
@@ -213,8 +216,8 @@ def tested(comparisons: Sequence[Comparison], scale: str) -> str:
     """The comparisons that Holm's correction covers, e.g. ``the 59 comparisons of the study``.
 
     Args:
-        comparisons: All of ``named_comparisons``. Those of rows without two pairs are not tested;
-            a choice of seeds may leave fewer than the study has.
+        comparisons: All of ``named_comparisons``. One with fewer than two pairs is not tested; if
+            the user chose seeds, these may be more than in the whole study.
         scale: Scale of their runs.
     """
     whose = "the study" if scale == STUDY else f"all experiments at {scale} scale"
@@ -254,7 +257,7 @@ def effect_of(
 ) -> Effect:
     """``first`` minus ``second``, uncorrected, over given pairs.
 
-    A pair of which a run lacks the measure is left out, which lowers n.
+    A pair is left out if one of its runs lacks the measure, and ``n`` does not count it.
     """
     differences: list[float | None] = []
     for seed in pairs.used:
@@ -267,7 +270,7 @@ def effect_of(
             differences.append(value - subtracted)
     difference = summarise(differences)
     p = p_value(difference)
-    return Effect(measure, difference, p, p)
+    return Effect(measure, difference, p, corrected=p)
 
 
 def pair_up(
@@ -308,24 +311,27 @@ def _named_in(
         if first is None or second is None:
             continue
         # The merged rows have the seeds of all experiments.
-        merged = find(rows, first), find(rows, second)
-        # Two names of the same configuration.
-        if merged[0] == merged[1]:
+        merged_first = find(rows, first)
+        merged_second = find(rows, second)
+        # Both names belong to the same configuration, so there is nothing to compare.
+        if merged_first == merged_second:
             continue
         yield _Named(
             experiments=(record.experiment,),
-            first=merged[0],
-            second=merged[1],
+            first=merged_first,
+            second=merged_second,
             measure=record.primary.measure,
             seeds=frozenset(_seeds(first) & _seeds(second)),
         )
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:
+    """The first row that an experiment has under this name; None if there is none."""
     return next((row for row in rows if row.called(name)), None)
 
 
 def _seeds(row: StudyRow) -> set[int]:
+    """All planned seeds of a row."""
     return {run.seed for run in row.row.runs}
 
 
@@ -346,8 +352,10 @@ def _add(distinct: list[_Named], comparison: _Named) -> None:
 
 
 def _compared(data: Collected, named: _Named) -> Comparison:
+    """The comparison with its differences, uncorrected, over the seeds that experiments named."""
     first, second = named.first, named.second
     pairs, effect = compare(data, first, second, MEASURES[named.measure], named.seeds)
+    # Further pairs that exist are not used, only reported.
     further = sorted(set(pair_up(data, first, second).used) - named.seeds)
     pairs = replace(pairs, unnamed=tuple(further))
     used = [run.id for seed in pairs.used for run in _runs_of(data, first, second, seed)]
