@@ -40,17 +40,19 @@ VARIABLE = "SCPO_SENTENCE_ENCODER"
 # Largest number of steps in the plane (paper, appendix "Semantic neighbourhood").
 POINTS = 2555
 
-# Our choice: at most a third of them of each kind. In proportion, the few credited steps would be
-# lost among the many others.
+# Largest number of steps of each kind. Our choice: a third of all. If the kinds were drawn in
+# proportion to their frequency, the few credited steps would be lost among the many others.
 OF_A_KIND = POINTS // 3
 
 # scikit-learn's default; the paper is silent.
 PERPLEXITY = 30.0
 SEED = 0
 
-# Number of torch's threads, the same on every machine: it determines the order of sums, and so the
-# last bit of the vectors.
+# Number of torch's threads. It is the same on every machine, because it determines the order in
+# which floats are added, and so the last bit of the vectors.
 THREADS = 2
+
+# Name of the row that is shown if it has sampled steps.
 DEFAULT = "scpo"
 
 # Margin on every side, as a share of the points' extent.
@@ -88,13 +90,14 @@ class Cloud:
 
 
 def embed(texts: tuple[str, ...]) -> np.ndarray:
-    """Unit vectors, shape (N, 384); equal texts get equal vectors.
+    """Unit vectors of N texts, shape (N, 384); equal texts get equal vectors.
 
     Raises:
         MissingRunsError: The encoder is not installed; the command of the error installs it.
     """
-    distinct, place = np.unique(np.array(texts), return_inverse=True)
-    return _encode(tuple(distinct.tolist()))[place]
+    distinct, index_N = np.unique(np.array(texts), return_inverse=True)
+    distinct_vectors = _encode(tuple(distinct.tolist()))
+    return distinct_vectors[index_N]
 
 
 # Cached, because the plane and the table of distances embed the same steps.
@@ -122,6 +125,7 @@ def _encode(texts: tuple[str, ...]) -> np.ndarray:
 
 
 def _encoder() -> str:
+    """Folder or name of the sentence encoder."""
     if chosen := os.environ.get(VARIABLE):
         return chosen
     package = importlib.util.find_spec(PACKAGE)
@@ -133,31 +137,36 @@ def _encoder() -> str:
 
 
 def kinds(steps: StepTexts) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Masks (N,) of steps of successes, of failed steps with credit, and of those without."""
+    """Masks (N,): steps of successes, and steps of failures with credit and without."""
     credited_N = (steps.credit_N > 0) & ~steps.success_N
     return steps.success_N, credited_N, ~steps.success_N & ~credited_N
 
 
 def drawn(steps: StepTexts) -> IntArray:
     """Rows to draw, ascending: at most ``OF_A_KIND`` of each kind, chosen with a fixed seed."""
-    random = np.random.default_rng(SEED)
-    chosen = [random.permutation(np.flatnonzero(kind_N))[:OF_A_KIND] for kind_N in kinds(steps)]
+    rng = np.random.default_rng(SEED)
+    chosen = []
+    for kind_N in kinds(steps):
+        shuffled = rng.permutation(np.flatnonzero(kind_N))
+        chosen.append(shuffled[:OF_A_KIND])
     return np.sort(np.concatenate(chosen))
 
 
 def embedded(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
-    """Rows that are drawn or of a success, ascending, and their vectors (n, 384).
+    """Rows that are drawn or are steps of a success, ascending, and their vectors (n, 384).
 
-    The plane and the distances must use the same call: the last bits of a vector depend on the
-    batch in which it is computed.
+    The plane and the table of distances both use this function, because the last bits of a vector
+    depend on the batch in which it is computed.
     """
     rows_n = np.union1d(drawn(steps), np.flatnonzero(steps.success_N))
     return rows_n, embed(tuple(steps.text_N[rows_n].tolist()))
 
 
-# Cached, because two figures show the same plane. Bytes, because arrays cannot be hashed.
+# Cached, because two figures show the same plane. The vectors are bytes, because arrays cannot be
+# hashed.
 @functools.lru_cache(maxsize=8)
 def _project(vectors: bytes, n: int) -> np.ndarray:
+    """Points (n, 2) of n float64 vectors by t-SNE."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
@@ -166,29 +175,35 @@ def _project(vectors: bytes, n: int) -> np.ndarray:
     with threadpool_limits(limits=1):
         # t-SNE needs about three neighbours per unit of perplexity.
         perplexity = min(PERPLEXITY, (n - 1) / 3)
-        return np.asarray(
-            TSNE(init="pca", random_state=SEED, perplexity=perplexity).fit_transform(vector_nd)
-        )
+        projection = TSNE(init="pca", random_state=SEED, perplexity=perplexity)
+        return np.asarray(projection.fit_transform(vector_nd))
 
 
 def plane(steps: StepTexts) -> tuple[IntArray, np.ndarray]:
-    """Rows that are drawn, and their points (n, 2)."""
-    rows_n, vector_nd = embedded(steps)
-    shown = drawn(steps)
-    return shown, _project(vector_nd[np.searchsorted(rows_n, shown)].tobytes(), len(shown))
+    """Rows that are drawn, ascending, and their points (n, 2)."""
+    embedded_rows, vectors = embedded(steps)
+    shown_n = drawn(steps)
+    # Both are ascending, and the drawn rows are among the embedded ones.
+    vector_nd = vectors[np.searchsorted(embedded_rows, shown_n)]
+    return shown_n, _project(vector_nd.tobytes(), len(shown_n))
 
 
 def shown_steps(data: Collected) -> Shown:
-    """Steps of the first run with texts of successes and failures; the default row comes first.
+    """Steps of the first run that has sampled texts of successes and of failures.
+
+    Runs of the default row are tried first.
 
     Raises:
         MissingRunsError: No finished run has sampled step texts of successes and failures.
     """
-    candidates = []
+    default_runs: list[tuple[str, str]] = []
+    other_runs: list[tuple[str, str]] = []
     for part in data.sections:
         for row in part.rows:
-            candidates += [(row.name != DEFAULT, part.scale, run) for run in row.finished]
-    for _, scale, run in sorted(candidates, key=lambda candidate: candidate[0]):
+            runs = default_runs if row.name == DEFAULT else other_runs
+            runs += [(part.scale, run) for run in row.finished]
+
+    for scale, run in (*default_runs, *other_runs):
         # Read one by one first, so that a damaged file is reported and left out.
         samples = data.samples(run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path]))
         paths = [path for path, _ in samples]
@@ -203,7 +218,14 @@ def shown_steps(data: Collected) -> Shown:
 
 
 def draw_plane(data: Collected, shown: Shown, clouds: Sequence[Cloud], height: float) -> Figure:
-    """Draw the clouds, the last one on top, over the shaded density of successes."""
+    """Draw the clouds, the last one on top, over the shaded density of successes.
+
+    Args:
+        data: The collected runs.
+        shown: The steps in the plane.
+        clouds: The kinds of points.
+        height: Height of the figure in inches.
+    """
     with house_style():
         figure = new_figure(canvas_width(COLUMN_WIDTH), height)
         axis = figure.subplots()
@@ -249,9 +271,10 @@ def _draw_density(axis: Axes, point_n2: np.ndarray) -> None:
 
 
 def _draw_clouds(axis: Axes, point_n2: np.ndarray, clouds: Sequence[Cloud]) -> None:
-    """Draw one kind after the other, with its number of points in the legend."""
+    """Draw the clouds in order, with their numbers of points in the legend, and set the limits."""
     for cloud in clouds:
         points = point_n2[cloud.chosen_n]
+        # A cross consists of lines only; other markers are filled and need no outline.
         size = {"linewidth": 0.5, "s": 5} if cloud.marker == "x" else {"linewidth": 0, "s": 8}
         label = f"{cloud.label} ({len(points):,})"
         axis.scatter(

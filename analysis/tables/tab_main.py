@@ -62,6 +62,8 @@ COLUMNS = tuple(f"{column}, best" if which == BEST else column for _, column, wh
 WORDS = ("Type", "Method", "Numbers", "Seeds", "State key")
 STATE_KEY = WORDS.index("State key")
 OVERALL = (names.ALL, "Score", "Succ")
+
+# Experiments whose rows are those of the main table.
 EXPERIMENTS = {"main_table", "prompting"}
 
 # Pairs of ALFWorld's and WebShop's panels, the paper's first; None if WebShop has no such panel.
@@ -129,6 +131,7 @@ class Measured:
         marks: dict[str, None] = {}
         for part, row in started:
             marks[self.notes.mark(row.differs)] = None
+            # A prompting method plays one seed: validation draws the same samples at every seed.
             if method.kind != PROMPTING:
                 marks[self.notes.mark(part.aside(row))] = None
         return method.kind, method.label + "".join(marks)
@@ -136,7 +139,9 @@ class Measured:
     def count(self, name: str) -> str:
         """Seeds of the row; of both benchmarks (ALFWorld; WebShop) if they differ."""
         counts = [part.row(name).count for part in self.parts]
-        return "; ".join(counts if len(set(counts)) > 1 else counts[:1])
+        if len(set(counts)) == 1:
+            return counts[0]
+        return "; ".join(counts)
 
 
 def build(data: Collected) -> Table:
@@ -147,34 +152,38 @@ def build(data: Collected) -> Table:
     if not measured:
         raise missing_runs("finished runs of the main table", data.sections, "main_table")
     scale = data.scales[0]
-    blocks: tuple[Block, ...]
+    blocks: list[Block] = []
     if scale == "paper":
-        blocks = tuple(_paper_blocks(data, measured))
+        blocks += _paper_blocks(data, measured)
     else:
-        own: list[Block] = []
         for part in measured:
-            own += _panel_blocks(data, part, PANELS)
-        blocks = tuple(own)
-    words: tuple[str, ...] = WORDS
-    keys = {row[STATE_KEY] for block in blocks for row in block.rows}
-    if keys <= {"", "–"}:
-        # Without estimators that compare states, this column is left out.
-        others = [index for index in range(len(WORDS) + len(COLUMNS)) if index != STATE_KEY]
-        blocks = with_columns(blocks, others)
-        words = WORDS[:STATE_KEY]
+            blocks += _panel_blocks(data, part, PANELS)
+    words, shown = _without_empty_state_key(blocks)
     table = Table(
         words=words,
         numbers=COLUMNS,
-        blocks=blocks,
+        blocks=shown,
         caption="",
         label=f"tab:main-{scale}",
     ).without_empty_columns()
     caption = _caption(data, measured, table.numbers)
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     parts = [section for part in measured for section in part.parts]
-    more = names.own_seeds(parts) + names.more_seeds(parts) + names.variants(finished)
-    caption = names.with_note(f"{caption}{notes.text}{more}", scale)
+    remarks = names.own_seeds(parts) + names.more_seeds(parts) + names.variants(finished)
+    caption = names.with_note(f"{caption}{notes.text}{remarks}", scale)
     return replace(table, caption=caption, footnotes=notes.texts)
+
+
+def _without_empty_state_key(
+    blocks: Sequence[Block],
+) -> tuple[tuple[str, ...], tuple[Block, ...]]:
+    """Names of the columns of words, and the blocks, without the state key if no row has one."""
+    keys = {row[STATE_KEY] for block in blocks for row in block.rows}
+    if not keys <= {"", "–"}:
+        return WORDS, tuple(blocks)
+    columns = [index for index in range(len(WORDS) + len(COLUMNS)) if index != STATE_KEY]
+    words = tuple(word for word in WORDS if word != WORDS[STATE_KEY])
+    return words, with_columns(blocks, columns)
 
 
 # Sections
@@ -183,29 +192,30 @@ def build(data: Collected) -> Table:
 def _measured(parts: Iterable[Section], notes: Footnotes) -> Iterator[Measured]:
     """Pair each section of ALFWorld with the section of WebShop of the same experiment.
 
-    A section without a partner is yielded as well.
+    A section without a partner is yielded by itself.
     """
     ready = compared_with_present(parts)
     # Models in the order in which their sections appear.
     for model in dict.fromkeys(part.model for part in ready):
         own = [part for part in ready if part.model == model]
-        left = [part for part in own if part.env != HOME]
+        unpaired = [part for part in own if part.env != HOME]
+        # Experiments of the pairs so far: each pairs at most one section of each benchmark.
         paired: set[str] = set()
         for home in own:
             if home.env != HOME:
                 continue
-            asked = set(home.experiments) - paired
-            shop = _partner(left, asked)
+            experiments = set(home.experiments) - paired
+            shop = _partner(unpaired, experiments)
             if shop:
-                left.remove(shop)
-                # An experiment pairs at most one section of each benchmark.
-                paired |= asked & set(shop.experiments)
+                unpaired.remove(shop)
+                paired |= experiments & set(shop.experiments)
             yield Measured(model, home, shop, notes)
-        for part in left:
+        for part in unpaired:
             yield Measured(model, None, part, notes)
 
 
 def _partner(parts: Iterable[Section], experiments: set[str]) -> Section | None:
+    """The first section of WebShop that one of these experiments has; None without any."""
     for part in parts:
         if part.env == SHOP and experiments & set(part.experiments):
             return part
@@ -213,12 +223,14 @@ def _partner(parts: Iterable[Section], experiments: set[str]) -> Section | None:
 
 
 def _is_main(part: Section) -> bool:
-    """True if a section has rows of the main table.
+    """True if a section is of ``EXPERIMENTS``, or has several methods, or only methods.
 
     False for a single ablation, although its default is a row of the main table, too.
     """
+    if EXPERIMENTS & set(part.experiments):
+        return True
     methods = len(method_rows(part))
-    return bool(EXPERIMENTS & set(part.experiments)) or methods > 1 or methods == len(part.rows)
+    return methods > 1 or methods == len(part.rows)
 
 
 def _has_finished(part: Section) -> bool:
@@ -229,12 +241,13 @@ def _has_finished(part: Section) -> bool:
 
 
 def _paper_blocks(data: Collected, measured: list[Measured]) -> Iterator[Block]:
-    """Yield a block per model size: published rows, each with the measured one under it.
+    """Yield the blocks of the paper's scale: closed-source models, then each model size.
 
-    The measured rows are those of the model's first setting. Blocks of other panels, settings and
-    models follow.
+    Each of these blocks has the published rows, and under each one the measured row of the model's
+    first setting. Measured rows of other panels follow their size; those of other settings and
+    models come last.
     """
-    # Reversed, because the last entry of a key stays: that of the model's first section.
+    # Reversed, because the last entry of a key wins, which is then the model's first setting.
     first = {part.model: part for part in reversed(measured)}
     closed = [first[model] for model in CLOSED if model in first]
     yield _published_block("Closed-source LLMs", data, "closed", closed)
@@ -266,6 +279,7 @@ def _published_block(title: str, data: Collected, size: str, parts: list[Measure
             rows.append(_rerun_minus_copied(data, measured[name], name, published[name]))
 
     sources = "copied and re-run here" if parts else "copied"
+    # Each difference once, although several parts may have it.
     differing = "".join(dict.fromkeys(map(_differing, parts)))
     return Block(f"{title}, {sources}{differing}", tuple(rows))
 
@@ -281,14 +295,16 @@ def _published_rows(size: str) -> dict[str, Cells]:
                 printed[env, column] = number
         if printed:
             rows[name] = _published_row(method.kind, method.label, printed)
-    return dict(zip(rows, with_best_in_bold(list(rows.values())), strict=True))
+    in_bold = with_best_in_bold(list(rows.values()))
+    return dict(zip(rows, in_bold, strict=True))
 
 
 def _published_row(kind: str, label: str, printed: dict[tuple[str, str], Printed]) -> Cells:
+    """Row of a method as the paper prints it; ``printed`` has its numbers by benchmark, column."""
     cells = []
     for env, column, which in PLACES:
-        # The overall numbers belong to the best checkpoint (see the caption). Families have only
-        # one column.
+        # Overall numbers are shown at the best checkpoint (see the caption). The number of a task
+        # family is shown in its only column, although that is of the last checkpoint.
         shown = which == BEST or column not in OVERALL
         number = printed.get((env, column))
         cells.append(number.number if number and shown else NONE)
@@ -310,7 +326,7 @@ def _line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells:
 
 
 def _rerun_minus_copied(data: Collected, part: Measured, name: str, published: Cells) -> Cells:
-    """The re-run row minus the published one."""
+    """The re-run row minus the published one, in the units of the table."""
     measured = _cells(data, part, name, PANELS[0])
     numbers = [cell for cell in published if isinstance(cell, Number)]
     # Without the checkpoint in the key: a printed overall number is compared with both.
@@ -361,7 +377,7 @@ def _differences(data: Collected, part: Measured, panels: Panels) -> Iterator[Bl
 def _difference_line(data: Collected, part: Measured, name: str, panels: Panels) -> Cells | None:
     """Row of differences: overall ones with intervals, those of families without.
 
-    None for a prompting method, and if no seed has both methods.
+    None for a prompting method, for SCPO itself, and if no seed has both methods.
     """
     kind, label = part.words(name)
     if kind == PROMPTING:
@@ -372,7 +388,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
     if not any(summary.n for summary in summaries):
         return None
     by_place = dict(zip(LAST_PLACES, summaries, strict=True))
-    counts: dict[str, None] = {}
+    pair_counts: dict[str, None] = {}
     cells = []
     for env, column, which in PLACES:
         summary = by_place[env, column]
@@ -384,8 +400,8 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
         else:
             cells.append(difference(summary))
             if summary.n:
-                counts[str(summary.n)] = None
-    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(counts), "", *cells)
+                pair_counts[str(summary.n)] = None
+    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(pair_counts), "", *cells)
 
 
 # Cells
@@ -401,7 +417,10 @@ def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[
     prompting = part.words(name)[0] == PROMPTING
     cells = []
     for env, column, which in PLACES:
-        section, judged = (part.home, home[-1]) if env == ALFWORLD else (part.shop, shop[-1])
+        if env == ALFWORLD:
+            section, judged = part.home, home[-1]
+        else:
+            section, judged = part.shop, shop[-1]
         if section is None or (which == BEST and prompting):
             cells.append(NONE)
         else:
@@ -410,7 +429,10 @@ def _cells(data: Collected, part: Measured, name: str, panels: Panels) -> tuple[
 
 
 def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Metrics of ALFWorld's columns and of WebShop's; overall success is the last of each."""
+    """Metrics of ALFWorld's columns and of WebShop's; overall success is the last of each.
+
+    If WebShop has no such panel, no run has logged its metrics, and its cells are empty.
+    """
     home, shop = panels
     of_home = tuple(names.success_metric(home, column) for column in names.COLUMNS)
     return of_home, (f"val/{shop}/score", f"val/{shop}/success_rate")
@@ -420,6 +442,7 @@ def _metrics(panels: Panels) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _panel_names(part: Measured, panels: Panels) -> str:
+    """The panels of the benchmarks that ``part`` has, for the title of a block."""
     home, shop = panels
     texts = []
     if part.home:
@@ -430,18 +453,20 @@ def _panel_names(part: Measured, panels: Panels) -> str:
 
 
 def _settings(part: Measured) -> str:
-    """Scale and model, with differences from the usual setting."""
+    """Scale and model, with the differences from the model's first setting."""
     return f"{part.parts[0].scale} scale, {names.model(part.model)}{_differing(part)}"
 
 
 def _differing(part: Measured) -> str:
+    """How each section differs from the first one of its benchmark; empty if none does."""
     texts = []
     for section in part.parts:
-        apart = "; ".join(filter(None, (names.rewording(section), section.seeds, section.differs)))
-        if apart:
-            word = "on" if apart == section.seeds else "with"
+        notes = (names.rewording(section), section.seeds, section.differs)
+        difference_text = "; ".join(filter(None, notes))
+        if difference_text:
+            word = "on" if difference_text == section.seeds else "with"
             texts.append(
-                f", {names.benchmark(section.env)} {word} {apart}"
+                f", {names.benchmark(section.env)} {word} {difference_text}"
                 f"{names.asked_by(section, method_rows(section))}"
             )
     return "".join(texts)
@@ -464,7 +489,10 @@ def _caption(data: Collected, measured: list[Measured], columns: Sequence[str]) 
 
 
 def _bias(data: Collected, measured: list[Measured]) -> str:
-    """Sentence about the bias of best checkpoints, for the paper's numbers and for these runs."""
+    """Text on the bias of best checkpoints: for numbers like the paper's, and for a run here.
+
+    That run is the first one on ALFWorld with several checkpoints.
+    """
     panel = PANELS[0][0]
     text = (
         "at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads "
@@ -476,19 +504,21 @@ def _bias(data: Collected, measured: list[Measured]) -> str:
         checkpoints = len(series.steps)
         if checkpoints > 1 and episodes:
             rate = series.values[-1]
-            own = _bias_text(rate, checkpoints, int(episodes))
+            bias = _bias_text(rate, checkpoints, int(episodes))
             text += (
-                f"; here, {checkpoints} checkpoints of {episodes:.0f} at {100 * rate:.0f} %, {own}"
+                f"; here, {checkpoints} checkpoints of {episodes:.0f} at {100 * rate:.0f} %, {bias}"
             )
             break
     return f"{text} (simulated)."
 
 
 def _home_runs(measured: Iterable[Measured]) -> Iterator[str]:
+    """Yield the finished runs on ALFWorld."""
     for part in measured:
         for row in part.home.rows if part.home else ():
             yield from row.finished
 
 
 def _bias_text(rate: float, checkpoints: int, episodes: int) -> str:
+    """Bias of the best of these checkpoints in percentage points, e.g. ``4.2 points``."""
     return f"{100 * best_of_bias(rate, checkpoints, episodes):.1f} points"

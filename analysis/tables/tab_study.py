@@ -62,20 +62,7 @@ def build(data: Collected) -> Table:
         MissingRunsError: No run that was validated while it trained has finished.
     """
     rows = study_rows(data)
-    blocks: list[tuple[str, list[StudyRow]]] = []
-    without_seed: list[str] = []
-    for record in reported(data):
-        own = [row for row in shown_rows(data, record) if _has_curve(data, row)]
-        for env, model in dict.fromkeys((row.env, row.model) for row in own):
-            here = [row for row in own if (row.env, row.model) == (env, model)]
-            title = f"{record.title}: {place(record.scale, env, model)}"
-            if data.common_seeds:
-                here = on_common_seeds(data, here)
-            if not here:
-                without_seed.append(title)
-            elif not (data.chosen and _is_repeated(here, blocks)):
-                blocks.append((title, here))
-
+    blocks, without_common_seed = _titled_rows(data)
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     shown: list[StudyRow] = []
@@ -90,9 +77,11 @@ def build(data: Collected) -> Table:
         for row in here:
             lines.append(_line(data, row, here, rows, common, measures=measures, notes=notes))
         table_blocks.append(Block(", ".join((title, *common.values())), tuple(lines)))
-    apart = ""
-    if without_seed:
-        apart = f" Left out, because no seed is finished in all rows: {'; '.join(without_seed)}."
+    left_out = ""
+    if without_common_seed:
+        titles = "; ".join(without_common_seed)
+        left_out = f" Left out, because no seed is finished in all rows: {titles}."
+    caption = f"{CAPTION}{notes.text}{left_out}{not_shown(data, shown)}"
     return Table(
         words=("Row", "Seeds", "Reach 50 %", "Reach 80 %"),
         numbers=(
@@ -101,11 +90,32 @@ def build(data: Collected) -> Table:
             *(measure.label for measure in measures),
         ),
         blocks=tuple(table_blocks),
-        caption=with_note(f"{CAPTION}{notes.text}{apart}{not_shown(data, shown)}", SCALE),
+        caption=with_note(caption, SCALE),
         label=f"tab:study-{SCALE}",
         single=("learning rate",),
         footnotes=notes.texts,
     )
+
+
+def _titled_rows(data: Collected) -> tuple[list[tuple[str, list[StudyRow]]], list[str]]:
+    """Title and rows of each block, and the titles of blocks without a common seed.
+
+    The latter are left out if the user chose common seeds.
+    """
+    blocks: list[tuple[str, list[StudyRow]]] = []
+    without_common_seed: list[str] = []
+    for record in reported(data):
+        own = [row for row in shown_rows(data, record) if _has_curve(data, row)]
+        for env, model in dict.fromkeys((row.env, row.model) for row in own):
+            here = [row for row in own if (row.env, row.model) == (env, model)]
+            title = f"{record.title}: {place(record.scale, env, model)}"
+            if data.common_seeds:
+                here = on_common_seeds(data, here)
+            if not here:
+                without_common_seed.append(title)
+            elif not (data.chosen and _is_repeated(here, blocks)):
+                blocks.append((title, here))
+    return blocks, without_common_seed
 
 
 def _is_repeated(
@@ -113,23 +123,25 @@ def _is_repeated(
 ) -> bool:
     """True if an earlier block has all these rows on the same seeds.
 
-    Few chosen rows, such as the default, are in many experiments.
+    If the user chose few rows, such as the default only, many experiments have just these.
     """
     own = {row.row.runs for row in rows}
     return any(own <= {row.row.runs for row in known} for _, known in blocks)
 
 
 def _has_curve(data: Collected, row: StudyRow) -> bool:
+    """True if the row's first finished run was validated at several steps."""
     finished = row.row.finished
     return bool(finished) and len(held_out(data, finished[0]).steps) > 1
 
 
 def _measures(data: Collected, rows: Sequence[StudyRow]) -> list[Measure]:
-    """The columns: both areas, some validations and the last one, steps to the levels."""
+    """The columns: areas under validation and training, success at steps, steps to the levels."""
     validated = [held_out(data, row.row.finished[0]).steps for row in rows]
     # Without the first step, before training, and the last, which has a column of its own.
     inner = [list(steps[1:-1]) for steps in validated]
-    # Benchmarks may be validated at different steps; a column is for all rows, if any step is.
+    # Benchmarks may be validated at different steps. Columns have steps that all rows share, or if
+    # there are none, the steps of the row with most validations.
     shared = set(inner[0]).intersection(*inner[1:])
     steps = sorted(shared) or max(inner, key=len)
     every = max(1, math.ceil(len(steps) / MOST_STEPS))
@@ -149,34 +161,60 @@ def _line(
     measures: Sequence[Measure],
     notes: Footnotes,
 ) -> tuple[str | Number, ...]:
+    """Cells of a row in the order of the table's columns.
+
+    Args:
+        data: The collected runs.
+        row: The row, on the seeds of its block.
+        same_experiment: All rows of its block.
+        rows: The rows of ``study_rows``.
+        common: Settings that the heading of the block names.
+        measures: The columns of measures.
+        notes: Footnotes, to which those of the row are added.
+    """
     reach = (how_many_reach(data, row.row, level) for level in LEVELS)
     references = _references(data, row, [*same_experiment, *rows])
     pairs = {}
-    others = []
     for name, reference in references.items():
-        label = f"minus {REFERENCES[name]}"
-        pairs[label] = compare(data, row, reference, AREA)[1].difference
-        found = find(rows, reference)
-        # The heading names the common settings of the rows below it alone.
-        is_here = any(find(rows, other) == found for other in same_experiment)
-        title = found.title_without(common) if is_here else found.title
-        if title != REFERENCES[name]:
-            others.append(f"{label}: of “{title}”")
+        _, effect = compare(data, row, reference, AREA)
+        pairs[f"minus {REFERENCES[name]}"] = effect.difference
     differences = []
     for label in REFERENCES.values():
         summary = pairs.get(f"minus {label}")
         differences.append(difference(summary) if summary else NONE)
-    texts = (fewer_seeds(pairs, len(row.row.finished)), "; ".join(others))
-    title = f"{find(rows, row).title_without(common)}{''.join(map(notes.mark, texts))}"
+    remarks = (
+        fewer_seeds(pairs, len(row.row.finished)),
+        _unusual_references(references, same_experiment, rows, common),
+    )
+    marks = "".join(map(notes.mark, remarks))
+    title = f"{find(rows, row).title_without(common)}{marks}"
     cells = (_cell(data, row, measure) for measure in measures)
     return (title, row.row.count, *reach, _rate(row), *differences, *cells)
 
 
-def _references(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> dict[str, StudyRow]:
-    """The first comparable row of each reference among the known rows; none for the row itself.
+def _unusual_references(
+    references: Mapping[str, StudyRow],
+    same_experiment: Sequence[StudyRow],
+    rows: Sequence[StudyRow],
+    common: Mapping[str, str],
+) -> str:
+    """Titles of the references that the names of the columns do not describe; empty without any."""
+    texts = []
+    for name, reference in references.items():
+        found = find(rows, reference)
+        # The heading names the common settings only for the rows below it.
+        is_below = any(find(rows, other) == found for other in same_experiment)
+        title = found.title_without(common) if is_below else found.title
+        if title != REFERENCES[name]:
+            texts.append(f"minus {REFERENCES[name]}: of “{title}”")
+    return "; ".join(texts)
 
-    Rows of an experiment are not compared with runs of train.py, which were not planned for it: one
-    of GiGPO may have any learning rate.
+
+def _references(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> dict[str, StudyRow]:
+    """The first comparable row of each reference among the known rows, unless it is ``row`` itself.
+
+    Rows of an experiment are not compared with runs of train.py, which were not planned for it: a
+    run of GiGPO may have any learning rate.
     """
     own = {experiment for experiment, _ in row.names}
     candidates = []
@@ -188,13 +226,16 @@ def _references(data: Collected, row: StudyRow, known: Iterable[StudyRow]) -> di
     for name in REFERENCES:
         called = [other for other in candidates if other.called(name)]
         reference = next((other for other in called if comparable(data, row, other)), None)
-        # A row is not compared with itself.
         if reference is not None and reference.configuration != row.configuration:
             references[name] = reference
     return references
 
 
 def _cell(data: Collected, row: StudyRow, measure: Measure) -> Number:
+    """Mean of a measure over the row's seeds; empty if a seed lacks it.
+
+    Steps to a level are empty, too, if no seed reaches it: each would count with its last step.
+    """
     for level in LEVELS:
         if measure.label == steps_to(level).label and not _any_reaches(data, row, level):
             return NONE
