@@ -1,8 +1,11 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
-Finished and damaged runs are deleted only with ``--finished``; live runs, and those that this user
-has no permission to read, never. Manifests keep their rows: tables show the runs as missing, and
-the same sweep starts them again. One of which no run is left is named with what deleting it does.
+Finished and damaged runs are deleted only with ``--finished``. Live runs, and runs that this user
+has no permission to read, are never deleted.
+
+The manifests of sweeps are not changed: tables show deleted runs as missing, and the same sweep
+starts them again. If none of a manifest's runs is left, its path is printed, since the user may
+want to delete it too.
 """
 
 import argparse
@@ -24,24 +27,27 @@ from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records.process import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import coloured, say, say_error, say_markup
 
+# States of the runs that `clean` deletes.
 FAILED = (State.FAILED, State.LOST)
 
-# Prefix of a folder that is being deleted, so that no reader takes it for a run.
+# Prefix of a folder that is being deleted, so that no command takes it for a run.
 REMOVED = ".removed-"
-
-Choose = Callable[[argparse.Namespace], list[RunFolder]]
 
 
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
-    """Delete run folders after asking; finished ones only with --finished.
+    """Delete these run folders after asking; returns the exit status of the command.
 
-    The exit status is 1 if a run that was named is kept.
+    It is 1 if one of the runs may not be deleted or has just started. It is 0 if the user answers
+    no.
     """
     return _remove(console, folders, arguments, lambda state: True, named=True)
 
 
 def clean(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
-    """Delete the folders of runs that failed or whose process was lost, after asking."""
+    """Delete the folders of runs that are FAILED or LOST, after asking; returns the exit status.
+
+    Runs that cannot be read are listed as kept: they may have failed too.
+    """
     return _remove(console, folders, arguments, lambda state: state in (*FAILED, State.UNREADABLE))
 
 
@@ -61,31 +67,45 @@ def _remove(
     *,
     named: bool = False,
 ) -> int:
+    """Delete those of the run folders whose state is wanted, after asking.
+
+    Args:
+        console: Where to print.
+        folders: The run folders.
+        arguments: Those of ``add_arguments``.
+        wanted: True for states of runs to delete, or to list as kept if they may not be deleted.
+        named: True if the user has named the runs, so that keeping one is a failure.
+    """
     observer = Observer(Slurm())
-    states = {folder: _state(observer, folder) for folder in folders}
-    chosen = {folder: state for folder, state in states.items() if wanted(state)}
     finished = getattr(arguments, "finished", False)
-    reasons = {folder: _why_kept(folder, state, finished) for folder, state in chosen.items()}
-    kept = {folder: why for folder, why in reasons.items() if why}
+    to_delete: dict[RunFolder, State] = {}
+    kept: dict[RunFolder, str] = {}
+    for folder in folders:
+        state = _state(observer, folder)
+        if not wanted(state):
+            continue
+        why = _why_kept(folder, state, finished)
+        if why is None:
+            to_delete[folder] = state
+        else:
+            kept[folder] = why
+
     for folder, why in kept.items():
         say(console, f"{folder.run_id} is kept: it {why}")
-    to_delete = [folder for folder in chosen if folder not in kept]
-    # `clean` names no runs, so that leaving some is what was asked.
-    as_asked = EXIT_FAILED if named and kept else EXIT_DONE
-    for folder in to_delete:
-        say_markup(console, f"{folder.run_id}  {coloured(chosen[folder])}  {_steps(folder)}")
+    for folder, state in to_delete.items():
+        say_markup(console, f"{folder.run_id}  {coloured(state)}  {_steps(folder)}")
+    status_if_kept = EXIT_FAILED if named and kept else EXIT_DONE
     if not to_delete:
         say(console, "nothing to delete")
-        return as_asked
+        return status_if_kept
     if arguments.dry_run:
         say(console, f"{counted(len(to_delete), 'run folder')} would be deleted")
-        return as_asked
+        return status_if_kept
     if not arguments.yes and not _agreed(len(to_delete)):
         say(console, "nothing was deleted")
         return EXIT_DONE
-    # Locked one by one: a run may have started since its state was read.
-    failed = [folder for folder in to_delete if not _delete(console, folder)]
-    deleted = [folder for folder in to_delete if folder not in failed]
+
+    deleted = [folder for folder in to_delete if _delete(console, folder)]
     say(console, f"{counted(len(deleted), 'run folder')} deleted")
     for path in _without_runs(deleted):
         say(
@@ -93,11 +113,11 @@ def _remove(
             f"{path} is left, a record of runs that are all deleted: tables and figures name them "
             "as missing; delete this file to drop its rows",
         )
-    return EXIT_FAILED if failed else as_asked
+    return status_if_kept if len(deleted) == len(to_delete) else EXIT_FAILED
 
 
 def _state(observer: Observer, folder: RunFolder) -> State:
-    """State of a run as `status` shows it; a finished run without intact results is DAMAGED."""
+    """State of a run as `sweeps status` shows it; DAMAGED if its records or results are."""
     try:
         state = observer.observe(folder).state
         if state is not State.NEW:
@@ -122,6 +142,7 @@ def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
 
 
 def _steps(folder: RunFolder) -> str:
+    """Progress of a run, for the list of what would be deleted."""
     try:
         status = folder.read_status()
     except RecordError:
@@ -130,12 +151,12 @@ def _steps(folder: RunFolder) -> str:
 
 
 def _agreed(count: int) -> bool:
-    """Ask for confirmation.
+    """Ask for confirmation; True for yes.
 
     Raises:
         ConfigError: The standard input is not a terminal.
     """
-    # A script that forgot --yes would wait for an answer for ever.
+    # A script without --yes would wait forever for an answer.
     if not sys.stdin.isatty():
         raise ConfigError(
             f"{counted(count, 'run folder')} to delete, no terminal to ask at; --yes deletes them"
@@ -144,34 +165,36 @@ def _agreed(count: int) -> bool:
 
 
 def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
-    """Manifests of which runs were deleted, and none has a folder any more."""
-    ids = {folder.run_id for folder in deleted}
-    empty = []
+    """Manifests with some of the deleted runs, none of whose runs has a folder any more."""
+    deleted_ids = {folder.run_id for folder in deleted}
+    without_runs = []
     for runs_dir in dict.fromkeys(folder.path.parent for folder in deleted):
         for path in manifest.manifest_paths(runs_dir):
             try:
-                planned = {run.id for row in manifest.read(path).rows for run in row.runs}
+                rows = manifest.read(path).rows
             except RecordError:
-                # The commands that read it report it; here it must not fail after deleting.
+                # Other commands report the damage. This one must not fail after deleting.
                 continue
-            if ids & planned and not any((runs_dir / run).exists() for run in planned):
-                empty.append(path)
-    return empty
+            planned = {run.id for row in rows for run in row.runs}
+            if deleted_ids & planned and not any((runs_dir / run).exists() for run in planned):
+                without_runs.append(path)
+    return without_runs
 
 
 def _delete(console: Console, folder: RunFolder) -> bool:
     """Delete a folder; False if a process has just started the run.
 
-    The folder is renamed first, so that no reader finds half a run.
+    The folder is renamed first, so that no command finds a partly deleted run.
     """
+    # A run may have started since its state was read; a running process holds this lock.
     with locked(folder.lock) as free:
         if not free:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
             return False
         renamed = folder.path.with_name(f"{REMOVED}{folder.run_id}")
-        # An interrupted deletion may have left it.
+        # A folder of this name may be left from a deletion that was interrupted.
         shutil.rmtree(renamed, ignore_errors=True)
         folder.path.rename(renamed)
-    # Outside the lock, whose file was moved with the folder.
+    # After the lock is released, because its file is in the folder.
     shutil.rmtree(renamed)
     return True

@@ -1,4 +1,4 @@
-"""Driver of a search: creates trials while slots are free, starts their runs, reports results."""
+"""Driver of a search: creates trials while slots are free, starts runs, and records results."""
 
 import math
 import socket
@@ -24,7 +24,7 @@ from sweeps.search.trial_code import change_note, changed_trials
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-# Shortest pause between two polls: each poll reads the records of all trials.
+# Shortest pause between two polls, in seconds: each poll reads the records of all trials.
 LEAST_POLL_S = 0.5
 
 
@@ -36,11 +36,11 @@ class TrialRun:
         run_id: Name of its folder.
         seed: Its seed; the objective is averaged over the seeds.
         state: Its observed state.
-        fresh: True if an attempt was made since the trial began. Failures of earlier attempts do
+        fresh: True if an attempt was made since the trial began. How earlier attempts ended does
             not count against the trial.
-        curve: The metric by training step.
-        reason: Reason of its end.
-        near: True if it has a job of the scheduler or its process is on this host.
+        curve: Values of the search's metric, by training step.
+        reason: Why it ended.
+        near: True if it has a job of the scheduler, or its last process was on this host.
     """
 
     run_id: str
@@ -52,13 +52,16 @@ class TrialRun:
     near: bool = False
 
     @property
-    def takes_room(self) -> bool:
-        """True if it occupies a job of the scheduler or a slot of this host."""
+    def occupies_slot(self) -> bool:
+        """True if it is live, in a job of the scheduler or in a slot of this host."""
         return self.near and self.state.live
 
     @property
     def dead(self) -> bool:
-        """True if it failed or its process died during this trial."""
+        """True if its records are damaged, or it failed, died or was cancelled during this trial.
+
+        One dead run fails the trial.
+        """
         ended_badly = self.state in (State.FAILED, State.LOST, State.CANCELLED)
         return self.state is State.DAMAGED or (self.fresh and ended_badly)
 
@@ -76,9 +79,9 @@ class TrialRun:
 
 
 def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
-    """State of a trial with these runs (DONE, PRUNED or FAILED), and the reason of a failure.
+    """How a trial with these runs ended (DONE, PRUNED or FAILED), and the reason of a failure.
 
-    The state is None while the trial goes on.
+    (None, None) while the trial goes on.
     """
     dead = next((run for run in runs if run.dead), None)
     if dead is not None:
@@ -95,8 +98,8 @@ def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
 
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
-    """Mean over the seeds at the steps that all of them have reached."""
-    # Means over fewer seeds are not comparable with those of trials whose seeds are all as far.
+    """Mean of the metric over the seeds, at the steps that all seeds have reached."""
+    # A mean over some of the seeds would not be comparable with other trials' means over all.
     common = set.intersection(*(set(run.curve) for run in runs))
     curve = {}
     for step in sorted(common):
@@ -116,6 +119,10 @@ class Driver:
         launcher: Starts the runs.
         say: Prints a line of progress.
         scheduler: Client of Slurm, for runs with jobs.
+        _observer: Observer of the present poll.
+        _under_way: Ids of runs that this driver has started and whose end is not reported yet.
+        _never_started: Reasons why runs could not be started, by id.
+        _inherited: Ids of runs that a dead driver has started and that still occupy slots.
     """
 
     plan: Plan
@@ -129,9 +136,9 @@ class Driver:
     _inherited: set[str] = field(default_factory=set)
 
     def run(self) -> bool:
-        """Run until no trial is left for this driver; False if a signal stopped it."""
+        """Run until this driver has no trial left; False if a signal stopped it."""
         with self.launcher as launcher:
-            # A trial may end before the launcher has reported all of its runs.
+            # Trials may end before the launcher has reported the end of all their runs.
             while self.step() or self._under_way:
                 if launcher.signals:
                     launcher.stop()
@@ -146,44 +153,50 @@ class Driver:
             self._under_way.discard(run_id)
             if outcome.state is State.FAILED:
                 self._never_started[run_id] = outcome.reason or "could not be started"
-        # Collected again at each poll, because runs of a dead driver end without a report.
+        # Collected again at each poll, because the launcher does not report the end of these runs.
         self._inherited.clear()
         for trial in self.study.mine():
             self._follow(trial)
         self._start_waiting()
-        # Runs of existing trials come first, so that trials finish instead of piling up.
-        while self._room() and self._make_trial():
+        # New trials come last, so that existing trials finish first.
+        while self._has_free_slot() and self._make_trial():
             self._start_waiting()
         return bool(self.study.mine())
 
-    def _room(self) -> bool:
-        """True if another run may be started. Runs left by a dead driver occupy slots too."""
+    def _has_free_slot(self) -> bool:
+        """True if another run may be started. Runs of a dead driver occupy slots too."""
         return self.launcher.free > len(self._inherited)
 
     def _make_trial(self) -> bool:
+        """Create the next trial; False if there is none or it must wait."""
         parallel = self.plan.search.parallel
         if self.launcher.signals:
             return False
         if parallel is not None and len(self.study.mine()) >= parallel:
             return False
         trial = self.study.next_trial()
-        if trial is not None:
-            self.say(f"trial {trial.number}: {shown(trial.params)}")
-            for run_id in self._runs(trial):
-                # A retry may start a run that could not be started before.
-                self._never_started.pop(run_id, None)
-        return trial is not None
+        if trial is None:
+            return False
+        self.say(f"trial {trial.number}: {shown(trial.params)}")
+        # The trial may be a retry: try again to start runs that could not be started before.
+        for run_id in self._runs(trial):
+            self._never_started.pop(run_id, None)
+        return True
 
     def _start_waiting(self) -> None:
-        """Start waiting runs, the oldest trial first, under the lock against other sweeps."""
+        """Start waiting runs while slots are free, those of the oldest trial first.
+
+        The lock keeps other sweeps from starting the same runs.
+        """
         with run_folders.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
                 for run in self._runs_now(trial):
                     waits = run.startable and run.run_id not in self._under_way
-                    if waits and self._room() and not self.launcher.signals:
+                    if waits and self._has_free_slot() and not self.launcher.signals:
                         self._start(run.run_id, self._runs(trial)[run.run_id])
 
     def _start(self, run_id: str, config: RunConfig) -> None:
+        """Start a run, or note why it could not be started."""
         try:
             folder = run_config.ensure(config)
         except (RecordError, RecordWriteError) as error:
@@ -193,11 +206,12 @@ class Driver:
         self.launcher.start({run_id: (folder, config)}, config.method.name)
 
     def _follow(self, trial: "FrozenTrial") -> None:
+        """Record a trial's values so far, and its end if it has ended or should be pruned."""
         runs = self._runs_now(trial)
-        in_slots = {run.run_id for run in runs if run.takes_room}
+        in_slots = {run.run_id for run in runs if run.occupies_slot}
         self._inherited |= in_slots - self._under_way
-        # Also reported at the end of a trial: pruners compare later trials with this curve.
-        hopeless = self.study.report(trial, mean_curve(runs))
+        # Also at the end of the trial, because pruners compare later trials with its whole curve.
+        should_prune = self.study.report(trial, mean_curve(runs))
         end, reason = end_of(runs)
         if end is State.DONE:
             value = math.fsum(run.last for run in runs) / len(runs)
@@ -208,16 +222,17 @@ class Driver:
         elif end is State.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
-        elif end is State.PRUNED or hopeless:
+        elif end is State.PRUNED or should_prune:
             self._prune(trial)
 
     def _name_other_code(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
-        """Name runs that had ended before the trial began, if their code has changed since."""
-        found = {run.run_id for run in runs if not run.fresh}
-        if found:
-            before = {key: config for key, config in self._runs(trial).items() if key in found}
-            for change in changed_trials(self.plan, {trial.number: before}).items():
-                self.say(f"note: {change_note(*change)}; it was not run again")
+        """Note it if runs had ended before the trial began and their code has changed since."""
+        configs = self._runs(trial)
+        earlier = {run.run_id: configs[run.run_id] for run in runs if not run.fresh}
+        if not earlier:
+            return
+        for numbers, files in changed_trials(self.plan, {trial.number: earlier}).items():
+            self.say(f"note: {change_note(numbers, files)}; it was not run again")
 
     def _prune(self, trial: "FrozenTrial") -> None:
         """Prune the runs, then the trial.
@@ -231,38 +246,49 @@ class Driver:
         self.say(f"trial {trial.number}: pruned")
 
     def _runs_now(self, trial: "FrozenTrial") -> list[TrialRun]:
+        """Present state of each run of a trial."""
         return [
             self._run_now(run_id, config, trial) for run_id, config in self._runs(trial).items()
         ]
 
     def _run_now(self, run_id: str, config: RunConfig, trial: "FrozenTrial") -> TrialRun:
+        """Present state of a run of a trial, from its folder and the scheduler."""
         folder = RunFolder(Path(config.machine.runs_dir) / run_id)
         if run_id in self._never_started:
             reason = self._never_started[run_id]
-            return TrialRun(run_id, config.seed, State.FAILED, True, {}, reason)
+            return TrialRun(run_id, config.seed, State.FAILED, fresh=True, curve={}, reason=reason)
         if not folder.path.exists():
-            return TrialRun(run_id, config.seed, State.NEW, False, {})
+            return TrialRun(run_id, config.seed, State.NEW, fresh=False, curve={})
         try:
             status = folder.read_status()
             seen = self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
-            # A finished run may have been edited, or be of another configuration.
+            # The files of a finished run may have been edited, or be of another configuration.
             if status.state is State.DONE:
                 run_config.check(folder, config)
             records = read_whole(folder, folder.metrics)
             if status.state is State.DONE:
                 log_gaps.check(folder.metrics, config.model_dump(mode="json"), records)
         except RecordError as error:
-            return TrialRun(run_id, config.seed, State.DAMAGED, True, {}, str(error))
+            return TrialRun(
+                run_id, config.seed, State.DAMAGED, fresh=True, curve={}, reason=str(error)
+            )
 
         curve = {}
         for record in records:
             if record.get(self.plan.metric) is not None:
                 curve[record["step"]] = float(record[self.plan.metric])
-        fresh = status.attempt > trial.user_attrs[ATTEMPTS][run_id]
-        near = seen.job is not None or status.host == socket.gethostname()
-        return TrialRun(run_id, config.seed, seen.state, fresh, curve, status.reason, near)
+        return TrialRun(
+            run_id,
+            config.seed,
+            seen.state,
+            fresh=status.attempt > trial.user_attrs[ATTEMPTS][run_id],
+            curve=curve,
+            reason=status.reason,
+            near=seen.job is not None or status.host == socket.gethostname(),
+        )
 
     def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:
+        """Configurations of a trial's runs, by id."""
         return self.plan.runs(trial.params)
