@@ -13,16 +13,17 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# Least number of seconds between two lines. A loop that ends sooner logs only its beginning.
+# Shortest time between two lines, in seconds. A loop that ends sooner logs only its first line.
 QUIET_S = 10.0
 
-# Pause between two lines, as a share of the time so far: a minute has 6 lines, an hour about 105.
+# Shortest time between two lines as a share of the time so far: a loop of a minute logs 6 lines,
+# one of an hour about 105.
 QUIET_SHARE = 1 / 30
 
 
 @dataclass
 class Pace:
-    """Schedule of progress lines: after QUIET_S, then at growing intervals to keep logs short.
+    """Schedule of progress lines: every QUIET_S, later at growing intervals to keep logs short.
 
     Attributes:
         clock: Source of seconds; tests pass their own.
@@ -80,14 +81,17 @@ def progress(
 
 def about(seconds: float) -> str:
     """Format an estimated time: ``about 40 s``, ``about 3 min``, ``about 2.5 h``."""
-    # From 55 s on, it would round to "about 60 s"; from 90 min on, hours are easier to read.
+    # Up to 55 s in multiples of 5 s, so that "about 60 s" never occurs.
     if seconds < 55:
         return f"about {max(1, 5 * round(seconds / 5))} s"
+    # From 90 min on, hours are easier to read.
     if seconds < 90 * 60:
         return f"about {round(seconds / 60)} min"
     return f"about {seconds / 3600:.1f} h"
 
 
 def counted(number: int, what: str, plural: str = "") -> str:
-    """Format a number with its noun: ``1 run``, ``3 runs``; ``plural`` is for other endings."""
-    return f"{number} {what if number == 1 else plural or f'{what}s'}"
+    """Format a number with its noun: ``1 run``, ``3 runs``; ``plural`` if it is not noun + s."""
+    if number == 1:
+        return f"{number} {what}"
+    return f"{number} {plural or what + 's'}"

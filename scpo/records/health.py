@@ -1,4 +1,4 @@
-"""Health rules of conf/health.yaml: functions of a log, applicable to live and finished runs."""
+"""Health rules of conf/health.yaml, applied to the logs of live and finished runs."""
 
 import fnmatch
 import functools
@@ -29,7 +29,11 @@ Level = Literal["warn", "stop"]
 
 
 class _OfMetric(Strict, ABC):
-    """A rule about one metric; it fires after ``steps`` bad values in a row."""
+    """A rule about the values of a metric; it fires after ``steps`` bad values in a row.
+
+    Attributes:
+        metric: Name of the metric; with *, a pattern (see ``_metrics``).
+    """
 
     metric: str
     steps: PositiveInt
@@ -37,7 +41,7 @@ class _OfMetric(Strict, ABC):
 
     @abstractmethod
     def broken(self, values: Sequence[float]) -> Iterator[str]:
-        """Yield a description of the problem of each value, in order; empty for a good value."""
+        """Yield for each value, in order, a description of its problem; empty for a good value."""
 
 
 class Outside(_OfMetric):
@@ -83,7 +87,7 @@ class Rises(_OfMetric):
 
 
 class Spikes(_OfMetric):
-    """The value is above ``times`` the median of the ``window`` values before, and ``least``."""
+    """The value exceeds ``least`` and ``times`` the median of the ``window`` values before it."""
 
     kind: Literal["spikes"]
     times: PositiveFloat
@@ -103,7 +107,7 @@ class Spikes(_OfMetric):
 
 
 class Lost(_OfMetric):
-    """The value is back within ``margin`` of the first one, after it was ``gain`` above it."""
+    """The value was ``gain`` above the first one, and is now at most ``margin`` above it."""
 
     kind: Literal["lost"]
     gain: PositiveFloat
@@ -119,7 +123,7 @@ class Lost(_OfMetric):
 
 
 class Stalled(Strict):
-    """A live run has no new line for ``times`` the mean time between lines and ``least_s`` s."""
+    """A live run logs nothing for ``least_s`` seconds and ``times`` the mean time between lines."""
 
     kind: Literal["stalled"]
     times: PositiveFloat
@@ -132,7 +136,7 @@ Rule = Annotated[Outside | Sinks | Rises | Spikes | Lost | Stalled, Field(discri
 
 @dataclass(frozen=True)
 class Remark:
-    """A rule that fired, with the step and a description."""
+    """A rule that fired, with the step at which it did and a description of the problem."""
 
     rule: str
     level: Level
@@ -145,7 +149,7 @@ class Remark:
 
 @functools.cache
 def read_rules(path: Path = RULES) -> Mapping[str, Any]:
-    """Read the rules, by name.
+    """Read the rules of a file: name -> rule.
 
     Raises:
         ConfigError: The file is not YAML, or a rule is invalid.
@@ -163,11 +167,11 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
 def examine(
     records: Sequence[Mapping[str, Any]], rules: Mapping[str, Any] | None = None
 ) -> list[Remark]:
-    """Apply the rules to the lines of a metrics.jsonl.
+    """Apply the rules to the lines of a metrics.jsonl; values that are not numbers are skipped.
 
     Returns:
-        One remark for each rule and metric that fired, at the first such step, sorted by step.
-        Values that are not numbers are skipped.
+        One remark for each rule and metric for which it fired, at the first step at which it did,
+        sorted by step.
     """
     remarks = []
     for name, rule in (read_rules() if rules is None else rules).items():
@@ -180,7 +184,6 @@ def examine(
             in_a_row = 0
             for line, text in zip(logged, rule.broken(values), strict=True):
                 in_a_row = in_a_row + 1 if text else 0
-                # Reported only once, when it first fires.
                 if in_a_row == rule.steps:
                     step = int(line["step"])
                     remarks.append(Remark(name, rule.level, step, f"{metric} is {text}"))
@@ -191,9 +194,15 @@ def examine(
 def stalled(
     times: Sequence[Mapping[str, Any]], now: datetime, rules: Mapping[str, Any] | None = None
 ) -> list[Remark]:
-    """Remarks on a live run that has logged nothing for too long, from its timing.jsonl."""
+    """Remarks on a live run that has logged nothing for too long.
+
+    Args:
+        times: The lines of its timing.jsonl.
+        now: Current time.
+        rules: Name -> rule; None: those of conf/health.yaml.
+    """
     logged = [datetime.fromisoformat(line["at"]) for line in times if "at" in line]
-    # At least two intervals, because the first step compiles and fills caches.
+    # At least two intervals: the first step takes longer, because it compiles and fills caches.
     if len(logged) < 3:
         return []
     silent = (now - logged[-1]).total_seconds()
@@ -207,23 +216,30 @@ def stalled(
 
 
 def never_logged(logged: Collection[str], rules: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield name and metric of each rule whose metric is not among the logged ones.
+    """Yield name and metric of each rule whose metric was never logged.
 
-    Metrics of conf/health.yaml are passed over: some runs lack them, such as those without credit.
+    Metrics of conf/health.yaml are skipped, because some runs do not log them, such as runs without
+    credit.
     """
     shipped = {rule.metric for rule in read_rules().values() if not isinstance(rule, Stalled)}
+    # One line of a log that has all logged metrics.
+    line = dict.fromkeys(logged)
     for name, rule in rules.items():
         if isinstance(rule, Stalled) or rule.metric in shipped:
             continue
-        if not any(metric in logged for metric in _metrics([dict.fromkeys(logged)], rule.metric)):
+        if not any(metric in line for metric in _metrics([line], rule.metric)):
             yield name, rule.metric
 
 
 def _metrics(records: Sequence[Mapping[str, Any]], pattern: str) -> list[str]:
-    """Logged metrics that match a pattern, in which * matches one part of a name."""
+    """Logged metrics that match a pattern, in which * matches within one part of a name.
+
+    A pattern without * is returned as it is, even if no such metric is logged.
+    """
     if "*" not in pattern:
         return [pattern]
     known = sorted({key for record in records for key in record})
-    parts = pattern.count("/")
-    # The number of slashes is compared, because fnmatch's * matches slashes, too.
-    return [key for key in known if key.count("/") == parts and fnmatch.fnmatchcase(key, pattern)]
+    # The numbers of slashes must be equal, because fnmatch's * matches slashes, too.
+    slashes = pattern.count("/")
+    candidates = [key for key in known if key.count("/") == slashes]
+    return [key for key in candidates if fnmatch.fnmatchcase(key, pattern)]

@@ -21,7 +21,8 @@ class LossConfig(Strict):
     Attributes:
         clip_low: The probability ratio is clipped below 1 - ``clip_low``.
         clip_high: The probability ratio is clipped above 1 + ``clip_high``.
-        dual_clip: Bound of the loss of a token with a negative advantage, in units of its size.
+        dual_clip: Bound of the loss of a token with a negative advantage, as a multiple of the
+            advantage's absolute value.
         kl_coefficient: Weight of the KL divergence from the reference; 0: no reference is kept.
         entropy_coefficient: Weight of the entropy bonus.
     """
@@ -38,8 +39,8 @@ class OptimizerConfig(Strict):
 
     Attributes:
         learning_rate: Rate after the warm-up.
-        warmup_steps: Training steps, of which each may have many optimizer steps.
-        weight_decay: Decoupled, of all weights.
+        warmup_steps: Number of training steps; each may consist of many optimizer steps.
+        weight_decay: Decoupled weight decay, applied to all weights.
         gradient_clip: Largest norm of a mini-batch's gradient.
     """
 
@@ -55,8 +56,8 @@ class ValidationConfig(Strict):
     Attributes:
         every: Training steps between two validations.
         temperature: Sampling temperature.
-        seed: Seed of the draws, the same at every validation, so that only the policy changes a
-            curve. Read by the local trainer; verl's engines continue from the run's seed.
+        seed: Sampling seed, the same at every validation, so that curves change only with the
+            policy. Only the local trainer uses it; verl's engines continue from the run's seed.
     """
 
     every: PositiveInt
@@ -68,29 +69,29 @@ class TrainerSettings(Strict):
     """Training protocol, shared by all trainers.
 
     Attributes:
-        steps: Training steps: rollout, advantages, update.
-        groups: Tasks of a training step.
-        group_size: Siblings of a task.
+        steps: Number of training steps; each consists of rollout, advantages and update.
+        groups: Tasks of a training step, each with a group of rollouts.
+        group_size: Rollouts of a task (siblings).
         temperature: Temperature of the rollout and of all log-probabilities in the update.
-        max_prompt_tokens: Longer prompts lose their beginning.
+        max_prompt_tokens: Longer prompts are cut off at their beginning.
         max_response_tokens: Largest number of sampled tokens of a response.
         epochs: Passes over the rows of a training step.
         mini_batch_rows: Environment steps of an optimizer step.
         micro_batch_rows: Environment steps of a forward and backward pass, on each GPU.
-        rollout_batch: Rows that are sampled at once in one process; changes no result.
+        rollout_batch: Rows that one process samples at once; does not change results.
         skip_updates_without_advantage: A mini-batch whose advantages are all zero makes no
-            optimizer step: neither an Adam update nor weight decay. Otherwise its gradient is only
-            that of the entropy bonus and the KL term, which Adam rescales to an update of nearly
-            full size (ledger 55).
+            optimizer step: neither an Adam update nor weight decay. If False, it makes one from the
+            gradient of the entropy bonus and the KL term, which Adam rescales to an update of
+            nearly full size (ledger 55).
         checkpoint_every: Training steps between two checkpoints.
-        keep_checkpoints: Latest checkpoints that are kept.
+        keep_checkpoints: Number of latest checkpoints that are kept.
         probe_every: Training steps between two probes, for heatmaps of credit.
         probe_siblings: Episodes of a probe's task.
         sample_every: Training steps between two samples of whole groups.
-        sample_groups: Active groups of such a sample.
+        sample_groups: Number of active groups in such a sample.
         precision_every: Training steps between two measurements of credit's precision.
-        precision_steps: Steps that each of these measurements examines.
-        rollouts_every: Training steps between two whole batches on disk; None: none.
+        precision_steps: Environment steps that each of these measurements examines.
+        rollouts_every: Training steps between two batches that are saved as a whole; None: none.
     """
 
     steps: PositiveInt
@@ -104,7 +105,7 @@ class TrainerSettings(Strict):
     micro_batch_rows: PositiveInt
     rollout_batch: PositiveInt
     loss: LossConfig
-    # Left out where it is off, so that it changes no earlier run id.
+    # Left out of the run id's content if off, so that ids of earlier runs stay the same.
     skip_updates_without_advantage: bool = Field(default=False, exclude_if=lambda skips: not skips)
     optimizer: OptimizerConfig
     validation: ValidationConfig
@@ -121,7 +122,7 @@ class TrainerSettings(Strict):
     @field_validator("precision_every", mode="before")
     @classmethod
     def _precision_is_switched_off_by_a_large_number(cls, every: object) -> object:
-        # null would be another setting in every run id.
+        # Run ids contain this number; null would be a second way to switch it off.
         if every is None or every == 0:
             raise ValueError(
                 f"got {every}; allowed: 1 or more. To switch it off, set a number above "
@@ -142,17 +143,18 @@ class VerlSettings(Strict):
     It is part of a run's identity, because verl's order of rows depends on it.
 
     Attributes:
-        gpus: GPUs per node, the data-parallel ranks of the update.
+        gpus: GPUs per node; each is a data-parallel rank of the update.
         nodes: Number of nodes.
-        engine: Rollout engine; hf is Hugging Face generate, on the CPU and for tests.
+        engine: Rollout engine; hf is generate() of Hugging Face, for tests and for CPUs.
         tensor_parallel: GPUs that share a rollout engine.
         engine_memory: Share of each GPU that the engine may fill.
-        chunked_prefill: vLLM cuts long prompts into pieces that share a pass with decoding.
+        chunked_prefill: vLLM cuts long prompts into pieces, and processes them together with
+            decoding.
         free_cache: The engine releases its memory during the update.
-        offload_reference: The reference policy waits in the host's memory.
-        gradient_checkpointing: Activations are computed again in the backward pass.
+        offload_reference: Keep the reference policy in the host's memory while it is not needed.
+        gradient_checkpointing: Compute activations again in the backward pass, to save memory.
         attention: Attention kernel of the update: flash needs the package flash-attn; sdpa does
-            not, and takes the logits in pieces (verl's fused kernels); auto: flash if installed.
+            not, and computes the logits in pieces (verl's fused kernels); auto: flash if installed.
         offload_training: Keep weights and optimizer in the host's memory while they are not needed.
         agent_workers: Processes that hold the environments.
         stall_s: Seconds after which the run stops, if no part of a rollout arrives or the engine
@@ -179,27 +181,26 @@ class VerlSettings(Strict):
 
     @model_validator(mode="after")
     def _engines_share_the_gpus_evenly(self) -> Self:
-        ranks = self.gpus * self.nodes
         # A rollout engine cannot span nodes.
-        if ranks % self.tensor_parallel or (self.nodes > 1 and self.gpus % self.tensor_parallel):
+        if self.gpus % self.tensor_parallel:
             allowed = [count for count in range(1, self.gpus + 1) if self.gpus % count == 0]
             raise ValueError(
-                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {ranks}, the "
-                "number of GPUs (trainer.verl.gpus x nodes); allowed: "
+                f"trainer.verl.tensor_parallel={self.tensor_parallel} does not divide {self.gpus}, "
+                "the number of GPUs per node (trainer.verl.gpus); allowed: "
                 f"{', '.join(map(str, allowed))}. For one GPU: trainer=verl_1gpu"
             )
         return self
 
 
 class VerlTrainer(TrainerSettings):
-    """verl on a Ray cluster: the released one, or the paper's fork of it."""
+    """Training on a Ray cluster with released verl, or with verl-agent, the paper's fork of it."""
 
     name: Literal["verl", "verl_agent"]
     verl: VerlSettings
 
     @model_validator(mode="after")
     def _probe_is_played_with_a_validation(self) -> Self:
-        # verl hands validation data over as one set of prompts; a probe is some of them.
+        # verl validates on one set of prompts, and the probe's prompts are part of it.
         if self.probe_every % self.validation.every:
             raise ValueError(
                 f"trainer.probe_every={self.probe_every} is no multiple of "

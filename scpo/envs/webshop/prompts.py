@@ -1,4 +1,4 @@
-"""Prompts: verl-agent's, one with a memory (``model=choice``), a compact one for small policies.
+"""Prompts: verl-agent's, a compact one for small policies, one with a memory (``model=choice``).
 
 verl-agent's two templates are protocol constants: results are only comparable if every policy reads
 the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
@@ -48,12 +48,13 @@ _LATER = (
 
 
 def verl_agent(transcript: Transcript, history_length: int, max_characters: int) -> str:
-    """verl-agent's user message; the history is dropped above ``max_characters``.
+    """verl-agent's user message.
 
     Args:
         transcript: The episode so far.
         history_length: Latest steps that are shown (the paper's K); 0: the first step's template.
-        max_characters: ``env.max_prompt_characters``.
+        max_characters: Longer messages are sent without the history
+            (``env.max_prompt_characters``).
     """
     available = "\n".join(f"'{action}'," for action in admissible(transcript))
     first = _FIRST.format(
@@ -65,7 +66,7 @@ def verl_agent(transcript: Transcript, history_length: int, max_characters: int)
     later = _LATER.format(
         task=transcript.task, observation=transcript.observation, available=available, **earlier
     )
-    # As verl-agent does: a prompt that would be too long is sent without its history.
+    # verl-agent also drops the history of a prompt that is too long.
     return first if len(later) > max_characters else later
 
 
@@ -78,9 +79,9 @@ def admissible(transcript: Transcript) -> list[str]:
 def memory(transcript: Transcript) -> str:
     """Prompt with a memory: wish, page, searches, chosen options, seen products, listed actions.
 
-    It is a function of the transcript only. A seen product is listed with its price, the pages
-    that were read, and the words of the wish that they and its title contain; the page of a product
-    lists its options::
+    It depends on the transcript only. A seen product is listed with its price, its pages that were
+    read, and the words of the wish that its title or these pages contain. On a product's page, the
+    chosen and all available options are listed::
 
         wish: Find me slim fit jeans with color: navy, and price lower than 50.00 dollars
         page: item 1
@@ -115,7 +116,7 @@ def memory(transcript: Transcript) -> str:
 
 
 def choices(transcript: Transcript) -> list[str]:
-    """Actions that a policy may choose from: the page's clicks and, at a search bar, some searches.
+    """Actions that a policy may choose from: the page's clicks and, with a search bar, searches.
 
     The searches are made of the instruction's words (:func:`scpo.envs.webshop.wish.searches`).
     ``click[search]`` is left out, since it does nothing, and so are elements with a line break,
@@ -125,7 +126,6 @@ def choices(transcript: Transcript) -> list[str]:
     if transcript.actions["has_search_bar"]:
         actions += [f"search[{query}]" for query in searches(transcript.task)]
     for name in transcript.actions["clickables"]:
-        # The search bar's own click does nothing, and an action must fit on a line.
         if name != SEARCH and "\n" not in name:
             actions.append(f"click[{name}]")
     return actions
@@ -133,7 +133,7 @@ def choices(transcript: Transcript) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _option_lines(options: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
-    """A line for each value that can be clicked; a line break would end the line of the action."""
+    """A line for each option value, except values with a line break, which cannot be clicked."""
     lines = []
     for name, values in options:
         for value in values:
@@ -153,12 +153,15 @@ def _seen(sighting: Sighting, task: str) -> str:
 def _seen_line(
     asin: str, price: str, read: tuple[str, ...], texts: tuple[str, ...], task: str
 ) -> str:
-    shown = frozenset[str]().union(*map(words_of, texts))
+    """Line of a seen product; ``read``: kinds of its pages that were read, ``texts``: its texts."""
+    shown: set[str] = set()
+    for text in texts:
+        shown |= words_of(text)
     matched = " ".join(word for word in parse_wish(task).words if word in shown)
     return f"seen {asin.lower()} | {price} | {' '.join(read)} | {matched}"
 
 
-# Words of a title, and of a description or list of features, that the compact prompt keeps.
+# Number of words that the compact prompt keeps of a title, and of a description or features.
 TITLE_WORDS = 10
 TEXT_WORDS = 40
 _CENTS = re.compile(r"\.\d+")
@@ -168,10 +171,10 @@ MARKS = "results item chosen nothing none description features reviews done | > 
 
 
 def compact(transcript: Transcript, history_length: int) -> str:
-    """The text that a small policy reads; its last word is the opening tag.
+    """Compact prompt: wish, the latest ``history_length`` actions, and the page.
 
-    Each action of the history ends with the closing tag, which is the small model's end-of-text
-    token.
+    Its last word is the opening tag. Each action of the history ends with the closing tag, which is
+    the small model's end-of-text token.
     """
     parts = [f"{wish(transcript.task)} |"]
     recent = transcript.compact_history[-history_length:] if history_length else []
@@ -180,13 +183,13 @@ def compact(transcript: Transcript, history_length: int) -> str:
 
 
 def compact_response(action: str, clickables: list[str]) -> str:
-    """The response to a compact prompt that does ``action``."""
+    """Response that executes ``action`` under a compact prompt."""
     return respond(compact_action(action, clickables))
 
 
 def wish(task: str) -> str:
-    """Content words of the instruction; prices in whole dollars."""
-    # Whole dollars, as in the listed prices: the small vocabulary then needs no decimals.
+    """Content words of the instruction, numbers and option values; prices in whole dollars."""
+    # Whole dollars, as in `_price`, so that the small vocabulary needs no decimals.
     text = _CENTS.sub("", task.lower().replace(", and price lower than", " | under"))
     kept = (word for word in re.findall(r"[a-z]+|\d+|[|:]", text) if word not in FILLER)
     return " ".join(kept)
@@ -198,29 +201,29 @@ def _page(page: Page) -> str:
         return " ".join([f"results {page.number}", *_listing(page)])
     if page.product is None or page.kind == "done":
         return page.kind
+    if page.kind == "reviews":
+        return "reviews none"
     if page.kind in SUB_PAGES:
-        if page.kind == "reviews":
-            return f"{page.kind} none"
-        text = page.product.description
-        if page.kind != "description":
-            text = " ".join(page.product.bullets)
+        description = page.kind == "description"
+        text = page.product.description if description else " ".join(page.product.bullets)
         return f"{page.kind} {_first_words(text, TEXT_WORDS)}"
     chosen = " ".join(words(value) for value in page.options.values()) or "nothing"
     return f"item {_offer(page.product)} | chosen {chosen}"
 
 
 def _listing(page: Page) -> Iterator[str]:
-    for place, product in enumerate(page.shown, start=1):
-        yield f"; {place} {_first_words(product.title, TITLE_WORDS)} : {_price(product)}"
+    """For each listed product, its number on the page, title and price."""
+    for number, product in enumerate(page.shown, start=1):
+        yield f"; {number} {_first_words(product.title, TITLE_WORDS)} : {_price(product)}"
 
 
 def _offer(product: Product) -> str:
-    """Title, price and options of the product whose page it is."""
-    options = []
+    """Title, price and options of the product whose page is open."""
+    parts = [_first_words(product.title, TITLE_WORDS), ":", _price(product), "|"]
     for name, values in product.options.items():
         listed = " : ".join(words(value) for value in values)
-        options.append(f"{words(name)} > {listed} ;")
-    return " ".join([_first_words(product.title, TITLE_WORDS), ":", _price(product), "|", *options])
+        parts.append(f"{words(name)} > {listed} ;")
+    return " ".join(parts)
 
 
 def _price(product: Product) -> str:
@@ -228,7 +231,8 @@ def _price(product: Product) -> str:
     return str(int(product.prices[0]))
 
 
-@functools.lru_cache(2**16)
+@functools.lru_cache(maxsize=65536)
 def _first_words(text: str, count: int) -> str:
+    """The first ``count`` content words of a text."""
     content = [word for word in words(text).split() if word not in FILLER]
     return " ".join(content[:count])

@@ -19,13 +19,15 @@ def verl_folder(folder: RunFolder, step: int) -> Path:
 
 
 def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, keep: int) -> None:
-    """Mark a checkpoint as complete once its step is recorded, and keep the newest ``keep``.
+    """Mark a checkpoint as complete, and delete all complete ones but the newest ``keep``.
+
+    Call it once the checkpoint's step is in the logs.
 
     Args:
         folder: The run.
         step: Training step of the checkpoint.
-        logs: Checksums of the run's logs, this step included; a resumed run cuts its logs back to
-            them.
+        logs: Checksums of the run's logs up to and including this step; a run that resumes from the
+            checkpoint truncates its logs to them.
         keep: Number of checkpoints to keep, at least 1.
     """
     folder.mark_complete(
@@ -39,10 +41,10 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 
 
 class Sealing:
-    """Compute a checkpoint's checksums in a thread, so that the next rollout need not wait.
+    """Seals checkpoints (checksums and marker) in a thread, so that the next rollout need not wait.
 
-    At 7B the files of a checkpoint are 91 GB. Only once their checksums are written is the
-    checkpoint valid and are older ones deleted. A run that is killed earlier resumes from the
+    The files of a checkpoint of a 7B model have 91 GB. The checkpoint becomes valid, and older ones
+    are deleted, when the checksums are written. A run that is killed before that resumes from the
     previous checkpoint.
     """
 
@@ -55,18 +57,22 @@ class Sealing:
     def start(self, step: int, logs: Mapping[str, FileSum]) -> None:
         """Begin to seal a checkpoint whose files are written; arguments as in ``mark_complete``.
 
-        First waits for the previous checkpoint: two at a time would share the disk and might finish
-        in the wrong order.
+        Waits for the previous checkpoint first: two at a time would compete for the disk and might
+        finish in the wrong order.
+
+        Raises:
+            OSError: See :meth:`wait`, for the previous checkpoint.
         """
         self.wait()
         arguments = (self._folder, step, dict(logs))
         self._pending = self._thread.submit(mark_complete, *arguments, keep=self._keep)
 
     def wait(self) -> float:
-        """Wait for the checksums under way; returns the seconds that this took.
+        """Wait until the pending checkpoint is sealed, if any; returns the seconds waited.
 
         Raises:
-            OSError: A file of the checkpoint could not be read, or its marker could not be written.
+            OSError: A file of the checkpoint could not be read, its marker could not be written, or
+                an older checkpoint could not be deleted.
         """
         pending = self._pending
         self._pending = None
@@ -78,12 +84,12 @@ class Sealing:
 
 
 def newest(folder: RunFolder) -> int | None:
-    """Step of the newest whole checkpoint, or None without any; incomplete ones are removed.
+    """Remove incomplete checkpoints; return the newest undamaged one's step, or None.
 
     Raises:
-        RecordError: There are complete checkpoints, and all of them are damaged.
+        RecordError: The run has complete checkpoints, but all of them are damaged.
     """
-    # Before anything is written: on a full disk, an incomplete checkpoint takes needed space.
+    # First of all, because an incomplete checkpoint may fill the disk that the run will write to.
     folder.drop_half_checkpoints()
     return next(folder.whole_checkpoints(), None)
 

@@ -1,17 +1,18 @@
 """Translation of a game's PDDL problem to the SAS task that the engine loads, cached on disk.
 
-The task is the one of Fast Downward's translator, with two differences that no player can observe:
+The task equals that of Fast Downward's translator, with two differences that no player can observe:
 
 - Labels are numbers (value ``2 * variable`` is "true", ``2 * variable + 1`` is "false") and the
-  real names are stored separately. The library parses a quarter of the text and answers with
-  numbers.
-- One *jump* operator per value of each variable is appended. All of them require a variable that is
-  never true, so none is ever applicable; but the library applies any operator that it is given, and
-  with jumps a lane reaches any state in microseconds, without replaying commands.
+  real names are stored separately. The planning library (fast-downward-textworld) then parses a
+  quarter of the text, and returns numbers.
+- Two *jump* operators are appended for each variable that is not derived, one for each value. They
+  require a variable that is never true, so none is ever applicable. But the library applies any
+  operator that it is given, so a :class:`Lane` of the engine reaches any state by jumps in
+  microseconds, without replaying commands.
 
 A translation takes 0.2 s, reading it back a few milliseconds. A cache file is a gzip of two lines:
 a header (format, key, SHA-256 of the second line) and the translation as JSON. The key hashes the
-translated texts and the versions of the translator. Files that fail the checks are rewritten.
+translated texts, the format and the library's version. Files that fail the checks are rewritten.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Operator:
     Attributes:
         name: Action and its arguments.
         preconditions: What must hold.
-        effects: What it sets, each under conditions of its own.
+        effects: For each effect, its own conditions and what it sets if they hold.
     """
 
     name: tuple[str, ...]
@@ -64,13 +65,13 @@ class Operator:
 
 @dataclass(frozen=True)
 class NameTable:
-    """Rows of words (operators, atoms) in a few bytes each; ``table[i]`` is a tuple of words.
+    """Compact table with a row of words for each operator or atom; ``table[i]`` is a tuple.
 
     A game has some 2800 operators with names of 130 characters: 0.5 MB as text, 30 kB here.
 
     Attributes:
-        words: All words; number 0 is the empty word that fills up short rows.
-        width: Words per row.
+        words: All words; number 0 is the empty word, which pads short rows.
+        width: Words per row, including padding.
         codes: Numbers of the words, row after row.
     """
 
@@ -80,16 +81,14 @@ class NameTable:
 
     @classmethod
     def of(cls, rows: Iterable[Atom]) -> NameTable:
-        """Build a table."""
+        """Build the table of these rows."""
         rows = list(rows)
         width = max(map(len, rows), default=1)
         numbers = {"": 0}
         codes = array("H")
         for row in rows:
-            codes.extend(
-                numbers.setdefault(word, len(numbers))
-                for word in (*row, *[""] * (width - len(row)))
-            )
+            padded = [*row, *[""] * (width - len(row))]
+            codes.extend(numbers.setdefault(word, len(numbers)) for word in padded)
         return cls(tuple(numbers), width, codes)
 
     def __len__(self) -> int:
@@ -101,8 +100,9 @@ class NameTable:
 
     def __iter__(self) -> Iterator[Atom]:
         words = self.words
-        # Chunks of `width` codes: the same iterator is asked for each place of a row.
-        rows = zip(*[iter(self.codes)] * self.width, strict=True)
+        # All `width` arguments are the same iterator, so each tuple of the zip is the next row.
+        codes = iter(self.codes)
+        rows = zip(*[codes] * self.width, strict=True)
         return (tuple([words[code] for code in row if code]) for row in rows)
 
 
@@ -115,14 +115,14 @@ class Translation:
             compressed.
         atoms: The atom of each variable.
         initial: Whether each atom holds at the start.
-        jumps: Operator that makes a variable true; the next one makes it false. -1 for derived
-            variables.
-        operators: Action and arguments of each operator, by the library's operator id (jumps not
-            among them).
-        parameters: (name, type) of each action's parameters.
-        types: Type of each object.
-        facts: All atoms of the initial state, static ones included.
-        reads: Predicates that preconditions, axioms or the goal depend on.
+        jumps: For each variable, the number of the operator that makes it true; the next operator
+            makes it false. -1 for derived variables.
+        operators: Action and arguments of each operator except jumps, by the library's number of
+            the operator.
+        parameters: Action -> (name, type) of each of its parameters.
+        types: Object -> its type.
+        facts: All atoms of the initial state except equalities, including those that never change.
+        reads: Predicates in the goal and in the preconditions of actions and axioms.
         unreliable: Predicates that some operator changes only under a condition; the library
             reports such changes whether or not they happened.
     """
@@ -140,13 +140,13 @@ class Translation:
 
     @property
     def sas(self) -> bytes:
-        """The planner's task as the library reads it."""
+        """The task in the text format that the library reads."""
         return zlib.decompress(self.packed_sas)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A grounded task before it is written.
+    """A grounded task before it is written as SAS.
 
     Attributes:
         variables: Number of each atom that can change.
@@ -167,15 +167,23 @@ def translate(domain: str, problem: str) -> Translation:
     """Ground a PDDL problem and write it for the library.
 
     Raises:
-        GameError: The problem cannot be parsed, its goal can never be reached, or it has features
-            games do not use.
+        GameError: The problem cannot be parsed, its goal can never be reached, or it uses a feature
+            that is not supported.
     """
     parsed = read_problem(domain, problem)
     task = make_task(parsed)
     initial = tuple(atom in parsed.facts for atom in task.variables)
     derived = [atom[0] in task.derived for atom in task.variables]
-    # Jumps follow the operators, two for each variable that is not derived, as `_sas` writes them.
-    free = iter(range(len(task.operators), len(task.operators) + 2 * len(derived), 2))
+    # `_sas` writes the jumps after the operators, two for each variable that is not derived.
+    jumps = []
+    next_jump = len(task.operators)
+    for is_derived in derived:
+        if is_derived:
+            jumps.append(-1)
+        else:
+            jumps.append(next_jump)
+            next_jump += 2
+
     reads = {literal.predicate for literal in parsed.goal}
     unreliable = set()
     for action in parsed.actions:
@@ -186,7 +194,7 @@ def translate(domain: str, problem: str) -> Translation:
         packed_sas=zlib.compress("\n".join(_sas(task, initial, derived)).encode(), level=1),
         atoms=NameTable.of(task.variables),
         initial=initial,
-        jumps=tuple(-1 if is_derived else next(free) for is_derived in derived),
+        jumps=tuple(jumps),
         operators=NameTable.of(operator.name for operator in task.operators),
         parameters=parsed.parameters,
         types=parsed.objects,
@@ -214,17 +222,20 @@ def make_task(problem: Problem) -> Task:
     axioms: list[Operator] = []
     for action, values in grounded.instances:
         operator = resolve.operator(action, values)
-        if operator is not None:
-            (axioms if action.derived else operators).append(operator)
+        if operator is None:
+            continue
+        if action.derived:
+            axioms.append(operator)
+        else:
+            operators.append(operator)
 
-    # Two objects of a kind fill an axiom's parameters either way round, which makes the same axiom
-    # twice.
+    # Axioms occur twice where swapping two objects of a type gives the same axiom.
     return Task(variables, derived, tuple(operators), tuple(dict.fromkeys(axioms)), goal)
 
 
 @dataclass(frozen=True)
 class _Resolver:
-    """Literals to conditions on variables; those on facts that never change are settled here.
+    """Turns literals into conditions on variables; evaluates those on facts that never change.
 
     Attributes:
         problem: The normalised problem, with its initial facts.
@@ -239,17 +250,25 @@ class _Resolver:
     def conditions(
         self, literals: Sequence[Literal], values: tuple[str, ...]
     ) -> frozenset[Condition] | None:
-        """Preconditions on variables; None if they can never hold."""
+        """Conditions on variables; None if the literals can never hold together.
+
+        Args:
+            literals: The literals of an action, an effect or the goal.
+            values: Objects for the parameters.
+
+        Raises:
+            GameError: A literal negates a derived fact.
+        """
         if not literals:
             return _NOTHING
         found = set()
         for literal in literals:
             atom = literal.ground(values)
             variable = self.variables.get(atom)
-            # Never true, or never false.
+            # The atom never changes, so the initial state decides whether the literal holds.
             if variable is None:
-                # The literal contradicts the fact, so that the action can never be applied.
-                if (atom in self.problem.facts) == literal.negated:
+                holds = (atom in self.problem.facts) != literal.negated
+                if not holds:
                     return None
             elif literal.negated and literal.predicate in self.derived:
                 raise GameError(
@@ -287,10 +306,10 @@ class _Resolver:
             overruled = effect.literal.negated and atom in added
             if atom not in self.variables or conditions is None or overruled:
                 continue
-            value = (self.variables[atom], int(effect.literal.negated))
+            result = (self.variables[atom], int(effect.literal.negated))
             # What a precondition guarantees already does not count as an effect.
-            if value not in preconditions:
-                yield conditions - preconditions, value
+            if result not in preconditions:
+                yield conditions - preconditions, result
 
 
 def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator[str]:
@@ -327,12 +346,15 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
     for number, operator in enumerate(task.operators):
         yield _operator(number, operator)
     for variable, value in jumps:
-        yield f"begin_operator\njump\n1\n{never} 0\n1\n0 {variable} -1 {value}\n1\nend_operator"
+        # One precondition (`never` is true), one effect (from any value, -1), and a cost of 1.
+        yield from ("begin_operator", "jump", "1", f"{never} 0")
+        yield from ("1", f"0 {variable} -1 {value}", "1", "end_operator")
     yield str(len(task.axioms))
     for axiom in task.axioms:
-        ((_, (head, value)),) = axiom.effects
+        # An axiom has one effect: its variable changes from the other value to this one.
+        [(_, (variable, value))] = axiom.effects
         yield from ("begin_rule", str(len(axiom.preconditions)), *_lines(axiom.preconditions))
-        yield from (f"{head} {1 - value} {value}", "end_rule")
+        yield from (f"{variable} {1 - value} {value}", "end_rule")
 
     yield ""
 
@@ -344,9 +366,10 @@ def _operator(label: int, operator: Operator) -> str:
     effects = []
     for conditions, (variable, value) in operator.effects:
         needed = " ".join([str(len(conditions)), *_lines(conditions)])
+        # -1: the variable may have any value before.
         effects.append(f"{needed} {variable} {before.get(variable, -1)} {value}")
 
-    # A condition on what an effect changes is stated with the effect.
+    # Preconditions on variables that change are written with their effects.
     unchanged = [condition for condition in operator.preconditions if condition[0] not in changed]
     prevail = _lines(unchanged)
     return "\n".join(
@@ -368,13 +391,13 @@ def _lines(conditions: Iterable[Condition]) -> list[str]:
     return [f"{variable} {value}" for variable, value in conditions]
 
 
-# To be raised when the file's form changes, or the code above makes another translation.
+# Increase it when the form of the files changes, or when the code above translates differently.
 _FORMAT = 1
-_FORM = TypeAdapter(Translation)
+_JSON = TypeAdapter(Translation)
 
 
 class TranslationStore:
-    """Translations by content, in ``folder`` (None: nothing is kept)."""
+    """Translations kept in ``folder`` by the hash of domain and problem; None: none are kept."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -397,9 +420,9 @@ class TranslationStore:
         return translation
 
     def make(self, games: Sequence[tuple[str, str]]) -> None:
-        """Translate those (domain, problem) that are not stored yet, on all cores.
+        """Translate the pairs of domain and problem that are not stored yet, on all cores.
 
-        Forks, so it must be called while the process has no other threads.
+        Forks the process, so it must be called while the process has no other threads.
         """
         if self._folder is None:
             return
@@ -410,22 +433,23 @@ class TranslationStore:
                 pool.map(self._keep, new, chunksize=1)
 
     def _keep(self, game: tuple[str, str]) -> None:
+        """Run ``get`` without its result, which a pool would copy back to this process."""
         self.get(*game)
 
     def _path(self, key: str) -> Path:
-        assert self._folder is not None  # noqa: S101 (for mypy: asked only where there is one)
+        assert self._folder is not None  # noqa: S101 (for mypy: callers have a folder)
         return self._folder / key[:2] / f"{key}.json.gz"
 
     def _write(self, path: Path, key: str, translation: Translation) -> None:
-        """Keep a translation; a failure is logged, not raised."""
-        body = _FORM.dump_json(translation)
+        """Write a translation; an error of the file system is logged, not raised."""
+        body = _JSON.dump_json(translation)
         header = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
-        # Without a time in gzip's header, equal translations are equal files.
+        # No time in gzip's header, so that equal translations give equal files.
         content = gzip.compress(
             json.dumps(header).encode() + b"\n" + body, compresslevel=1, mtime=0
         )
         try:
-            # A torn file fails its hash and is made again.
+            # Not durable: a file that a crash cut off fails its hash and is written again.
             replace_file(path, content, durable=False)
         except OSError as error:
             # A cache that cannot be written costs time, not results.
@@ -434,7 +458,7 @@ class TranslationStore:
 
 @cache
 def package_version(package: str) -> str:
-    """The version of a package; ``unknown`` where it was not installed as one."""
+    """Version of an installed package; ``unknown`` if its metadata is missing."""
     return installed_version(package) or "unknown"
 
 
@@ -451,11 +475,11 @@ def _read(path: Path, key: str) -> Translation | None:
         header = json.loads(header_line)
         expected = {"format": _FORMAT, "key": key, "sha256": hashlib.sha256(body).hexdigest()}
         if header != expected:
-            raise ValueError("its header is of another file")
-        return _FORM.validate_json(body)
+            raise ValueError("its header does not match its content or its name")
+        return _JSON.validate_json(body)
     except FileNotFoundError:
         return None
     # gzip, zlib, json and pydantic raise errors of their own; a flipped bit can cause any of them.
     except Exception as error:  # noqa: BLE001
-        logger.warning("translation %s is not usable (%s) and is made again", path, error)
+        logger.warning("translation %s is not usable (%s); it is made again", path, error)
         return None
