@@ -27,9 +27,12 @@ from sweeps.launchers.slurm.scheduler import Slurm, node_names
 from sweeps.launchers.slurm.submission import Request, by_request, probed_partitions
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
+
+# Limit in seconds for the answer of a command.
 TIMEOUT_S = 20
 
-# Partition (* marks the default), availability, time limit, cores, GPUs.
+# Columns of sinfo: partition (* marks the default), availability, time limit, cores of a node,
+# generic resources such as GPUs, and numbers of allocated/idle/other/all nodes.
 FIELDS = "%P|%a|%l|%c|%G|%F"
 
 
@@ -72,7 +75,8 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         asked = [request for request in requests if request.partition == partition]
         code, output = _sinfo(partition)
         if code != 0:
-            # A partition that does not exist is no failure of sinfo: no other would be answered.
+            # sinfo succeeds even for a partition that does not exist, so slurmctld does not answer,
+            # and would not for the other partitions either.
             yield error(
                 f"partition {partition or '(default)'}",
                 f"not checked; sinfo: {output or f'exit status {code}'}",
@@ -83,9 +87,10 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
 
 
 def check_node(subject: Subject) -> Iterator[Finding]:
-    """Let a node of each partition test Python and run folders, as a submission does.
+    """Run the probe of submissions on a node of each partition: Python and the run folders.
 
-    No findings if ``check_slurm`` reports an error, or if this host is a node itself.
+    No findings with ``launcher.probe_s=0``, if Slurm does not answer, if this host is a node itself
+    or if ``check_slurm`` reports an error of the site file or of a job.
     """
     launcher = subject.first.launcher
     if not isinstance(launcher, SlurmLauncher) or not launcher.probe_s or not is_outside():
@@ -97,7 +102,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         return
 
     folder = subject.runs_dir.absolute()
-    # Before the first run the folder does not exist yet, and nodes can only test what exists.
+    # Before the first run the folder does not exist yet; its closest existing parent is tested.
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     needs = (
         Need("the Python of the environment", Path(sys.executable), "x"),
@@ -108,9 +113,8 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         if answer.node is None:
             yield warning("slurm node", answer.why, "later, or a longer launcher.probe_s")
         elif answer.lacking:
-            text = (
-                f"{answer.node} ({partition}) cannot {', cannot '.join(map(str, answer.lacking))}"
-            )
+            lacking = ", ".join(f"cannot {need}" for need in answer.lacking)
+            text = f"{answer.node} ({partition}) {lacking}"
             yield error("slurm node", text, "a folder on a file system that the nodes share")
         else:
             text = f"{answer.node} ({partition}) can execute Python and write run folders"
@@ -118,14 +122,15 @@ def check_node(subject: Subject) -> Iterator[Finding]:
 
 
 def _requests(subject: Subject, launcher: SlurmLauncher, site: Site) -> list[Request]:
-    numbered = {str(place): config for place, config in enumerate(subject.configs)}
-    return list(by_request(numbered, launcher, site))
+    """Requests of the jobs of these configurations, each once."""
+    by_id = {str(number): config for number, config in enumerate(subject.configs)}
+    return list(by_request(by_id, launcher, site))
 
 
 def _accounting() -> Iterator[Finding]:
     """Check that sacct answers: only sacct knows why a job that left the queue has ended.
 
-    Without sacct such a run is LOST, and is resumed all the same.
+    Without sacct, runs of such jobs are LOST without a reason; sweeps resume them nevertheless.
     """
     code, output = _call("sacct", "--noheader", "--starttime", "now-1minutes")
     if code == 0:
@@ -138,8 +143,8 @@ def _accounting() -> Iterator[Finding]:
 
 
 def _reachable(subject: Subject) -> Iterator[Finding]:
-    """Warn about folders that the nodes may not see: a job would end at once."""
-    # Without the names of its nodes, this host may be one of them or not.
+    """Warn about folders that the nodes may not see, without which a job ends at once."""
+    # Without the names of the nodes, it is unknown whether this host is one of them.
     known = bool(node_names())
     folders = local_folders if known else folders_on_local_disks
     local = [
@@ -147,7 +152,8 @@ def _reachable(subject: Subject) -> Iterator[Finding]:
     ]
     if local and not known:
         text = f"could not be checked, as Slurm names no node: {', '.join(local)}"
-        yield warning("slurm files", text, "again when sinfo answers, or see that nodes read them")
+        fix = "repeat when sinfo answers, or check that the nodes can read them"
+        yield warning("slurm files", text, fix)
     elif local:
         text = f"{', '.join(local)}: no network file system, do the nodes see it?"
         yield warning("slurm files", text, "a folder on a file system that the nodes share")
@@ -182,6 +188,15 @@ def _partition(
     gres: str | None,
     output: str,
 ) -> Iterator[Finding]:
+    """Check that a partition exists, and that it can run the jobs.
+
+    Args:
+        launcher: Settings of the launcher.
+        name: The partition; None for the default one.
+        asked: Requests of the jobs in this partition.
+        gres: ``gres`` of the site file.
+        output: Output of ``_sinfo`` for this partition.
+    """
     # sinfo may print warnings between its rows.
     rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
     if name is None:
@@ -202,7 +217,8 @@ def _partition(
 
 def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[Finding]:
     """Report a ``gres`` of the site that no node of the partition has."""
-    # gpu:a800:4(S:0-1) is gpu:a800, which a request of gpu meets, too.
+    # A node with gpu:a800:4(S:0-1) meets requests of gpu:a800 and of gpu. The patterns split the
+    # resources at commas outside parentheses, and cut off the number and the parentheses.
     kinds = set()
     for resource in re.findall(r"[^,()]+(?:\([^)]*\))?", ",".join(offered)):
         kind = re.sub(r"(:\d+\w?)?(\(.*)?$", "", resource.strip())
@@ -213,15 +229,19 @@ def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[
 
 
 def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterator[Finding]:
+    """Check that a partition is up, and offers the cores, GPUs and hours that jobs ask for.
+
+    ``rows``: its rows of sinfo, with the columns of ``FIELDS``.
+    """
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
 
-    # Allocated, idle, other and all nodes; others are drained, down or reserved.
+    # Numbers of allocated, idle, other and all nodes; others are drained, down or reserved.
     counts = [[int(count) for count in row[5].split("/")] for row in rows]
     usable = sum(allocated + idle for allocated, idle, *_ in counts)
     if not usable:
-        nodes = counted(sum(count[3] for count in counts), "node")
+        nodes = counted(sum(total for *_, total in counts), "node")
         yield warning(
             check,
             f"up, and none of its {nodes} takes jobs now{_reasons()}",
@@ -229,7 +249,7 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         )
         return
 
-    # Partitions with several kinds of nodes have a row for each; the largest counts.
+    # A partition has a row for each kind of node. A job fits if the largest kind has enough.
     cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
     gpus = max(_gpus_in(row[4]) for row in rows)
     asked_cores = max(request.resources.cpus for request in asked)
@@ -249,7 +269,7 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
         yield warning(
             check,
             f"allows {longest:.4g} h, a job asks for {asked_h:.4g} h",
-            # Rounded down: of 0.52 h, jobs would ask for 32 min where 31 are allowed.
+            # Rounded down to 0.01 h: a limit of 31 min, rounded up to 0.52 h, would become 32 min.
             f"max_time_h: {math.floor(100 * longest) / 100:g}, in launcher.site",
         )
     if cores >= asked_cores and gpus >= asked_gpus and asked_h <= longest:
@@ -257,29 +277,30 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
 
 
 def _reasons() -> str:
-    """Reasons why nodes of any partition take no jobs, as administrators gave them."""
+    """Administrators' reasons why nodes of any partition take no jobs, in parentheses, or empty."""
     code, output = _call("sinfo", "--noheader", "--list-reasons", "--format", "%T: %E")
     reasons = dict.fromkeys(line.strip() for line in output.splitlines() if line.strip())
     return f" ({'; '.join(reasons)})" if code == 0 and reasons else ""
 
 
 def _gpus_in(resources: str) -> int:
-    """``gpu:a800:4(S:0-1)`` has 4."""
+    """Number of GPUs in a node's generic resources: 4 for ``gpu:a800:4(S:0-1)``."""
     return sum(int(count) for count in re.findall(r"gpu(?::[^:,()]+)?:(\d+)", resources))
 
 
 def _hours(limit: str) -> float:
-    """``1-12:00:00`` is 36; ``infinite`` is infinite."""
+    """Hours of a time limit of sinfo: 36 for ``1-12:00:00``, infinite for ``infinite``."""
     if not re.fullmatch(r"(\d+-)?[\d:]+", limit):
         return float("inf")
     days, _, clock = limit.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
-    # sinfo leaves leading zeros out.
+    # sinfo omits leading parts that are 0: 30:00 is half an hour.
     hours, minutes, seconds = [0] * (3 - len(parts)) + parts
     return int(days or 0) * 24 + hours + minutes / 60 + seconds / 3600
 
 
 def _call(*command: str) -> tuple[int, str]:
+    """Exit status of a command, and its output or, if it failed, the last line of its errors."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -288,5 +309,6 @@ def _call(*command: str) -> tuple[int, str]:
         return 1, f"no answer within {TIMEOUT_S} s"
     if done.returncode == 0:
         return 0, done.stdout.strip()
-    # The last line has the fatal error.
-    return done.returncode, "".join(done.stderr.strip().splitlines()[-1:])
+    # Earlier lines may be warnings; the last one has the fatal error.
+    errors = done.stderr.strip().splitlines()
+    return done.returncode, errors[-1] if errors else ""

@@ -1,4 +1,7 @@
-"""Checks of runs on GPUs: memory, hours, driver, flash-attn, cores, Ray, sockets, noun rule."""
+"""Checks of runs on GPUs: memory, hours, driver, flash-attn, cores, Ray, sockets, noun rule.
+
+A check yields nothing if it does not concern these runs or this machine.
+"""
 
 import os
 import tempfile
@@ -19,31 +22,36 @@ from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, Basis, Duration, duration
 from sweeps.resources import resources, trains_in_verl
 
-# CUDA of PyPI's default builds, by version of torch.
+# Major version of CUDA in PyPI's default build of each torch release.
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
     (2, 10): "13",
     (2, 11): "13",
     (2, 13): "13",
 }
 
-# The oldest driver of each major version, from NVIDIA's release notes.
+# Oldest driver release for each major version of CUDA, from NVIDIA's release notes.
 DRIVER_OF_CUDA = {
     "12": 525,
     "13": 580,
 }
+
+# Sockets that verl creates, and their folder, which verl does not let users change.
 SOCKETS = "rl-colocate-zmq-*.sock"
 VERL_SOCKETS = Path("/tmp")  # noqa: S108 (verl's own choice: vllm_rollout.py)
+
+# spaCy's model that finds the nouns for WebShop's reward.
 NOUN_MODEL = "en_core_web_sm"
 
 
 def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
-    """Estimate the memory of the fullest GPU for each kind of run that needs one.
+    """Estimate the memory that each kind of run needs on its fullest GPU.
 
-    Kinds that fit share one finding, which has the parts of the largest.
+    Kinds of run that fit share one finding, which lists the memory of the largest in parts.
     """
     gib = _gpu_gib(subject)
     if gib is None:
         return
+    # Needed GiB and finding of each kind of run that fits.
     fitting: list[tuple[float, Finding]] = []
     for config in subject.configs:
         if not isinstance(config.model, HuggingFaceModel) or not resources(config).gpus:
@@ -51,62 +59,64 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         parts = gpu_table(config, gib)
         check = f"gpu memory {config.method.name} {config.model.name} {config.env.benchmark}"
         if not parts:
-            yield warning(check, "unknown size", "see that it fits")
+            yield warning(check, "unknown size", "check that it fits")
             continue
-        shares = [f"{part.name} {part.update_gib:.1f}/{part.rollout_gib:.1f}" for part in parts]
-        listed = ", ".join(shares)
+        part_texts = [f"{part.name} {part.update_gib:.1f}/{part.rollout_gib:.1f}" for part in parts]
+        listed = ", ".join(part_texts)
         needed = needed_gib(parts)
         text = f"about {needed:.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
         reason = shortage(config, gib)
         if reason:
-            # The last sentence of ``shortage`` is the remedy; ``text`` has the numbers already.
+            # ``reason`` ends "..., a GPU has <number>. <remedy>"; ``text`` has the numbers already.
             remedy = reason.rpartition("a GPU has ")[2].partition(". ")[2]
             yield error(check, text, remedy)
         elif needed > FULL_SHARE * gib:
             fix = (
-                "trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout) smaller"
+                "smaller trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout)"
             )
             yield warning(check, f"{text}: over {FULL_SHARE:.0%} of it", fix)
         else:
             fitting.append((needed, ok(check, text)))
     if fitting:
-        least = min(needed for needed, _ in fitting)
-        most, largest = max(fitting, key=lambda kind: kind[0])
-        if len(fitting) > 1:
-            kind = largest.check.removeprefix("gpu memory ")
-            text = f"{len(fitting)} kinds of run, {least:.0f} to {most:.0f} GiB; largest: {kind}, "
-            largest = ok("gpu memory", text + largest.text)
-        yield largest
+        yield _all_that_fit(fitting)
+
+
+def _all_that_fit(fitting: list[tuple[float, Finding]]) -> Finding:
+    """One finding for all kinds of run that fit; ``fitting`` has the GiB and finding of each."""
+    most, largest = max(fitting, key=lambda kind: kind[0])
+    if len(fitting) == 1:
+        return largest
+    least = min(needed for needed, _ in fitting)
+    name = largest.check.removeprefix("gpu memory ")
+    text = f"{len(fitting)} kinds of run, {least:.0f} to {most:.0f} GiB; largest: {name}, "
+    return ok("gpu memory", text + largest.text)
 
 
 def check_attention(subject: Subject) -> Iterator[Finding]:
-    """Report the attention of verl's update, as far as this environment determines it."""
+    """Report whether verl's update uses flash-attn, from the first run that updates with verl."""
     for config in subject.configs:
-        if (
-            isinstance(config.trainer, VerlTrainer)
-            and config.trainer.name == "verl"
-            and _on_gpus(config)
-        ):
-            installed = installed_version("flash-attn")
-            wanted = config.trainer.verl.attention
-            if installed is None and wanted == "flash":
-                fix = "docker/install.sh (docs/verl.md), or trainer.verl.attention=sdpa"
-                yield error(
-                    "flash-attn", "trainer.verl.attention=flash, and it is not installed", fix
-                )
-            elif installed is None or wanted == "sdpa":
-                text = (
-                    "goes without: torch's attention, fused kernels, micro-batches of at most "
-                    "8 rows"
-                )
-                yield ok("flash-attn", text if installed else f"not installed here: a run {text}")
-            else:
-                yield ok("flash-attn", installed)
+        trainer = config.trainer
+        if isinstance(trainer, VerlTrainer) and trainer.name == "verl" and _on_gpus(config):
+            yield _attention_of(trainer)
             return
 
 
+def _attention_of(trainer: VerlTrainer) -> Finding:
+    installed = installed_version("flash-attn")
+    wanted = trainer.verl.attention
+    if installed is None and wanted == "flash":
+        fix = "docker/install.sh (docs/verl.md), or trainer.verl.attention=sdpa"
+        return error("flash-attn", "trainer.verl.attention=flash, and it is not installed", fix)
+    without = "goes without: torch's attention, fused kernels, micro-batches of at most 8 rows"
+    if installed is None:
+        return ok("flash-attn", f"not installed here: a run {without}")
+    if wanted == "sdpa":
+        return ok("flash-attn", without)
+    return ok("flash-attn", installed)
+
+
 def check_driver(subject: Subject) -> Iterator[Finding]:
-    """Compare the driver with the CUDA that torch was built for."""
+    """Check that the driver is new enough for the CUDA that torch was built for."""
     driver = driver_version()
     torch = installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
@@ -116,14 +126,15 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
     build = torch.partition("+cu")[2]
     cuda = build[:2] if build else CUDA_OF_TORCH.get(release)
     oldest = DRIVER_OF_CUDA.get(cuda or "")
+    # None: a version of CUDA whose oldest driver is not known here.
     if oldest is None or int(driver.split(".")[0]) >= oldest:
         yield ok("driver", f"{driver}, torch {torch}")
         return
     text = f"{driver}; torch {torch} is built for CUDA {cuda}, which needs {oldest}"
-    if compatible := forward_compatibility():
+    library = forward_compatibility()
+    if library is not None:
         text += (
-            f"; {compatible} may stand in for it (CUDA's forward compatibility, data-centre GPUs "
-            "only)"
+            f"; {library} may stand in for it (CUDA's forward compatibility, data-centre GPUs only)"
         )
         yield warning(
             "driver", text, "python -c 'import torch; torch.zeros(1).cuda()' shows whether it does"
@@ -146,56 +157,60 @@ def forward_compatibility() -> Path | None:
 
 
 def check_ray_cores(subject: Subject) -> Iterator[Finding]:
-    """Check the cores for verl, which waits for ever if Ray cannot place its processes.
+    """Check the number of cores for the first run that trains with verl on GPUs.
 
-    On Slurm, the cores that the job asks for count.
+    With too few, Ray cannot place verl's processes, and verl would wait forever. On Slurm, the
+    number is what the job asks for.
     """
     for config in subject.configs:
-        if not (
-            trains_in_verl(config) and isinstance(config.trainer, VerlTrainer) and _on_gpus(config)
-        ):
+        trainer = config.trainer
+        if not (trains_in_verl(config) and isinstance(trainer, VerlTrainer) and _on_gpus(config)):
             continue
-        needed = cores_needed(config.trainer)
-        local = isinstance(config.launcher, LocalLauncher)
-        cores = usable_cores() if local else resources(config).cpus
+        needed = cores_needed(trainer)
+        if isinstance(config.launcher, LocalLauncher):
+            cores = usable_cores()
+            fix = "a machine with more, or trainer=verl_1gpu"
+        else:
+            cores = resources(config).cpus
+            fix = f"launcher.cpus={needed}"
         if cores < needed:
-            fix = (
-                "a machine with more, or trainer=verl_1gpu" if local else f"launcher.cpus={needed}"
-            )
-            yield error(
-                "cores for Ray",
-                f"{cores}; verl on {config.trainer.verl.gpus} GPUs needs {needed}",
-                fix,
-            )
+            text = f"{cores}; verl on {trainer.verl.gpus} GPUs needs {needed}"
+            yield error("cores for Ray", text, fix)
         else:
             yield ok("cores for Ray", f"{cores} of at least {needed}")
         return
 
 
 def check_sockets(subject: Subject) -> Iterator[Finding]:
-    """Report sockets of other verl runs on this node, which verl creates in /tmp despite TMPDIR.
+    """Report sockets of other verl runs on this node, and whether verl can create its own.
 
-    The sockets of our runs have unique names; those of other programs' verl do not.
+    verl creates them in /tmp and ignores TMPDIR. Our runs give theirs unique names; other programs'
+    verl runs may use the same names as each other.
     """
     if not _in_verl_here(subject):
         return
     found = sorted(path.name for path in VERL_SOCKETS.glob(SOCKETS))
     if found:
         text = (
-            f"{len(found)} in {VERL_SOCKETS}, for example {found[0]}: of a run under way, or left "
-            "behind"
+            f"{len(found)} in {VERL_SOCKETS}, for example {found[0]}: another verl run is under "
+            "way, or has left them"
         )
-        yield warning("sockets", text, "nothing if that run is known; names of our runs never meet")
+        yield warning("sockets", text, "nothing if you know that run: our runs use unique names")
     else:
         yield ok("sockets", "no other verl run on this node")
     if not os.access(VERL_SOCKETS, os.W_OK):
         yield error(
-            "sockets", f"{VERL_SOCKETS} cannot be written, where verl makes them", "a writable /tmp"
+            "sockets",
+            f"{VERL_SOCKETS}, where verl creates sockets, cannot be written",
+            "a writable /tmp",
         )
 
 
 def check_ray(subject: Subject) -> Iterator[Finding]:
-    """Report a Ray of this node or of RAY_ADDRESS, and a TMPDIR that is too long for sockets."""
+    """Report a Ray cluster that runs may join, and the folder for the temporary files of runs.
+
+    The folder replaces a TMPDIR whose path is too long for the name of a socket.
+    """
     if not _in_verl_here(subject):
         return
     address = os.environ.get("RAY_ADDRESS")
@@ -232,8 +247,9 @@ def check_ray(subject: Subject) -> Iterator[Finding]:
 def check_hours(subject: Subject) -> Iterator[Finding]:
     """Report the hours of runs on GPUs, as in the dry run and in docs/verl.md.
 
-    One finding for each number of GPUs and each basis of the figures.
+    One finding for each number of GPUs and each basis of the hours (see ``Duration``).
     """
+    # (GPUs, basis) -> duration and name of each kind of run.
     kinds: dict[tuple[int, Basis], list[tuple[Duration, str]]] = {}
     for config in subject.configs:
         known = duration(config)
@@ -242,18 +258,21 @@ def check_hours(subject: Subject) -> Iterator[Finding]:
             key = (resources(config).all_gpus, known.basis)
             kinds.setdefault(key, []).append((known, name))
     for (gpus, basis), members in kinds.items():
-        (least, name), (most, _) = (
-            choose(members, key=lambda member: member[0].hours) for choose in (min, max)
-        )
+        members.sort(key=lambda member: member[0].hours)
+        shortest, name = members[0]
+        longest, _ = members[-1]
         per_run = f"h a run on {counted(gpus, 'GPU')} ({LEGEND[basis]})"
         if len(members) == 1:
-            yield ok(f"hours {name}", f"{least} {per_run}")
+            yield ok(f"hours {name}", f"{shortest} {per_run}")
         else:
-            yield ok("hours", f"{len(members)} kinds of run, {least} to {most} {per_run}")
+            yield ok("hours", f"{len(members)} kinds of run, {shortest} to {longest} {per_run}")
 
 
 def check_noun_rule(subject: Subject) -> Iterator[Finding]:
-    """Check spaCy's model for WebShop's reward; without it a stop list decides what is a noun."""
+    """Check that spaCy's model is installed, which finds the nouns for WebShop's reward.
+
+    Without it, a word counts as a noun unless it is on a stop list, and rewards differ.
+    """
     for config in subject.configs:
         if not isinstance(config.env, WebshopConfig) or config.env.nouns != "spacy":
             continue
@@ -275,17 +294,20 @@ def check_noun_rule(subject: Subject) -> Iterator[Finding]:
 
 
 def _in_verl_here(subject: Subject) -> bool:
+    """True if a run trains with verl on this machine."""
     local = isinstance(subject.first.launcher, LocalLauncher)
     return local and any(map(trains_in_verl, subject.configs))
 
 
 def _gpu_gib(subject: Subject) -> float | None:
+    """Memory in GiB of a GPU that the runs get; None if unknown."""
     launcher = subject.first.launcher
     if isinstance(launcher, SlurmLauncher):
         return launcher.gpu_gb
-    # The smallest GPU decides where a node has several kinds.
+    # If this machine has several kinds of GPU, the run must fit onto the smallest.
     return min((gib for _, gib in installed_gpus()), default=None)
 
 
 def _on_gpus(config: RunConfig) -> bool:
+    """True if the run asks for a GPU."""
     return resources(config).gpus > 0
