@@ -453,7 +453,7 @@ def _without_spread(lines: Iterable[Mapping[str, Any]]) -> str:
     text += f"difference, {BY_CHANCE}"
     untested = [line["metric"] for line in alike if math.isnan(line["p"])]
     if untested:
-        text += f"; p of {', '.join(untested)} is NaN, for without a spread there is no t-test"
+        text += f"; p of {', '.join(untested)} is NaN, because a t-test needs a spread"
     return text
 
 

@@ -372,7 +372,8 @@ def _attempts(records: RunFolder) -> list[_Attempt]:
         return [_Attempt.model_validate(attempt) for attempt in records.read_attempts()]
     except ValidationError as error:
         raise RecordError(
-            f"{records.provenance} is no record of attempts: {first_complaint(error)}. {RUN_AGAIN}"
+            f"{records.provenance} is not a record of attempts: {first_complaint(error)}. "
+            f"{RUN_AGAIN}"
         ) from error
 
 

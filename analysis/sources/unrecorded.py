@@ -108,8 +108,9 @@ def _source(run: Run) -> tuple[str, Any]:
 def _named(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[tuple[Run, str, Variant]]:
     """Yield each run, in order, with its ``row_name`` and what sets its configuration apart.
 
-    The latter is empty for the configuration in ``known``, or, without one there, for a
-    configuration whose values most of the others share; and for runs of verl-agent.
+    The latter is empty for the configuration in ``known``. If ``known`` has none for the row name,
+    it is empty for the configuration with the most common values. It is always empty for a run of
+    verl-agent.
     """
     runs = list(runs)
     places: dict[Place, dict[str, None]] = {}

@@ -92,7 +92,8 @@ def safe_name(name: str) -> str:
     """Return the id of a run unchanged; ValueError if no folder may have this name."""
     if not SAFE.fullmatch(name):
         raise ValueError(
-            f"{name[:60]!r} is no name of a run: W&B's have at most 128 letters, digits and _ . -"
+            f"{name[:60]!r} is not the id of a run: "
+            "W&B's have at most 128 letters, digits and _ . -"
         )
     return name
 
@@ -145,7 +146,9 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
     """
     parts = name.split("/")
     if len(parts) != 2 or not all(map(SAFE.fullmatch, parts)):
-        raise RecordError(f"{name!r} is no W&B project: expected entity/project, e.g. my-team/scpo")
+        raise RecordError(
+            f"{name!r} is not a W&B project: expected entity/project, e.g. my-team/scpo"
+        )
     folder = settings.cache / parts[0] / parts[1]
     copied = (folder / LISTED).is_file()
     if copied and not settings.refresh:
@@ -214,7 +217,7 @@ def _own_run(download: Download, project: str) -> Run:
     except ValidationError as error:
         raise _unknown_configuration(run_id, first_complaint(error)) from error
     if reason := misnamed(download.config, download.id):
-        raise RecordError(f"W&B run {download.id} is not the run that it says: {reason}")
+        raise RecordError(f"W&B run {download.id} is not the run that its id names: {reason}")
     return Run(
         id=run_id,
         folder=download.folder,

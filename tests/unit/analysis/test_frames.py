@@ -302,7 +302,7 @@ def test_a_difference_without_a_spread_says_why_it_has_no_p(tmp_path):
     runs = scpo.load_runs(tmp_path)
     with pytest.warns(
         UserWarning,
-        match=r"^no spread in val/valid_seen/success_rate, val/valid_unseen/success_rate: all .* is NaN, for",
+        match=r"^no spread in val/valid_seen/success_rate, val/valid_unseen/success_rate: all .* is NaN, because",
     ):
         found = scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
     assert found["p"].isna().all()
@@ -461,7 +461,7 @@ def test_a_project_may_be_given_by_its_address(source, monkeypatch, capsys):
 def test_half_an_address_of_a_project_is_answered_with_the_form(tmp_path, capsys):
     assert main(["figures", "--wandb", "wandb:team", "--cache", str(tmp_path)]) == 1
     said = " ".join(capsys.readouterr().out.split())
-    assert "'wandb:team' is no W&B project: expected entity/project, e.g. my-team/scpo" in said
+    assert "'wandb:team' is not a W&B project: expected entity/project, e.g. my-team/scpo" in said
 
 
 def test_sides_without_a_common_seed_are_compared_by_their_own_settings(tmp_path):

@@ -296,7 +296,7 @@ def test_a_run_with_an_attempt_of_other_types_is_damaged(tmp_path, change):
     write_json(tmp_path / run["id"] / "provenance.json", {"attempts": {"1": {"cpu": "a processor"} | change}})
     data = collect(tmp_path)
     assert (data.by_id[run["id"]].state, data.by_metric) == ("DAMAGED", {})
-    assert "provenance.json is no record of attempts" in data.problems[0].reason
+    assert "provenance.json is not a record of attempts" in data.problems[0].reason
 
 
 def test_a_sample_that_was_put_into_a_run_which_wrote_none_is_left_out(tmp_path):

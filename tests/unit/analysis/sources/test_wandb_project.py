@@ -164,7 +164,7 @@ def test_a_run_id_that_would_become_another_folder_is_refused(server, settings, 
     server.runs[0].id = name
     downloads, (problem,) = read_project("me/demo", settings)
     assert [one.id for one in downloads] == ["r1", "r2"]
-    assert "no name of a run" in problem.reason
+    assert "is not the id of a run" in problem.reason
     kept = {path.parent for path in tmp_path.rglob("history.jsonl")}
     assert kept == {tmp_path / "cache" / "me" / "demo" / run for run in ("r1", "r2")}
 

@@ -95,7 +95,7 @@ def test_a_sweeps_runs_keep_row_and_setting_whatever_its_parameters_replaced(tmp
     assert runs.loc[names[1], "last_step"] == STEPS
     again, evil = data.problems
     assert f"is {names[1]} again" in again.reason
-    assert (evil.path, "is not the run that it says" in evil.reason) == ("me/demo/evil", True)
+    assert (evil.path, "is not the run that its id names" in evil.reason) == ("me/demo/evil", True)
 
 
 def as_wandb_stores_it(value):
