@@ -1,4 +1,4 @@
-"""``python -m sweeps status``, ``logs`` and ``health``: states, output and remarks of runs."""
+"""``python -m sweeps status``, ``logs`` and ``health``: states, logs and health of runs."""
 
 import argparse
 import contextlib
@@ -7,7 +7,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,22 +30,30 @@ from sweeps.launchers.slurm.job_records import log_without_run
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.terminal import coloured, say, say_error, wide
 
+# Seconds between two reads of a log that is followed.
 LOG_POLL_S = 0.5
 
-# Parts of a step's time, as trainers log them.
+# Keys ``timing_s/<part>`` of timing.jsonl that add up to the time of a training step.
 PARTS = ("step", "uncached", "validation", "diagnostics")
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One line of the table; the remark of a DAMAGED or UNREADABLE run is the reason.
+    """One line of the table.
 
     Attributes:
+        run_id: Name of its folder.
+        state: Its observed state.
+        step: Number of finished training steps.
+        steps: Number of training steps in all.
+        attempt: Number of its newest attempt.
+        commit: Commit of the code that its last attempt used.
         train: Last success rate of training rollouts, from 0 to 1; None before the first.
-        validation: That of the first held-out validation panel; of tasks that are trained on only
-            if there is no other.
+        validation: Last success rate, from 0 to 1, of the first held-out validation panel; if there
+            is none, of the panel of tasks that are trained on. None before the first validation.
         panel: Name of that panel.
         left_s: Estimated seconds until the end; None unless the run is running.
+        remark: What else a user should know. For DAMAGED and UNREADABLE runs: the reason.
     """
 
     run_id: str
@@ -68,7 +76,7 @@ def statuses(folders: Iterable[RunFolder], observer: Observer) -> list[RunStatus
 
 def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     try:
-        # First, so that a copy of a run is named as one.
+        # Checked first, because the error says that the folder is a copy of a run.
         record_checks.check_name(folder)
         seen = observer.observe(folder)
         verify.check_usable(folder, seen.state)
@@ -84,8 +92,10 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     except ScpoError as error:
         return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
 
-    # Only a running run has a time left; that of a job whose process has not begun is unknown.
-    running = seen.state is State.RUNNING and seen.alive and step_s is not None
+    # The state is RUNNING also for a job whose process has not begun; it is not alive yet.
+    left_s = None
+    if seen.state is State.RUNNING and seen.alive and step_s is not None:
+        left_s = (status.steps - status.step) * step_s
     return RunStatus(
         run_id=folder.run_id,
         state=seen.state,
@@ -96,21 +106,22 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         train=rates.train,
         validation=rates.validation,
         panel=rates.panel,
-        left_s=(status.steps - status.step) * (step_s or 0.0) if running else None,
+        left_s=left_s,
         remark="; ".join(filter(None, remarks)),
     )
 
 
 def _mirror(folder: RunFolder) -> str:
-    """Address of the run in W&B; no number depends on the record of it."""
+    """Address of the run in W&B; empty without one."""
     try:
         return url_of(folder) or ""
     except RecordError:
+        # Not DAMAGED: no result depends on wandb.json.
         return "its address in W&B cannot be read (wandb.json)"
 
 
 def _uncommitted(folder: RunFolder) -> list[str]:
-    """Remark on a last attempt whose code had uncommitted changes; empty without any."""
+    """Remark if the code of the last attempt had uncommitted changes; else empty."""
     attempts = folder.read_attempts()
     return ["uncommitted changes"] if attempts and attempts[-1].get("dirty") else []
 
@@ -123,26 +134,29 @@ class _Rates:
     validation: float | None = None
     panel: str | None = None
 
-    def read(self, record: Mapping[str, Any]) -> None:
-        """Take the rates of a line of metrics.jsonl, where it has any."""
+    def update(self, record: Mapping[str, Any]) -> None:
+        """Take over the rates in a line of metrics.jsonl; lines may have one of them or none."""
         rate = record.get(f"train/{SUCCESS}")
-        self.train = self.train if rate is None else rate
+        if rate is not None:
+            self.train = rate
         found = panels(record)
-        held_out = [name for name in found if name != TRAINED_ON]
-        for name in [*held_out, *found][:1]:
-            self.validation, self.panel = found[name], name
+        if found:
+            held_out = [name for name in found if name != TRAINED_ON]
+            self.panel = held_out[0] if held_out else TRAINED_ON
+            self.validation = found[self.panel]
 
 
 def _progress_of(folder: RunFolder) -> tuple[_Rates, float | None]:
     """Last success rates, and mean seconds per training step (None before the first)."""
     rates = _Rates()
     for record in read_present(folder, folder.metrics):
-        rates.read(record)
-    seconds = []
+        rates.update(record)
+    step_seconds = []
     # The first line is step 0, which only validates.
     for line in read_present(folder, folder.timing)[1:]:
-        seconds.append(sum(line.get(f"timing_s/{part}") or 0.0 for part in PARTS))
-    return rates, statistics.fmean(seconds) if seconds else None
+        parts = [line.get(f"timing_s/{part}") for part in PARTS]
+        step_seconds.append(sum(part for part in parts if part is not None))
+    return rates, statistics.fmean(step_seconds) if step_seconds else None
 
 
 def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
@@ -156,10 +170,10 @@ def show_statuses(console: Console, rows: Sequence[RunStatus]) -> None:
 
 
 def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: float) -> None:
-    """Refresh the table every ``seconds`` until no run waits or runs."""
+    """Show the table, refreshed every ``seconds``, until no run waits or runs."""
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            # Live runs first, because a long table is cut at the end of the screen.
+            # Live runs first, because a table longer than the screen is cut off.
             rows = sorted(read(), key=lambda row: not row.state.live)
             live.update(_table(rows), refresh=True)
             if not any(row.state.live or row.state is State.PENDING for row in rows):
@@ -207,7 +221,10 @@ def _percent(rate: float | None) -> str:
 def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Remark]:
     """Remarks of the health rules on a run; RecordError if its logs are damaged.
 
-    ``live``: also look for a stall, which a run that has ended cannot have.
+    Args:
+        folder: The run.
+        live: True for a run that has not ended, which is also checked for a stall.
+        rules: File of the rules.
     """
     by_name = read_rules(rules)
     remarks = examine(read_present(folder, folder.metrics), by_name)
@@ -219,13 +236,14 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 def show_health(
     console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
 ) -> bool:
-    """Print one line for each remark; True if there are none and every run could be read."""
+    """Print the remarks on these runs, one per line; True without any if all could be read."""
     if not arguments.rules.is_file():
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
         )
 
     by_run: dict[str, list[Remark]] = {}
+    # Metrics that these runs log; only needed to check the user's own rules.
     logged: set[str] = set()
     unread: list[str] = []
     for folder in folders:
@@ -241,30 +259,35 @@ def show_health(
             unread.append(folder.run_id)
             say_error(console, str(error))
 
-    # A rule with a misspelt metric would never fire. Runs without a line do not show what they log.
-    for name, metric in never_logged(logged, read_rules(arguments.rules)) if logged else ():
-        say(
-            Console(stderr=True),
-            f"{arguments.rules}: {name}: none of these runs logs {metric}"
-            f"{did_you_mean(metric, sorted(logged))}",
-        )
-
+    # Without any line in metrics.jsonl yet, it is unknown what the runs will log.
+    if logged:
+        _warn_of_unlogged_metrics(logged, arguments.rules)
     if arguments.json:
         records = {}
-        for name, remarks in by_run.items():
-            records[name] = [vars(remark) for remark in remarks]
+        for run_id, remarks in by_run.items():
+            records[run_id] = [vars(remark) for remark in remarks]
         console.print_json(json.dumps(records))
     else:
-        for name, remarks in by_run.items():
+        for run_id, remarks in by_run.items():
             for remark in remarks:
-                say(console, f"{name}: {remark.level}: {remark}")
-        marked = sum(map(bool, by_run.values()))
+                say(console, f"{run_id}: {remark.level}: {remark}")
+        with_remarks = sum(1 for remarks in by_run.values() if remarks)
         say(
             console,
-            f"{counted(len(by_run), 'run')} looked at, {marked} with remarks "
+            f"{counted(len(by_run), 'run')} looked at, {with_remarks} with remarks "
             f"({arguments.rules.name})",
         )
     return not unread and not any(by_run.values())
+
+
+def _warn_of_unlogged_metrics(logged: set[str], rules: Path) -> None:
+    """Name rules whose metric no run logs: if it is misspelt, the rule never applies."""
+    for rule, metric in never_logged(logged, read_rules(rules)):
+        say(
+            Console(stderr=True),
+            f"{rules}: {rule}: none of these runs logs {metric}"
+            f"{did_you_mean(metric, sorted(logged))}",
+        )
 
 
 def add_health_arguments(parser: argparse.ArgumentParser) -> None:
@@ -279,22 +302,28 @@ def add_health_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass
-class _Followed:
-    """Newest log of a run, and the number of bytes shown."""
+class _FollowedLog:
+    """Newest log of a run.
+
+    Attributes:
+        folder: The run.
+        path: The log; another file once the run is started again. None before ``begin``.
+        shown: Number of bytes of it that were shown or skipped.
+    """
 
     folder: RunFolder
-    path: Path | None = field(default=None)
+    path: Path | None = None
     shown: int = 0
 
     def begin(self, lines: int) -> list[str]:
-        """Return the end of the log and skip the rest of it."""
-        self.path = self._newest()
+        """Return the last lines of the log; ``new_lines`` continues after them."""
+        self.path = newest_log(self.folder)
         self.shown = self.path.stat().st_size if self.path.exists() else 0
         return tail(self.path, lines)
 
-    def new(self) -> list[str]:
+    def new_lines(self) -> list[str]:
         """Return complete lines since the last call; all lines of a new attempt."""
-        path = self._newest()
+        path = newest_log(self.folder)
         # If the run was started again, its new attempt has a log of its own.
         if path != self.path:
             self.path = path
@@ -304,34 +333,34 @@ class _Followed:
         with path.open("rb") as log:
             log.seek(self.shown)
             data = log.read()
-        # A line that is still being written is shown with the next call.
-        whole = data[: data.rfind(b"\n") + 1]
-        self.shown += len(whole)
-        return whole.decode(errors="replace").splitlines()
+        # The last line may be incomplete; it is left for the next call.
+        complete = data[: data.rfind(b"\n") + 1]
+        self.shown += len(complete)
+        return complete.decode(errors="replace").splitlines()
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """True if no more lines will come unless the run is started again."""
         try:
             return self.folder.read_status().state not in (State.RUNNING, State.PENDING)
         except ScpoError:
             return True
 
-    def _newest(self) -> Path:
-        return newest_log(self.folder)
-
 
 def newest_log(folder: RunFolder) -> Path:
-    """Log of a run's newest attempt, or of its job if that has not come to an attempt."""
+    """Log of a run's newest attempt; that of its job if the job has not started the attempt."""
     path = None
-    # The log of a run is of use when another record of it is damaged.
+    # If the record of the job is damaged, the log of the run is still useful.
     with contextlib.suppress(RecordError):
         path = log_without_run(folder)
     return path or folder.latest.resolve() / "stdout.log"
 
 
 def why_ended(folder: RunFolder, observer: Observer, log: Sequence[str]) -> list[str]:
-    """State, reason and job of a run that ended before it was done, if ``log`` has no reason."""
+    """One line with state, reason and job of a run that ended before it was DONE; else empty.
+
+    Also empty if one of the lines of ``log`` has the reason already.
+    """
     try:
         seen = observer.observe(folder)
         reason = folder.read_status().reason or ""
@@ -339,7 +368,7 @@ def why_ended(folder: RunFolder, observer: Observer, log: Sequence[str]) -> list
             return []
         parts = [reason, observer.remark(folder, seen, log=False)]
     except ScpoError:
-        # `verify` names what is damaged; the log may be of use.
+        # `sweeps verify` reports damaged records; this command shows the log nevertheless.
         return []
     if reason and any(reason in line for line in log):
         return []
@@ -347,20 +376,24 @@ def why_ended(folder: RunFolder, observer: Observer, log: Sequence[str]) -> list
 
 
 def follow_logs(console: Console, folders: Sequence[RunFolder], lines: int) -> None:
-    """Show the ends of the logs and new lines, prefixed with the run id, until all runs end."""
-    followed = [_Followed(folder) for folder in folders]
-    for log in followed:
+    """Show the last ``lines`` of each log, and new lines until all runs have ended.
+
+    Each line is prefixed with the run id.
+    """
+    logs = [_FollowedLog(folder) for folder in folders]
+    for log in logs:
         _show_lines(console, log, log.begin(lines))
     while True:
-        # Before the logs are read: a run writes its last lines before it records its end.
-        over = all(log.over for log in followed)
-        for log in followed:
-            _show_lines(console, log, log.new())
-        if over:
+        # Checked before the logs are read, because a run writes its last lines before it records
+        # its end.
+        all_ended = all(log.has_ended for log in logs)
+        for log in logs:
+            _show_lines(console, log, log.new_lines())
+        if all_ended:
             return
         time.sleep(LOG_POLL_S)
 
 
-def _show_lines(console: Console, log: _Followed, lines: Sequence[str]) -> None:
+def _show_lines(console: Console, log: _FollowedLog, lines: Sequence[str]) -> None:
     for line in lines:
         say(console, f"{log.folder.run_id}  {line}")
