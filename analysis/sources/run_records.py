@@ -347,10 +347,11 @@ def _state(records: RunFolder, status: Status) -> State:
     # host.
     if status.host is None or records.job.exists():
         return status.state
-    # ``observe`` reads the status again. Another state than LOST is not taken from it: if the run
-    # has ended since, the rest of ``status`` (step, checksums) would not match that state.
-    is_lost = observe(records).state is State.LOST
-    return State.LOST if is_lost else status.state
+    # ``observe`` reads the status again. If the run has ended since, the rest of ``status`` (step,
+    # checksums) would not match the new state.
+    found = observe(records)
+    died = found.recorded is State.RUNNING and not found.alive
+    return found.state if died else status.state
 
 
 def _read_config(records: RunFolder) -> Any:

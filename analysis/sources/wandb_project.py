@@ -356,8 +356,12 @@ def flat(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_whole(steps: list[int], last_step: int) -> None:
-    """Raise IncompleteReadError unless the steps increase and end at ``last_step``, or are none."""
-    if steps != sorted(set(steps)) or (steps and steps[-1] != last_step):
+    """Raise IncompleteReadError unless the steps increase and end at ``last_step``.
+
+    ``last_step`` is -1 for a run without steps.
+    """
+    last = steps[-1] if steps else -1
+    if steps != sorted(set(steps)) or last != last_step:
         raise IncompleteReadError(
             f"{len(steps)} steps came, out of order or not up to step {last_step}"
         )

@@ -12,8 +12,9 @@ from analysis.show import experiment_table
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
-from scpo.records import RunFolder
+from scpo.records import RunFolder, State
 from scpo.records.files import file_sum, locked, read_json
+from scpo.records.status import StopRequest
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
@@ -76,17 +77,19 @@ def test_what_a_killed_attempt_logged_is_left_out_until_the_run_has_trained_it_a
 
 
 def test_a_run_of_this_machine_whose_process_was_killed_is_lost_as_in_status(tmp_path):
-    killed, elsewhere, queued, alive = (
-        RunFolder(tmp_path / write_run(tmp_path, seed=seed, state="RUNNING")["id"]) for seed in range(4)
+    killed, elsewhere, queued, alive, cancelled = (
+        RunFolder(tmp_path / write_run(tmp_path, seed=seed, state="RUNNING")["id"]) for seed in range(5)
     )
-    for folder in (killed, queued, alive):
+    for folder in (killed, queued, alive, cancelled):
         folder.update_status(pid=1, host=socket.gethostname())
+    cancelled.request_stop(StopRequest(state=State.CANCELLED, reason="cancelled"))
     elsewhere.update_status(pid=1, host="another", boot="another")
     write_json(queued.path / "job.json", {})
     with locked(alive.lock):
         states = collect(tmp_path).runs.set_index("id").state
     assert dict(states) == {
-        killed.run_id: "LOST", elsewhere.run_id: "RUNNING", queued.run_id: "RUNNING", alive.run_id: "RUNNING"
+        killed.run_id: "LOST", elsewhere.run_id: "RUNNING", queued.run_id: "RUNNING", alive.run_id: "RUNNING",
+        cancelled.run_id: "CANCELLED",
     }  # fmt: skip
 
 

@@ -101,14 +101,18 @@ def test_a_refresh_that_fails_uses_the_copy_and_says_so(server, settings):
     assert "local copy" in problems[0].reason
 
 
-def test_a_history_without_its_end_is_not_taken_for_whole(server, settings):
+@pytest.mark.parametrize("kept", [None, 0], ids=["without its end", "cut to nothing"])
+def test_a_history_that_is_cut_is_not_taken_for_whole(server, settings, kept):
     class Cut(list):
         """A history that promises more than it gives."""
 
         def __getitem__(self, place):
             return {"_step": 99} if place == -1 else super().__getitem__(place)
 
-    server.runs[0].history = Cut(server.runs[0].history)
+        def __bool__(self):
+            return True
+
+    server.runs[0].history = Cut(server.runs[0].history[:kept])
     with pytest.raises(RecordError, match="not up to step 99"):
         read_project("me/demo", settings)
 
