@@ -131,7 +131,8 @@ def check_estimator(
 ) -> None:
     """Laws of every row-level estimator, on a batch of yours.
 
-    Results are finite float32, one for each row; inputs are not modified; permuting the rows
+    Results are finite float32, one for each row; inputs are not modified; equal inputs give equal
+    results; permuting the rows
     permutes the results; a copy gets the result of its original, which does not depend on how many
     there are; the results of a group do not depend on other groups; groups, trajectories and
     positions may be numbered otherwise; siblings that took the same steps to the same return have
@@ -191,6 +192,7 @@ def check_estimator(
         return np.asarray(entry.call(of, return_N, read_only(bonus), settings))
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
+    _check_deterministic(entry, batch, bonus_N, answer_N, settings)
     _check_invariances(entry, batch, bonus_N, answer_N, estimate, across_groups=across_groups)
     if not (counts_copies or _is_ours(entry)):
         _check_uncounted(entry, batch, bonus_N, answer_N, estimate)
@@ -206,6 +208,40 @@ def check_estimator(
         _check_step_term(entry, batch, step_N, answer_N)
     if step_N is not None and not averages_terms:
         _check_rest(entry, batch, step_N, answer_N)
+
+
+def _check_deterministic(
+    entry: Estimator,
+    batch: StepBatch,
+    bonus_N: FloatArray,
+    answer_N: FloatArray,
+    settings: EstimatorSettings,
+) -> None:
+    """Call the estimator and its step term again, on equal inputs.
+
+    Raises:
+        ContractError: A result differs from that of the first call; names the row.
+    """
+    # Copies, so that results kept for the same arrays do not hide a random one.
+    equal = _take(batch, np.arange(len(batch)))
+    inputs = []
+    for of, bonus in ((batch, bonus_N), (equal, bonus_N.copy())):
+        return_N = read_only(step_returns(of, settings.gamma))
+        inputs.append((of, return_N, read_only(bonus), settings))
+    pairs = {f"estimator {entry.name!r}": (answer_N, np.asarray(entry.call(*inputs[1])))}
+    if entry.step_term is not None:
+        first_N, again_N = (checked_step_term(entry, *arguments) for arguments in inputs)
+        pairs[f"step_term of estimator {entry.name!r}"] = (first_N, again_N)
+    for what, (first_N, again_N) in pairs.items():
+        # The last bits may differ: threads may sum in another order.
+        bad = np.flatnonzero(~np.isclose(first_N, again_N, rtol=1e-5, atol=1e-6))
+        if len(bad):
+            row = bad[0]
+            raise ContractError(
+                f"{what} is not deterministic: {place_of(batch, row)} has {first_N[row]:g}, and "
+                f"{again_N[row]:g} in a second call with equal inputs: keep nothing from one call "
+                "to the next, and draw no random numbers (runs are resumed and compared by seed)"
+            )
 
 
 def _check_invariances(
@@ -646,8 +682,9 @@ def check_matcher(matcher: str, *, longer: bool = False) -> None:
     It ends, and asks only for cells that exist, each at most as often as there are cells; its walk
     has steps of the processing order; a failed step is credited at most once, with the similarity
     that the matrix has and a credit in [0, 1]; monotonic credit uses positions beyond those before;
-    the same similarities give the same result again; a score equal to θ matches: a reference of one
-    step and a failed trajectory of one earn ``rule.credit(score)``.
+    the same similarities give the same result again; a step whose similarities to the whole
+    reference are below θ is not credited; a score equal to θ matches: a reference of one step and a
+    failed trajectory of one earn ``rule.credit(score)``.
 
     Args:
         matcher: Name of a registered matcher.
@@ -695,6 +732,13 @@ def _check_match(rule: MatchRule, random: np.random.Generator) -> None:
             raise ContractError(
                 f"matcher {rule.matcher!r} credited {cell!r}, whose similarity is "
                 f"{failed[cell.u, cell.v]:g}: return the score that was read of that cell"
+            )
+        most = failed[:, cell.v].max()
+        if most < rule.theta:
+            raise ContractError(
+                f"matcher {rule.matcher!r} credited {cell!r}, but the similarities of step "
+                f"{cell.v} to the {m} reference steps are at most {most:g}, below "
+                f"θ = {rule.theta:g}: credit steps with score >= rule.theta only"
             )
     again = _matched(rule, failed, among, order)
     if again != trace:

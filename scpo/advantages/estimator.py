@@ -2,12 +2,13 @@
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, ValidationError
 
 from scpo.errors import ContractError, StepBatchError
 from scpo.steps import BoolArray, FloatArray, StepBatch, refuse
@@ -95,26 +96,53 @@ class Estimator:
             ContractError: It writes into an input, or takes other arguments. Its other errors pass
                 unchanged.
         """
+        return self._call("function", f"estimator {self.name!r}", arguments)
+
+    def call_step_term(self, *arguments: object) -> Any:
+        """Result of ``step_term``, with the same errors as ``call``."""
+        return self._call("step_term", f"step_term of estimator {self.name!r}", arguments)
+
+    def _call(
+        self, field: Literal["function", "step_term"], what: str, arguments: tuple[object, ...]
+    ) -> Any:
         try:
-            return self.function(*arguments)
-        except ValueError as error:
-            # NumPy has no class for this error, so it is recognised by its text.
-            if "read-only" not in str(error):
+            return getattr(self, field)(*arguments)
+        except (ValueError, FrozenInstanceError) as error:
+            reason = _write_error(error)
+            if reason is None:
                 raise
-            line = traceback.extract_tb(error.__traceback__)[-1]
+            # Frames of pydantic and of a dataclass ("<string>") follow that of the assignment.
+            frames = [
+                frame
+                for frame in traceback.extract_tb(error.__traceback__)
+                if frame.filename != "<string>" and "pydantic" not in Path(frame.filename).parts
+            ]
+            line = frames[-1]
             raise ContractError(
-                f"estimator {self.name!r} writes into one of its inputs, line {line.lineno}: "
-                f"`{line.line}` ({error}): copy it before you change it"
+                f"{what} writes into one of its inputs, line {line.lineno}: "
+                f"`{line.line}` ({reason}): copy it before you change it"
             ) from error
         except TypeError as error:
             # One frame: the call itself failed, not something inside.
             if len(traceback.extract_tb(error.__traceback__)) > 1:
                 raise
             raise ContractError(
-                f"estimator {self.name!r} cannot be called with the {len(arguments)} arguments of "
-                f"a {self.level}-level estimator ({error}): see `function` of "
+                f"{what} cannot be called with the {len(arguments)} arguments of "
+                f"a {self.level}-level estimator ({error}): see `{field}` of "
                 "scpo.advantages.estimator.Estimator, and scpo.contract.check_estimator"
             ) from error
+
+
+def _write_error(error: Exception) -> str | None:
+    """The message of an error of writing into an array, a field or a setting; None for others."""
+    if isinstance(error, ValidationError):
+        for detail in error.errors(include_url=False):
+            if detail["type"] == "frozen_instance":
+                return f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
+        return None
+    # NumPy has no class for this error, so it is recognised by its text.
+    is_write = isinstance(error, FrozenInstanceError) or "read-only" in str(error)
+    return str(error) if is_write else None
 
 
 def check_fields(batch: StepBatch, estimator: Estimator) -> None:
@@ -142,11 +170,12 @@ def checked_step_term(
 
     Raises:
         StepBatchError: It is something else; names the estimator, and the row of a NaN.
+        ContractError: It writes into an input, or takes other arguments.
     """
     if estimator.step_term is None:
         raise ValueError(f"estimator {estimator.name!r} has no step_term")
     what = f"step_term of estimator {estimator.name!r}"
-    given = estimator.step_term(batch, step_return_N, bonus_N, settings)
+    given = estimator.call_step_term(batch, step_return_N, bonus_N, settings)
     step_N = one_each(given, batch, what, "number")
     bad = np.flatnonzero(~np.isfinite(step_N))
     if len(bad):

@@ -117,6 +117,51 @@ def test_writing_into_an_input_is_named_with_its_line(function, line):
         check(broken(function))
 
 
+def set_gamma(batch, return_N, bonus_N, settings):
+    settings.gamma = 1.0
+    return return_N
+
+
+def set_rewards(batch, return_N, bonus_N, settings):
+    batch.reward_N = return_N
+    return return_N
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (add_to_bonus, r"bonus_N \+= 1` .*read-only"),
+        (set_gamma, r"settings.gamma = 1.0` \(gamma: Instance is frozen"),
+        (set_rewards, r"batch.reward_N = return_N` \(cannot assign to field 'reward_N'"),
+    ],
+)
+def test_writing_a_setting_a_column_or_in_a_step_term_is_named_with_its_line(function, line):
+    writes = rf"estimator 'rloo' writes into one of its inputs, line \d+: `{line}.*copy it before"
+    with pytest.raises(ContractError, match=f"^{writes}"):
+        check(broken(function))
+    with pytest.raises(ContractError, match=f"^step_term of {writes}"):
+        check(broken(RLOO.function, step_term=function))
+
+
+def test_a_random_or_stateful_estimator_is_named_as_such():
+    """It was explained as one that depends on the order of rows."""
+    random, calls = np.random.default_rng(0), []
+
+    def drawn(batch, return_N, bonus_N, settings):
+        return random.random(len(batch), np.float32)
+
+    def counted(batch, return_N, bonus_N, settings):
+        calls.append(0)
+        return np.full(len(batch), len(calls), np.float32)
+
+    for function in (drawn, counted):
+        message = r"estimator 'rloo' is not deterministic: row \d+ .* in a second call with equal inputs"
+        with pytest.raises(ContractError, match=f"^{message}"):
+            check(broken(function))
+        with pytest.raises(ContractError, match=f"^step_term of {message}"):
+            check(broken(RLOO.function, step_term=function))
+
+
 def test_reading_the_order_of_rows_is_named():
     with pytest.raises(ContractError, match=r"with the rows reversed .*by group_N, trajectory_N and step_N"):
         check(broken(lambda batch, r, b, s: np.arange(len(batch), dtype=np.float32)))
@@ -430,6 +475,10 @@ def test_a_matcher_of_ones_own_passes(monkeypatch):
     [
         (first_step(needed=2), "θ = 0.3 earned 0; expected is rule.credit.*or pass longer=True"),
         (first_step(lambda score, theta: score > theta), "Compare with score >= rule.theta"),
+        (
+            first_step(lambda score, theta: score >= theta or score > 0.2),
+            r"credited Credited.*but the similarities of step \d to the \d reference steps are at most 0.25, below θ",
+        ),
         (first_step(similarity=lambda score: 0.5), "credited Credited.*whose similarity is .*return the score"),
         (swapped, r"failed with a reference of .*TypeError: .* It is called as f\(rule, m, order\)"),
     ],
