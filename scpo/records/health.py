@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     Field,
     NonNegativeFloat,
@@ -21,7 +20,7 @@ from pydantic import (
 )
 
 from scpo.errors import ConfigError
-from scpo.records.files import yaml_problem
+from scpo.records.user_yaml import read_user_yaml
 from scpo.strict import Strict
 
 RULES = Path(__file__).resolve().parents[2] / "conf" / "health.yaml"
@@ -155,13 +154,11 @@ def read_rules(path: Path = RULES) -> Mapping[str, Any]:
         ConfigError: The file is not YAML, or a rule is invalid.
     """
     try:
-        return TypeAdapter(dict[str, Rule]).validate_python(yaml.safe_load(path.read_text()))
+        return TypeAdapter(dict[str, Rule]).validate_python(read_user_yaml(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: {place}: got {first['input']!r}; {first['msg']}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(yaml_problem(path, error)) from None
 
 
 def examine(

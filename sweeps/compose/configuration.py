@@ -224,7 +224,7 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
         line = re.compile(rf"^(name|kind): *{re.escape(tag)} *(#|$)", re.MULTILINE)
         for folder in FOLDERS:
             for path in sorted((folder / str(group)).glob("*.yaml")):
-                if found := line.search(path.read_text()):
+                if found := line.search(path.read_text(errors="replace")):
                     yield (
                         f"{path.relative_to(folder.parent)} has {found[1]}: {tag}. A part of your "
                         "own must also be registered, in the code or by the entry point of an "

@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, ValidationError, fi
 from scpo.errors import ConfigError
 from scpo.installed import REPOSITORY
 from scpo.records import redaction
-from scpo.records.files import yaml_problem
+from scpo.records.user_yaml import UniqueKeyLoader, read_user_yaml
 from scpo.strict import Strict
 from sweeps.compose.hints import explain_validation
 
@@ -87,7 +87,7 @@ class Site(Strict):
         max_time_h: The longest limit that the partition allows, in hours.
         setup: Shell lines of the job before the run starts.
         more: Further options of sbatch, none of ``OWN_OPTIONS`` except ``gres`` of other things
-            than GPUs.
+            than GPUs. One that is None or False is left out, also that of the preset.
     """
 
     preset: str | None = None
@@ -140,7 +140,7 @@ class Site(Strict):
     @classmethod
     def _leaves_the_jobs_own_options(cls, more: dict[str, Any]) -> dict[str, Any]:
         # sbatch gets each option with hyphens, even if it is written with underscores here.
-        spelt = {key: key.strip("-").replace("_", "-") for key in more}
+        spelt = {key: _spelt(key) for key in more}
         own = [
             f"{key} (instead: {OWN_OPTIONS[name]})"
             for key, name in spelt.items()
@@ -150,13 +150,18 @@ class Site(Strict):
             raise ValueError(
                 f"every job sets these options itself, take them out: {', '.join(own)}"
             )
-        nested = [key for key, value in more.items() if not isinstance(value, SCALARS)]
+        # sbatch would get --exclusive=False, which it refuses or takes for another kind of use.
+        given = {
+            key: value for key, value in more.items() if value is not None and value is not False
+        }
+        nested = [key for key, value in given.items() if not isinstance(value, SCALARS)]
         if nested:
             raise ValueError(
-                f"{', '.join(nested)}: not the value of an option of sbatch; allowed: a text, a "
-                "number, or true for an option without a value"
+                f"{', '.join(nested)}: not the value of an option of sbatch; allowed: a text "
+                '(several nodes: "n1,n2"), a number, true for an option without a value, or null '
+                "for one of the preset that jobs shall not have"
             )
-        return more
+        return given
 
     def partition_for(self, gpus: int) -> str | None:
         """Partition for a job with this number of GPUs; None: the cluster's default."""
@@ -237,9 +242,19 @@ class Site(Strict):
         )
 
 
+def _spelt(option: str) -> str:
+    """Name of an option as sbatch gets it: site files may have ``gpus_per_node`` or ``--mem``."""
+    return option.strip("-").replace("_", "-")
+
+
 def _without_gpus(gres: Any) -> bool:
-    """True for a list of Slurm's generic resources, none of which is a GPU."""
-    return isinstance(gres, str) and not re.search(r"\bgpu\b", gres)
+    """True for a list of Slurm's generic resources, none of which is a GPU; also for none."""
+    return _is_off(gres) or (isinstance(gres, str) and not re.search(r"\bgpu\b", gres))
+
+
+def _is_off(value: Any) -> bool:
+    """True for an option that is left out. Not for 0, a value of some options."""
+    return value is None or value is False
 
 
 def site_path(name: str) -> Path:
@@ -267,7 +282,7 @@ def read_site(name: str | Path) -> Site:
         known = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
         if chosen not in known:
             raise ConfigError(f"{path}: preset: got {chosen!r}; allowed: {', '.join(known)}")
-        data = _read(PRESETS / f"{chosen}.yaml") | data
+        data = _merged(_read(PRESETS / f"{chosen}.yaml"), data)
     try:
         return Site.model_validate(data)
     except ValidationError as error:
@@ -276,7 +291,18 @@ def read_site(name: str | Path) -> Site:
         ) from error
 
 
-class _Loader(yaml.SafeLoader):
+def _merged(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a site file on top of its preset's, those of ``more`` option by option."""
+    merged = preset | own
+    of_preset, of_site = preset.get("more"), own.get("more")
+    if isinstance(of_preset, dict) and isinstance(of_site, dict):
+        named = {_spelt(str(key)) for key in of_site}
+        kept = {key: value for key, value in of_preset.items() if _spelt(key) not in named}
+        merged["more"] = kept | of_site
+    return merged
+
+
+class _Loader(UniqueKeyLoader):
     """Loader that reads 24:00:00 as text; YAML 1.1 reads 86400, a number in base 60."""
 
 
@@ -295,15 +321,13 @@ for _kind in ("int", "float"):
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        data = yaml.load(path.read_text(), _Loader)  # noqa: S506 (it is a SafeLoader)
+        data = read_user_yaml(path, _Loader)
     except OSError as error:
         known = ", ".join(sorted(preset.stem for preset in PRESETS.glob("*.yaml")))
         raise ConfigError(
             f"launcher.site={path}: {error.strerror}; copy slurm/site.yaml "
             f"(SCPO_SITE=<your copy>), or name a preset: {known}"
         ) from error
-    except yaml.YAMLError as error:
-        raise ConfigError(yaml_problem(path, error)) from error
     if not isinstance(data, dict | None):
         # The value is not shown: it may be a line of `setup`, with a key.
         raise ConfigError(

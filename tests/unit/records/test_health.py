@@ -68,3 +68,17 @@ def test_a_wrong_rule_is_named_with_its_file(tmp_path):
     path.write_text("mine: {kind: outside, metric: a, steps: 0, level: warn}")
     with pytest.raises(ConfigError, match=r"health.yaml: mine.outside.steps: got 0"):
         read_rules(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"caf\xe9: {kind: stalled}", "mine.yaml is not UTF-8 text: .* position 3"),
+        (b"late: {kind: stalled, kind: rises}", "mine.yaml, line 1, column 23: no YAML: found duplicate key kind"),
+    ],
+)
+def test_a_file_of_rules_that_cannot_be_read_is_one_line_with_its_name(tmp_path, text, said):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text)
+    with pytest.raises(ConfigError, match=said):
+        read_rules(path)

@@ -45,6 +45,54 @@ def test_the_file_needs_only_the_differences_and_may_begin_with_a_preset(tmp_pat
     assert read_site(path).partition_for(4) is None
 
 
+def test_more_changes_single_options_of_the_preset(tmp_path):
+    """It replaced all of them: jobs asked for a node's memory without --exclusive."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("preset: whole_nodes\nmore: {reservation: rl}\n")
+    site = read_site(path)
+    assert (site.memory_gb, site.more) == (0, {"exclusive": True, "reservation": "rl"})
+    path.write_text("preset: whole_nodes\nmore: {--exclusive: user}\n")
+    assert read_site(path).more == {"--exclusive": "user"}
+
+
+@pytest.mark.parametrize("off", ["exclusive: null", "exclusive: false", "exclusive:", "--exclusive: null"])
+def test_an_option_of_the_preset_is_taken_out(tmp_path, off):
+    """sbatch got --exclusive=None, --exclusive=False."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"preset: whole_nodes\nmore:\n  {off}\n  gres: null\n  nice: 100\n")
+    assert read_site(path).more == {"nice": 100}
+
+
+@pytest.mark.parametrize("twice", ["partition: a\npartition: b", "more: {nice: 1, nice: 2}"])
+def test_a_key_that_is_there_twice_is_refused(tmp_path, twice):
+    path = tmp_path / "site.yaml"
+    path.write_text(twice)
+    with pytest.raises(
+        ConfigError, match=r"site.yaml, line ., column .*: no YAML: found duplicate key (partition|nice)"
+    ):
+        read_site(path)
+
+
+def test_an_anchor_may_be_merged_with_keys_of_its_own(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_text("more: {<<: {nice: 1, begin: now}, nice: 2}\n")
+    assert read_site(path).more == {"nice": 2, "begin": "now"}
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_bytes("account: m\xfcller\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"site.yaml is not UTF-8 text: .* position 10"):
+        read_site(path)
+
+
+def test_a_date_that_does_not_exist_is_one_line(tmp_path):
+    path = tmp_path / "site.yaml"
+    path.write_text("more: {begin: 2026-13-01}\n")
+    with pytest.raises(ConfigError, match=r"site.yaml: no YAML: month must be in 1..12"):
+        read_site(path)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -97,9 +145,10 @@ def test_a_name_of_two_words_is_refused(tmp_path, key):
 
 def test_a_nested_value_of_an_option_is_refused(tmp_path):
     path = tmp_path / "site.yaml"
-    path.write_text("more: {nice: {a: 1}, exclusive: true, reservation: rl}\n")
-    with pytest.raises(ConfigError, match="more: nice: not the value of an option of sbatch"):
+    path.write_text("more: {nice: {a: 1}, exclude: [n1, n2], exclusive: true, reservation: rl}\n")
+    with pytest.raises(ConfigError, match="more: nice, exclude: not the value of an option of sbatch") as error:
         read_site(path)
+    assert '"n1,n2"' in str(error.value)
 
 
 @pytest.mark.parametrize("gres", ["nvme:1", "npu", "gpu:a800,nvme:1", "shard:4", "tmp:gpu:1", "GPU"])
