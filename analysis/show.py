@@ -431,7 +431,7 @@ def _print_published(console: Console, record: ExperimentRecord) -> None:
     try:
         numbers = ablation()
     except RecordError as error:
-        console.print(str(error))
+        console.print(str(error), soft_wrap=True)
         return
 
     console.print(

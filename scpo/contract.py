@@ -228,11 +228,15 @@ def _check_deterministic(
     for of, bonus in ((batch, bonus_N), (equal, bonus_N.copy())):
         return_N = read_only(step_returns(of, settings.gamma))
         inputs.append((of, return_N, read_only(bonus), settings))
-    pairs = {f"estimator {entry.name!r}": (answer_N, np.asarray(entry.call(*inputs[1])))}
+    answers: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
+        f"estimator {entry.name!r}": (answer_N, np.asarray(entry.call(*inputs[1])))
+    }
     if entry.step_term is not None:
-        first_N, again_N = (checked_step_term(entry, *arguments) for arguments in inputs)
-        pairs[f"step_term of estimator {entry.name!r}"] = (first_N, again_N)
-    for what, (first_N, again_N) in pairs.items():
+        answers[f"step_term of estimator {entry.name!r}"] = (
+            checked_step_term(entry, *inputs[0]),
+            checked_step_term(entry, *inputs[1]),
+        )
+    for what, (first_N, again_N) in answers.items():
         # The last bits may differ: threads may sum in another order.
         bad = np.flatnonzero(~np.isclose(first_N, again_N, rtol=1e-5, atol=1e-6))
         if len(bad):

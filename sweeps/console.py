@@ -29,10 +29,8 @@ def show_experiments(console: Console, experiments: Iterable[Experiment]) -> Non
     for experiment in experiments:
         table.add_row(experiment.name, str(len(experiment.rows)), escape(experiment.title))
     console.print(table)
-    console.print("\nrun one:           python sweep.py +experiment=<name>", highlight=False)
-    console.print(
-        "look at it first:  python sweep.py +experiment=<name> dry_run=true", highlight=False
-    )
+    say(console, "\nrun one:           python sweep.py +experiment=<name>")
+    say(console, "look at it first:  python sweep.py +experiment=<name> dry_run=true")
 
 
 def show_searches(console: Console, names: Sequence[str]) -> None:
@@ -209,7 +207,4 @@ def _repeats(line: str, reason: str) -> bool:
 def show_files(console: Console, runs_dir: Path) -> None:
     """Show where the results are and how to make figures from them."""
     command = "make figures" if runs_dir == RUNS_DIR else command_on(runs_dir, "analysis figures")
-    console.print(
-        f"runs: {runs_dir}    figures and tables: {command}, into paper_figures/",
-        highlight=False,
-    )
+    say(console, f"runs: {runs_dir}    figures and tables: {command}, into paper_figures/")

@@ -8,7 +8,7 @@ from rich.console import Console
 from scpo.records import State
 from scpo.records.status import Observed
 from sweeps.compose.matrix import expand
-from sweeps.console import show_files, show_matrix, show_submitted, show_summary
+from sweeps.console import show_experiments, show_files, show_matrix, show_submitted, show_summary
 from sweeps.launchers.run_process import Outcome
 from sweeps.records.reconcile import Action, Decision
 from sweeps.resources import disk_gib
@@ -29,12 +29,26 @@ def test_the_command_to_follow_jobs_looks_where_their_runs_are(runs_dir, rest):
 
 @pytest.mark.parametrize(
     ("runs_dir", "command"),
-    [("runs", "make figures,"), ("my runs", "python -m analysis figures --runs-dir 'my runs',")],
+    [
+        ("runs", "make figures,"),
+        ("my runs", "python -m analysis figures --runs-dir 'my runs',"),
+        ("/a [b]", "python -m analysis figures --runs-dir '/a [b]',"),
+    ],
 )
-def test_a_sweep_ends_with_the_command_for_figures_of_its_own_folder(runs_dir, command):
-    console = Console(width=200, record=True)
+@pytest.mark.parametrize("width", [200, 40])
+def test_a_sweep_ends_with_the_command_for_figures_of_its_own_folder(width, runs_dir, command):
+    """On a terminal of 80 columns the command was broken in two, and failed when it was copied."""
+    console = Console(width=width, record=True)
     show_files(console, Path(runs_dir))
     assert f"figures and tables: {command} into paper_figures/" in console.export_text()
+
+
+def test_the_list_of_experiments_ends_with_whole_commands():
+    console = Console(width=40, record=True)
+    show_experiments(console, [])
+    run, look = console.export_text().splitlines()[-2:]
+    assert run.split(":")[1].split() == ["python", "sweep.py", "+experiment=<name>"]
+    assert look.split(":")[1].split() == ["python", "sweep.py", "+experiment=<name>", "dry_run=true"]
 
 
 def test_a_dry_run_has_the_disk_of_the_runs_to_start_where_it_is_large():
