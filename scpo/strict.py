@@ -1,9 +1,17 @@
 """Base class and names that all configuration models share."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Scale = Literal["mini", "study", "paper"]
 """Size of a run, set by ``conf/scale/<name>.yaml``."""
@@ -33,7 +41,43 @@ class Strict(BaseModel):
     """Frozen model that rejects unknown keys. Values are in ``conf/``, not defaults here.
 
     NaN and infinities are rejected too: JSON has neither, and a record of the configuration must
-    read back as what it was.
+    read back as what it was. So are true and false for a number, which pydantic reads as 1 and 0.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _numbers_are_no_truth_values(
+        cls, data: Any, validate: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        validated = validate(data)
+        if isinstance(data, Mapping):
+            wrong = [
+                InitErrorDetails(type=_NO_NUMBER, loc=(name,), input=value)
+                for name, value in data.items()
+                if _was_truth_value(value, getattr(validated, name, None))
+            ]
+            if wrong:
+                raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return validated
+
+
+_NO_NUMBER = PydanticCustomError(
+    "number_from_bool", "a number is expected, which true and false are not"
+)
+
+
+def _was_truth_value(given: Any, validated: Any) -> bool:
+    """Return True if pydantic made a number of true or false, also in lists and mappings."""
+    if isinstance(given, bool):
+        return isinstance(validated, int | float) and not isinstance(validated, bool)
+    if isinstance(given, Mapping) and isinstance(validated, Mapping):
+        return any(
+            _was_truth_value(value, validated[key])
+            for key, value in given.items()
+            if key in validated
+        )
+    if isinstance(given, list | tuple) and isinstance(validated, list | tuple):
+        return any(map(_was_truth_value, given, validated))
+    return False
