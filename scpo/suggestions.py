@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -32,16 +33,31 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
     return f"; did you mean {' or '.join(nearest[:3])}?"
 
 
+def _named_path(text: str) -> Path:
+    """Path of an argument. An empty one would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "an empty name (a variable that is not set?); the current folder is ."
+        )
+    return Path(text)
+
+
 class SuggestingParser(argparse.ArgumentParser):
     """A parser that names the nearest command, choice or option for a misspelt one.
 
     argparse can do this since Python 3.14 (``suggest_on_error``), but older versions are supported.
+    Arguments of ``type=Path`` may not be empty.
 
     Attributes:
         meant: Word that is not a choice -> the choice that does what it names.
     """
 
     meant: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Create a parser as argparse does."""
+        super().__init__(*args, **kwargs)
+        self.register("type", Path, _named_path)
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message of argparse and, for an unknown word, a suggestion."""

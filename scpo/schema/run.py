@@ -209,7 +209,8 @@ class RunConfig(Strict):
     @property
     def data_folder(self) -> str | None:
         """Folder of the environment's official files on this machine; None without one."""
-        return self.machine.data.get(self.env.name)
+        # An empty ALFWORLD_DATA is an unset one.
+        return self.machine.data.get(self.env.name) or None
 
     @model_validator(mode="after")
     def _method_fits_trainer(self) -> Self:

@@ -208,11 +208,29 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
     The section ``experiment`` is ignored: it describes the sweep, not the run.
     """
     settings = {key: value for key, value in data.items() if key != "experiment"}
+    _refuse_empty_folders(settings.get("machine"))
     try:
         return RunConfig.model_validate(settings)
     except ValidationError as error:
         lines = [explain_validation(error, RunConfig), *_files_with_unknown_names(error)]
         raise ConfigError("\n".join(lines)) from None
+
+
+def _refuse_empty_folders(machine: Any) -> None:
+    """Refuse a folder with an empty name, which would be the current folder.
+
+    Not in the schema, which also reads the records of runs that such a command made before.
+    """
+    if not isinstance(machine, Mapping):
+        return
+    current = {name: f"machine.{name}=. for the current one" for name in ("runs_dir", "cache_dir")}
+    for name, otherwise in {**current, "archive": "machine.archive=null for none"}.items():
+        folder = machine.get(name)
+        if isinstance(folder, str) and not folder.strip():
+            raise ConfigError(
+                f"machine.{name} is empty (a variable that is not set?); give a folder, or "
+                f"{otherwise}"
+            )
 
 
 def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:

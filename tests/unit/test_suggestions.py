@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 import analysis.__main__
@@ -57,3 +59,14 @@ def test_a_misspelt_option_is_answered_with_the_nearest_of_its_command(words, sa
         parser.parse_args(words)
     assert said in capsys.readouterr().err
     assert parser.parse_args(["report", "--runs-dir", "x"]).runs_dir == "x"
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_folder_without_a_name_is_not_the_current_folder(name, capsys):
+    parser = SuggestingParser()
+    command = parser.add_subparsers(dest="command", required=True).add_parser("rm")
+    command.add_argument("--runs-dir", type=Path, default=Path("runs"))
+    with pytest.raises(SystemExit):
+        parser.parse_args(["rm", "--runs-dir", name])
+    assert "argument --runs-dir: an empty name (a variable that is not set?)" in capsys.readouterr().err
+    assert parser.parse_args(["rm", "--runs-dir", "."]).runs_dir == Path()

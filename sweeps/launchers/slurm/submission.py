@@ -22,7 +22,7 @@ from scpo.records import RunFolder
 from scpo.records.files import naming_write_errors
 from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import hours
-from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.cluster_settings import MAX_HOURS, Site
 from sweeps.launchers.slurm.job_records import (
     LAST_S,
     STARTED,
@@ -401,6 +401,10 @@ def _guard(submission: Submission) -> list[str]:
 
 
 def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
+    if launcher.time_h is not None and launcher.time_h > MAX_HOURS:
+        raise ConfigError(
+            f"launcher.time_h={launcher.time_h:g}: it is a number of hours, at most {MAX_HOURS}"
+        )
     estimate = hours(config)
     if launcher.time_h is None and estimate is None:
         raise ConfigError(

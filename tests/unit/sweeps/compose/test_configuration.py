@@ -24,6 +24,21 @@ def test_the_command_line_wins_over_the_scale():
     assert (config.model.name, config.trainer.steps, config.env.games) == ("tiny", 7, "official")
 
 
+@pytest.mark.parametrize("name", ["runs_dir", "cache_dir", "archive"])
+@pytest.mark.parametrize("value", ["", "' '"])
+def test_a_folder_without_a_name_is_not_the_current_folder(name, value):
+    with pytest.raises(ConfigError, match=rf"^machine.{name} is empty \(a variable that is not set\?\); give a folder"):
+        compose_run([f"machine.{name}={value}"])
+    assert compose_run(["machine.runs_dir=."]).machine.runs_dir == "."
+
+
+def test_an_empty_variable_of_a_data_folder_is_an_unset_one(monkeypatch):
+    monkeypatch.setenv("ALFWORLD_DATA", "")
+    configuration.compose_files.cache_clear()
+    assert compose_run([]).data_folder is None
+    configuration.compose_files.cache_clear()
+
+
 def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, monkeypatch):
     shutil.copytree(CONF, tmp_path / "conf")
     monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")

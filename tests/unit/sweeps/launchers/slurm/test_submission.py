@@ -279,6 +279,13 @@ def test_hours_have_two_digits_at_most(limit_min, shown):
     assert submission.Request(limit_min, PAPER, None).limit_h == shown
 
 
+def test_a_time_limit_in_another_unit_than_hours_is_refused():
+    config = {"a": compose_run(["launcher=slurm_a800x4", "scale=paper"])}
+    assert submission.by_request(config, launcher("launcher.time_h=1000"), SITE)
+    with pytest.raises(ConfigError, match=r"launcher.time_h=1e\+09: it is a number of hours, at most 1000"):
+        submission.by_request(config, launcher("launcher.time_h=1e9"), SITE)
+
+
 @pytest.mark.parametrize("warn_s", [1, 20])
 def test_a_warning_that_leaves_no_time_for_a_checkpoint_is_refused(warn_s):
     config = {"a": compose_run([SLURM])}
