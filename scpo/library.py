@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import hydra
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 from pydantic import TypeAdapter, ValidationError
 
 from scpo.advantages.registry import HOSTS
@@ -19,7 +19,7 @@ from scpo.envs.base import Environment
 from scpo.errors import ConfigError
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import TrainedMethod
-from scpo.schema.parts import configuration_folders, missing_configuration
+from scpo.schema.parts import check_names, configuration_folders, missing_configuration
 from scpo.schema.scorer import ScorerConfig
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
@@ -153,7 +153,15 @@ def _composed_text(*overrides: str) -> str:
     # Packages that register parts bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        made = hydra.compose("config", overrides=[f"hydra.searchpath={searched}", *overrides])
+        made = hydra.compose(
+            "config",
+            overrides=[f"hydra.searchpath={searched}", *overrides],
+            return_hydra_config=True,
+        )
+    chosen = made.hydra.runtime.choices
+    with open_dict(made):
+        del made["hydra"]
+    check_names(made, chosen)
     # As text, because the cache must not hand out a dict that a caller changes.
     return json.dumps(OmegaConf.to_container(made, resolve=True))
 

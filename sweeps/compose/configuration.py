@@ -11,7 +11,7 @@ from typing import Any
 
 import hydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from pydantic import ValidationError
 from yaml import MarkedYAMLError, YAMLError
@@ -19,6 +19,7 @@ from yaml import MarkedYAMLError, YAMLError
 from scpo.errors import ConfigError, first_line
 from scpo.records.files import yaml_problem
 from scpo.schema.experiment import Experiment
+from scpo.schema.parts import check_names
 from scpo.schema.run import RunConfig
 from scpo.strict import Scale
 from sweeps.compose.hints import (
@@ -125,26 +126,18 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     asked = [*_SEARCH_PATH, *(override.for_hydra for override in overrides)]
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            composed = hydra.compose("config", overrides=asked)
+            composed = hydra.compose("config", overrides=asked, return_hydra_config=True)
     except MarkedYAMLError as error:
         raise ConfigError(_yaml_message(error)) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _chosen_configuration(overrides), RunConfig)
         ) from None
-    _check_method_name(composed, overrides)
+    chosen = composed.hydra.runtime.choices
+    with open_dict(composed):
+        del composed["hydra"]
+    check_names(composed, chosen, [it.key for it in overrides if not it.is_choice])
     return composed
-
-
-def _check_method_name(composed: DictConfig, overrides: Sequence[Override]) -> None:
-    """Refuse a method whose ``name`` is not its file's: records would show another method."""
-    chosen = [override.value for override in overrides if override.target == "method"]
-    name = OmegaConf.select(composed, "method.name")
-    if chosen and isinstance(chosen[-1], str) and name is not None and name != chosen[-1]:
-        raise ConfigError(
-            f"method={chosen[-1]}: its file method/{chosen[-1]}.yaml has name: {name}; records and "
-            f"tables know a method by this name, so it must be that of the file: {chosen[-1]}"
-        )
 
 
 def _yaml_message(error: MarkedYAMLError) -> str:

@@ -161,6 +161,82 @@ def test_a_method_of_a_package_cannot_be_known_by_the_name_of_another(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("file", "text", "words", "message"),
+    [
+        (
+            "scorer/verbs.yaml",
+            "{kind: dice, name: exact, power: 1.0}",
+            ["scorer=verbs"],
+            "scorer=verbs: its file scorer/verbs.yaml has name: exact; records and tables know a scorer by this name",
+        ),
+        (
+            "estimator/mine.yaml",
+            "defaults: [gigpo, _self_]",
+            ["method=scpo", "estimator@method.estimator=mine"],
+            "estimator=mine: its file estimator/mine.yaml has name: gigpo; records and tables know an estimator by",
+        ),
+        (
+            "model/mine.yaml",
+            "defaults: [qwen2_5_7b, _self_]",
+            ["model=mine"],
+            "model=mine: its file model/mine.yaml has name: 7B, as model/qwen2_5_7b.yaml has; records and tables know",
+        ),
+    ],
+)
+def test_a_file_with_the_name_of_another_is_refused(tmp_path, file, text, words, message):
+    """With such a scorer, captions named the wrong one."""
+    install(tmp_path)
+    path = tmp_path / "dice/conf" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    group, name = file.removesuffix(".yaml").split("/")
+    for command in (["train.py", *words, "--cfg", "job"], ["sweep.py", "+experiment=one", *words, "dry_run=true"]):
+        refused = python(tmp_path, *command)
+        assert refused.returncode == 2
+        (line,) = refused.stderr.splitlines()
+        assert message in line
+    if group == "scorer":
+        refused = python(tmp_path, "-c", f"import scpo; scpo.load_scorer({name!r})")
+        assert f"ConfigError: {message}" in refused.stderr
+    if group != "estimator":
+        given = python(tmp_path, "train.py", *words, f"{group}.name=its_own", "++trainer.steps=2", "--cfg", "job")
+        assert given.returncode == 0, given.stderr
+
+
+FILES = ["method/gigpo", "estimator/gigpo", "scorer/exact", "scale/method/study_gigpo", "experiment/ablation"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_of_a_package_with_a_taken_name_ends_a_command_in_one_line(tmp_path, file):
+    """It was ignored in silence, and the project's own file was read."""
+    install(tmp_path)
+    path = tmp_path / f"dice/conf/{file}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("name: mine\n")
+    for words in (["sweep.py"], ["train.py", "method=gigpo", "--cfg", "job"], ["-m", "sweeps", "status"]):
+        ended = python(tmp_path, *words)
+        assert ended.returncode != 0
+        (message,) = ended.stderr.splitlines()
+        assert message.startswith("error: entry point scpo.")
+        assert f"of dice, dice.scorer:DICE: the name of its file {path} is taken by conf/{file}.yaml," in message
+
+
+def test_a_file_that_two_packages_have_is_refused(tmp_path):
+    install(tmp_path)
+    other = {
+        "other/__init__.py": "",
+        "other/scorer.py": SCORER.replace('"dice"', '"other"'),
+        "other/conf/scorer/dice.yaml": "{kind: other, name: dice, power: 1.0}",
+        "other-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: other\nVersion: 1.0\n",
+        "other-1.0.dist-info/entry_points.txt": "[scpo.scorers]\nother = other.scorer:DICE\n",
+    }
+    write_package(tmp_path, other)
+    (message,) = python(tmp_path, "sweep.py").stderr.splitlines()
+    taken = f"{tmp_path}/other/conf/scorer/dice.yaml is taken by {tmp_path}/dice/conf/scorer/dice.yaml"
+    assert f"entry point scpo.scorers of other, other.scorer:DICE: the name of its file {taken}" in message
+
+
+@pytest.mark.parametrize(
     "words", [["train.py", "method=scpo", "scorer=dice"], ["-c", "import scpo; scpo.load_scorer('dice')"]]
 )
 def test_a_scorer_without_its_configuration_is_found_and_told_so(tmp_path, words):
