@@ -287,6 +287,8 @@ def _named_table(named: Iterable[NamedComparison], benchmark: tuple[str, str]) -
             "; p of the paired t-test after Holm's correction over the "
             f"{counted(tests, 'comparison')} of this experiment"
         )
+        if here[0].untested:
+            title += f", {here[0].untested} of them without two pairs (counted as p = 1)"
     return [f"{title}\n", _fitted(table), *notes]
 
 

@@ -381,17 +381,25 @@ def record_of_call(matrix: Matrix) -> Manifest:
     # The table names a record that was damaged since, and needs none.
     with contextlib.suppress(RecordError):
         return manifest.with_earlier_runs(runs_dir(matrix), matrix.manifest)
-    return matrix.manifest
+    # Without records, nothing shows that its comparisons were named before the runs.
+    return matrix.manifest.model_copy(update={"primary": None})
 
 
-def _named_late(record: Manifest) -> Iterator[str]:
-    """Name the comparisons that are not tested, because their results may have been known."""
+def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
+    """Name the comparisons that are tested or not other than the experiment's file has them."""
     if record.named_late:
         pairs = ", ".join(" − ".join(pair) for pair in record.named_late)
         yield (
-            f"{pairs}: added to the comparisons of {record.experiment} after runs of both rows had "
-            "finished, so not among those that were named before the runs and are tested. To test "
-            "it, name it in an experiment with seeds of its own before these run"
+            f"{pairs}: named by {record.experiment}, with this measure, after runs of both rows "
+            "had finished, so not among those that were named before the runs and are tested. To "
+            "test it, name it in an experiment with seeds of its own before these run"
+        )
+    if record.withdrawn and record.primary:
+        pairs = ", ".join(" − ".join(pair) for pair in record.withdrawn)
+        yield (
+            f"{pairs}: named before the runs by {record.primary.measure}, and not in the file of "
+            f"{record.experiment} any more; still tested, because the correction of the others "
+            "must not depend on results"
         )
 
 
@@ -507,7 +515,7 @@ def _open(
     # Before the first run starts, so that tables show what is planned.
     # One damaged record must not keep the runs from starting, either.
     show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
-    show.show_notes(console, _named_late(record_of_call(matrix)))
+    show.show_notes(console, _notes_on_comparisons(record_of_call(matrix)))
     renamed = manifest.update(runs_dir(matrix), matrix.manifest)
     if renamed:
         console.print(

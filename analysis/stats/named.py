@@ -28,7 +28,9 @@ class NamedComparison:
         pairs: Seeds that are paired.
         difference: Summary of the differences over these.
         p: p of the paired t-test, after Holm's correction.
-        tests: Number of the experiment's comparisons, on all benchmarks, that could be tested.
+        tests: Number of the experiment's comparisons, on all benchmarks; 0 if none can be tested.
+        untested: Those of them that cannot be tested yet. They count as p = 1, so that the
+            correction does not depend on which rows have been run.
     """
 
     benchmark: tuple[str, str]
@@ -38,6 +40,7 @@ class NamedComparison:
     difference: Summary
     p: float
     tests: int = 0
+    untested: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,12 @@ def named_by(
     measure = MEASURES[record.primary.measure]
     logged = _Logged(runs, metrics)
     found: list[NamedComparison] = []
+    without_runs = 0
     for benchmark in benchmarks(record):
         rows = {row.name: row for row in record_rows(record, runs, *benchmark) if row.runs}
         for names in record.primary.comparisons:
             if not set(names) <= rows.keys():
+                without_runs += 1
                 continue
             first, second = (rows[name] for name in names)
             # Two names of the same configuration share their runs.
@@ -89,9 +94,12 @@ def named_by(
             label = f"{first.label} − {second.label}"
             found.append(NamedComparison(benchmark, label, measure, pairs, change, p_value(change)))
 
-    corrected = holm([comparison.p for comparison in found])
-    tests = sum(not math.isnan(p) for p in corrected)
+    p_values = [comparison.p for comparison in found]
+    tested = sum(not math.isnan(p) for p in p_values)
+    untested = len(found) - tested + without_runs
+    corrected = holm([*p_values, *[1.0] * untested])[: len(found)]
+    tests = tested + untested if tested else 0
     return [
-        replace(comparison, p=p, tests=tests)
+        replace(comparison, p=p, tests=tests, untested=untested)
         for comparison, p in zip(found, corrected, strict=True)
     ]

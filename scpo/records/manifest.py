@@ -11,9 +11,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from scpo.errors import ConfigError, RecordError, UnreadableError
+from scpo.records import named_comparisons
 from scpo.records.files import check_readable, read_record, text_sum, write_json
+from scpo.records.named_comparisons import NamedComparison, Side, Sides, Verdict
 from scpo.records.run_folders import RunFolder, list_runs
-from scpo.records.status import State
 from scpo.strict import Scale
 
 # Folder of the manifests, among the run folders.
@@ -74,6 +75,9 @@ class Manifest(BaseModel):
     # Comparisons that the experiment's file named only after both of their rows had finished runs:
     # they may have been chosen for their results, and so are not among `primary`.
     named_late: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
+    # Comparisons among `primary` that were taken out of the file after their results: without them,
+    # the correction of the others would depend on the results.
+    withdrawn: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
     rows: tuple[PlannedRow, ...]
 
     @property
@@ -125,7 +129,11 @@ def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
     """
     kept = None
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
-    merged = with_earlier_runs(runs_dir, planned)
+    merged, known, verdict = _merged(runs_dir, planned)
+    if verdict.new or verdict.forgotten:
+        # First, so that a call that dies in between finds its comparisons named when repeated.
+        kept_entries = [entry for entry in known if entry not in verdict.forgotten]
+        named_comparisons.write(path.parent, kept_entries, verdict.new)
     if path.exists():
         kept = _keep_aside(runs_dir, read(path), merged)
     write_json(path, merged.model_dump(mode="json"))
@@ -134,10 +142,10 @@ def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
 
 
 def set_aside_damaged(runs_dir: Path, planned: Manifest) -> list[str]:
-    """Rename damaged manifests of earlier calls whose runs ``update`` would add.
+    """Rename what ``update`` would read and is damaged: manifests and the named comparisons.
 
     Returns:
-        A note on each: what is wrong, its new name, and how to list its runs again.
+        A note on each: what is wrong, its new name, and how to restore its content.
 
     Raises:
         UnreadableError: This user may not read one of them.
@@ -152,25 +160,49 @@ def set_aside_damaged(runs_dir: Path, planned: Manifest) -> list[str]:
         except UnreadableError:
             raise
         except RecordError as error:
-            # Not *.json, so that no command reads it.
-            kept = path.with_name(f"{path.name}.damaged")
-            path.rename(kept)
             what = str(error).removesuffix(f". {SWEEP_AGAIN}")
             notes.append(
-                f"{what}. It is left out and kept as {kept.name}; its runs stay: repeat the calls "
-                "of earlier seeds, or restore it"
+                f"{what}. It is left out and kept as {_rename_damaged(path)}; its runs stay: "
+                "repeat the calls of earlier seeds, or restore it"
             )
+    try:
+        named_comparisons.read(runs_dir / EXPERIMENTS)
+    except UnreadableError:
+        raise
+    except RecordError as error:
+        path = named_comparisons.record_path(runs_dir / EXPERIMENTS)
+        what = str(error).removesuffix(f". {named_comparisons.RESTORE}")
+        notes.append(
+            f"{what}. It is kept as {_rename_damaged(path)} and made again from the manifests of "
+            "the experiments; restore it if you have a copy"
+        )
     return notes
+
+
+def _rename_damaged(path: Path) -> str:
+    """Give a damaged record a name that no command reads (not ``*.json``), and return it."""
+    kept = path.with_name(f"{path.name}.damaged")
+    path.rename(kept)
+    return kept.name
 
 
 def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
     """A call's rows and runs with those of earlier calls that belong to its table (``update``).
 
+    Its ``primary`` has the comparisons that were named before their results, by the record of
+    ``named_comparisons``: not those that the file named later, but those that were taken out of it.
+
     Raises:
-        RecordError: A manifest of the same name is damaged.
+        RecordError: A manifest of the same name or that record is damaged.
     """
+    return _merged(runs_dir, planned)[0]
+
+
+def _merged(
+    runs_dir: Path, planned: Manifest
+) -> tuple[Manifest, tuple[NamedComparison, ...], Verdict]:
+    """See ``with_earlier_runs``; also the known named comparisons, and what was decided on them."""
     rows = planned.rows
-    late: list[tuple[str, str]] = []
     for name in (planned.experiment, _name_aside(planned)):
         existing = manifest_path(runs_dir, name, planned.scale)
         if not existing.exists():
@@ -178,36 +210,65 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
         earlier = read(existing)
         if earlier.overrides == planned.overrides:
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
-            late += _named_late(runs_dir, planned, earlier)
-    primary = planned.primary
-    if primary:
-        named = tuple(pair for pair in primary.comparisons if pair not in late)
-        primary = primary.model_copy(update={"comparisons": named}) if named else None
-    merged = {"rows": rows, "primary": primary, "named_late": tuple(dict.fromkeys(late))}
-    return planned.model_copy(update=merged)
+
+    recorded = named_comparisons.read(runs_dir / EXPERIMENTS)
+    known = tuple(_of_manifests(runs_dir)) if recorded is None else recorded
+    verdict = named_comparisons.judge(
+        runs_dir,
+        known,
+        _sides(rows),
+        experiment=planned.experiment,
+        scale=planned.scale,
+        measure=planned.primary.measure if planned.primary else None,
+        pairs=planned.primary.comparisons if planned.primary else (),
+    )
+    primary = None
+    tested = (*verdict.named, *verdict.withdrawn)
+    if verdict.measure and tested:
+        primary = PrimaryComparisons(measure=verdict.measure, comparisons=tested)
+    merged = planned.model_copy(
+        update={
+            "rows": rows,
+            "primary": primary,
+            "named_late": tuple(verdict.late),
+            "withdrawn": tuple(verdict.withdrawn),
+        }
+    )
+    return merged, known, verdict
 
 
-def _named_late(runs_dir: Path, planned: Manifest, earlier: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the comparisons that an earlier manifest lacks, although it has results of both rows.
+def _of_manifests(runs_dir: Path) -> Iterator[NamedComparison]:
+    """The comparisons of manifests that are older than the record of named comparisons."""
+    for path in manifest_paths(runs_dir):
+        with contextlib.suppress(RecordError):
+            earlier = read(path)
+            primary = earlier.primary
+            if primary is None:
+                # What is named late then has no measure, and is judged again.
+                continue
+            for pairs, late in ((primary.comparisons, False), (earlier.named_late, True)):
+                yield from named_comparisons.of_pairs(
+                    _sides(earlier.rows),
+                    pairs,
+                    experiment=earlier.experiment,
+                    scale=earlier.scale,
+                    measure=primary.measure,
+                    late=late,
+                )
 
-    A comparison whose runs were deleted since may be named again.
-    """
-    before = earlier.primary.comparisons if earlier.primary else ()
-    finished: set[str] = set()
-    for row in earlier.rows:
-        if any(_is_done(RunFolder(runs_dir / run.id)) for run in row.runs):
-            finished.add(row.name)
-    for pair in planned.primary.comparisons if planned.primary else ():
-        known = pair in before or pair[::-1] in before
-        if not known and finished.issuperset(pair):
-            yield pair
 
-
-def _is_done(folder: RunFolder) -> bool:
-    try:
-        return folder.read_status().state is State.DONE
-    except RecordError:
-        return False
+def _sides(rows: Iterable[PlannedRow]) -> Sides:
+    sides: dict[tuple[str, str], dict[str, Side]] = {}
+    for row in rows:
+        runs: dict[tuple[str, str], list[PlannedRun]] = {}
+        for run in row.runs:
+            runs.setdefault((run.env, run.model), []).append(run)
+        for benchmark, of_row in runs.items():
+            # Several where two values of an axis are one benchmark, such as its two settings.
+            settings = "+".join(sorted({str(run.settings) for run in of_row}))
+            ids = tuple(run.id for run in of_row)
+            sides.setdefault(benchmark, {})[row.name] = Side(row.name, settings, ids)
+    return sides
 
 
 def replaced_by(runs_dir: Path, planned: Manifest) -> Manifest | None:

@@ -129,6 +129,19 @@ def test_the_comparisons_that_an_experiment_named_are_shown_at_any_scale_correct
     assert "Named before" not in experiment_table(tmp_path, "other")
 
 
+def test_a_named_comparison_without_results_counts_in_the_correction(tmp_path):
+    """Else each of several calls with 'rows=[a,b]' would print its p uncorrected."""
+    rates = {"scpo": (0.2, 0.2), "chronological": (0.3, 0.5)}
+    rows = {
+        row: [with_success(tmp_path, row, seed, rate) for seed, rate in enumerate(own)] for row, own in rates.items()
+    }
+    compared = [("chronological", "scpo"), ("no_monotonicity", "scpo")]
+    write_experiment(tmp_path, rows | {"no_monotonicity": []}, name="mine", compared=compared)
+    _, _, named = " ".join(experiment_table(tmp_path, "mine").split()).partition("Named before the runs")
+    assert "over the 2 comparisons of this experiment, 1 of them without two pairs (counted as p = 1)" in named
+    assert "2/2 +10.0 [−53.5, 73.5] 0.590" in named  # 0.295 of one comparison
+
+
 def test_named_comparisons_say_what_was_not_paired_and_what_has_no_spread(tmp_path):
     rows = {row: [with_success(tmp_path, row, seed, 0.5) for seed in (0, 1, 2)] for row in ("scpo", "chronological")}
     folder = tmp_path / rows["scpo"][0]["id"]

@@ -1,0 +1,250 @@
+"""``runs/experiments/named/comparisons.json``: when each comparison was first named.
+
+A test is only worth its p if the comparison was chosen before its result was known. An experiment's
+file cannot show that, because it can be edited after the runs, so each sweep adds the comparisons
+that this record lacks, with whether both of their sides had finished runs by then. A comparison is
+that of two configurations by a measure: other names of rows, another order of overrides and a later
+edit of the file do not make it a new one. An entry is removed only if the file loses its comparison
+before that has results.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from scpo.errors import RecordError
+from scpo.records.files import Record, read_record, write_json
+from scpo.records.run_folders import RunFolder
+from scpo.records.status import State
+
+RESTORE = "Restore it, or delete it: it is then made from the manifests of the experiments"
+
+Pair = tuple[str, str]
+"""Two configurations, or the names of two rows; the first minus the second."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One row on one benchmark.
+
+    Attributes:
+        row: Name of the row.
+        settings: Hash of its configuration without the seed.
+        runs: Ids of its runs, of all seeds.
+    """
+
+    row: str
+    settings: str
+    runs: tuple[str, ...]
+
+
+Benchmark = tuple[str, str]
+"""Environment and model."""
+
+Sides = Mapping[Benchmark, Mapping[str, Side]]
+"""Benchmark -> name of the row -> its side."""
+
+
+class NamedComparison(Record):
+    """One entry of the record.
+
+    Attributes:
+        experiment: Name of the experiment.
+        scale: Its scale.
+        env: Environment.
+        model: Model.
+        measure: Measure by which the sides are compared.
+        first: ``Side.settings`` of the minuend.
+        second: ``Side.settings`` of the subtrahend.
+        late: True if both sides had finished runs when the comparison was named.
+        at: When it was named; None if that was before this record existed.
+    """
+
+    experiment: str
+    scale: str
+    env: str
+    model: str
+    measure: str
+    first: str
+    second: str
+    late: bool
+    at: str | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What makes it one comparison; the reverse is the same."""
+        sides = sorted((self.first, self.second))
+        return (self.experiment, self.scale, self.env, self.model, self.measure, *sides)
+
+
+@dataclass
+class Verdict:
+    """The comparisons of a call, as pairs of rows.
+
+    Attributes:
+        named: Those that were named before both of their rows had finished runs.
+        late: Those that were named after.
+        withdrawn: Those that were named before, have results, and are not in the file any more.
+        measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
+        new: Entries that the record lacks.
+        forgotten: Entries whose comparison was taken out of the file before it had results.
+    """
+
+    measure: str | None
+    named: list[Pair] = field(default_factory=list)
+    late: list[Pair] = field(default_factory=list)
+    withdrawn: list[Pair] = field(default_factory=list)
+    new: list[NamedComparison] = field(default_factory=list)
+    forgotten: list[NamedComparison] = field(default_factory=list)
+
+
+class NamedComparisons(Record):
+    """The record; its entries are in the order in which they were named."""
+
+    comparisons: tuple[NamedComparison, ...] = ()
+
+
+def record_path(experiments: Path) -> Path:
+    """Path of the record in the folder of the manifests."""
+    return experiments / "named" / "comparisons.json"
+
+
+def read(experiments: Path) -> tuple[NamedComparison, ...] | None:
+    """All entries; None without a record.
+
+    Raises:
+        RecordError: It is damaged.
+    """
+    path = record_path(experiments)
+    if not path.exists():
+        return None
+    return read_record(path, NamedComparisons, "record of comparisons", RESTORE).comparisons
+
+
+def write(
+    experiments: Path, known: Iterable[NamedComparison], new: Iterable[NamedComparison]
+) -> None:
+    """Write the known entries and, with the present time, the new ones."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    added = (comparison.model_copy(update={"at": now}) for comparison in new)
+    record = NamedComparisons(comparisons=(*known, *added))
+    write_json(record_path(experiments), record.model_dump(mode="json"))
+
+
+def judge(
+    runs_dir: Path,
+    known: Iterable[NamedComparison],
+    sides: Sides,
+    *,
+    experiment: str,
+    scale: str,
+    measure: str | None,
+    pairs: Iterable[Pair],
+) -> Verdict:
+    """Decide for each comparison of a call if it was named before its results.
+
+    A comparison on several benchmarks is late if it is on one of them. One whose rows have no runs
+    on a common benchmark gets no entry yet, and is not late.
+
+    Args:
+        runs_dir: Folder of the runs.
+        known: The entries of the record.
+        sides: The rows of the call with the runs of earlier calls.
+        experiment: Name of the experiment.
+        scale: Its scale.
+        measure: Measure that its file names; None if it names no comparison any more.
+        pairs: Comparisons that its file names, as pairs of rows.
+    """
+    entries: dict[tuple[str, ...], NamedComparison] = {}
+    for entry in known:
+        entries.setdefault(entry.key, entry)
+
+    verdict = Verdict(measure)
+    present: set[tuple[str, ...]] = set()
+    for pair in pairs:
+        late = False
+        for (env, model), rows in sides.items():
+            compared = _compared(rows, pair)
+            if compared is None:
+                continue
+            comparison = NamedComparison(
+                experiment=experiment,
+                scale=scale,
+                env=env,
+                model=model,
+                measure=str(measure),
+                first=compared[0].settings,
+                second=compared[1].settings,
+                late=_both_finished(runs_dir, compared),
+            )
+            present.add(comparison.key)
+            if comparison.key not in entries:
+                entries[comparison.key] = comparison
+                verdict.new.append(comparison)
+            late = late or entries[comparison.key].late
+        (verdict.late if late else verdict.named).append(pair)
+
+    for entry in entries.values():
+        of_this_call = (entry.experiment, entry.scale) == (experiment, scale)
+        if entry.late or entry.key in present or not of_this_call:
+            continue
+        taken_out = _rows_of(entry, sides)
+        if taken_out is None:
+            continue
+        if not _both_finished(runs_dir, taken_out):
+            verdict.forgotten.append(entry)
+            continue
+        # An experiment has one measure: its file's, or that of the first one that was taken out.
+        verdict.measure = verdict.measure or entry.measure
+        pair = (taken_out[0].row, taken_out[1].row)
+        if entry.measure == verdict.measure and pair not in verdict.withdrawn:
+            verdict.withdrawn.append(pair)
+    return verdict
+
+
+def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
+    """Both sides of a pair; None without runs of both, or if they are one configuration."""
+    first, second = (rows.get(name) for name in pair)
+    if first is None or second is None or first.settings == second.settings:
+        return None
+    return first, second
+
+
+def _rows_of(entry: NamedComparison, sides: Sides) -> tuple[Side, Side] | None:
+    """The present rows of a comparison's two configurations; None if one has none any more."""
+    rows = sides.get((entry.env, entry.model), {})
+    by_settings = {side.settings: side for side in rows.values()}
+    first, second = by_settings.get(entry.first), by_settings.get(entry.second)
+    return None if first is None or second is None else (first, second)
+
+
+def _both_finished(runs_dir: Path, compared: Iterable[Side]) -> bool:
+    return all(any(_is_done(runs_dir, run) for run in side.runs) for side in compared)
+
+
+def _is_done(runs_dir: Path, run: str) -> bool:
+    with contextlib.suppress(RecordError):
+        return RunFolder(runs_dir / run).read_status().state is State.DONE
+    return False
+
+
+def of_pairs(
+    sides: Sides, pairs: Iterable[Pair], *, experiment: str, scale: str, measure: str, late: bool
+) -> Iterator[NamedComparison]:
+    """Entries for the comparisons of a manifest that is older than the record."""
+    for pair in pairs:
+        for (env, model), rows in sides.items():
+            compared = _compared(rows, pair)
+            if compared is not None:
+                yield NamedComparison(
+                    experiment=experiment,
+                    scale=scale,
+                    env=env,
+                    model=model,
+                    measure=measure,
+                    first=compared[0].settings,
+                    second=compared[1].settings,
+                    late=late,
+                )

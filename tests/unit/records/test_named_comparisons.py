@@ -1,0 +1,141 @@
+"""What counts as named before the runs: sweeps of a file that is edited between its calls."""
+
+import shutil
+
+import pytest
+import yaml
+
+from scpo.records import State, manifest, named_comparisons, run_config
+from sweeps.compose.matrix import expand
+
+PAIRS = [["gigpo", "grpo"], ["scpo", "gigpo"]]
+AREA, LAST = "validation_area", "last_success"
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Call a sweep of an experiment with these comparisons; returns its record."""
+
+    def call(pairs, *words, measure=AREA, rows=None, name="mine", finish=True):
+        rows = rows or {method: method for method in ("grpo", "gigpo", "scpo")}
+        experiment = {
+            "name": name,
+            "title": "Mine",
+            "axes": {"env": ["alfworld"], "model": {"mini": ["tiny"]}, "seeds": {"mini": [0]}},
+            "rows": [
+                {"name": row, "label": f"row {row}", "overrides": [f"method={method}"]} for row, method in rows.items()
+            ],
+        }
+        if pairs:
+            experiment["primary"] = {"measure": measure, "comparisons": pairs}
+        path = tmp_path / f"{name}.yaml"
+        path.write_text("# @package _global_\n" + yaml.safe_dump({"experiment": experiment}))
+        runs_dir = tmp_path / "runs"
+        matrix = expand(str(path), [f"machine.runs_dir={runs_dir}", *words])
+        manifest.update(runs_dir, matrix.manifest)
+        for config in matrix.runs.values() if finish else ():
+            run_config.ensure(config).update_status(state=State.DONE)
+        return manifest.with_earlier_runs(runs_dir, matrix.manifest)
+
+    return call
+
+
+def primary(record):
+    return [list(pair) for pair in record.primary.comparisons] if record.primary else []
+
+
+def late(record):
+    return [list(pair) for pair in record.named_late]
+
+
+def test_comparisons_that_are_named_before_their_runs_stay_named(sweep):
+    for _ in range(2):
+        record = sweep(PAIRS)
+        assert (primary(record), late(record), record.withdrawn) == (PAIRS, [], ())
+
+
+def test_a_new_experiment_of_finished_runs_names_nothing_before_them(sweep):
+    sweep(PAIRS)
+    record = sweep(PAIRS, name="another")
+    assert (primary(record), late(record)) == ([], PAIRS)
+
+
+def test_the_order_of_overrides_does_not_hide_an_added_comparison(sweep):
+    sweep(PAIRS[:1], "trainer.steps=3", "trainer.validation.every=1")
+    record = sweep(PAIRS, "trainer.validation.every=1", "trainer.steps=3")
+    assert late(record) == PAIRS[1:]
+    assert PAIRS[1] not in primary(record)
+
+
+def test_other_names_of_rows_do_not_make_another_configuration_the_named_one(sweep):
+    sweep(PAIRS[:1])
+    # The file's gigpo is SCPO now: its comparison is new, and the named one is that of the row scpo.
+    record = sweep(PAIRS[:1], rows={"grpo": "grpo", "scpo": "gigpo", "gigpo": "scpo"})
+    assert (primary(record), late(record)) == ([["scpo", "grpo"]], PAIRS[:1])
+    assert record.withdrawn == (("scpo", "grpo"),)
+
+
+def test_a_measure_that_is_chosen_after_the_results_is_late(sweep):
+    sweep(PAIRS)
+    record = sweep(PAIRS, measure=LAST)
+    assert (primary(record), late(record)) == ([], PAIRS)
+    assert primary(sweep(PAIRS)) == PAIRS
+
+
+@pytest.mark.parametrize("left", [PAIRS[:1], []], ids=["one", "none"])
+def test_a_comparison_that_is_taken_out_after_its_results_is_still_tested(sweep, left):
+    sweep(PAIRS)
+    record = sweep(left)
+    assert (primary(record), record.primary.measure) == (PAIRS, AREA)
+    assert [list(pair) for pair in record.withdrawn] == [pair for pair in PAIRS if pair not in left]
+    restored = sweep(PAIRS)
+    assert (primary(restored), late(restored), restored.withdrawn) == (PAIRS, [], ())
+
+
+def test_a_comparison_may_be_taken_out_before_it_has_results(sweep):
+    sweep(PAIRS, finish=False)
+    assert primary(sweep(PAIRS[:1])) == PAIRS[:1]
+
+
+def test_new_settings_of_a_row_are_a_new_comparison(sweep):
+    sweep(PAIRS)
+    record = sweep(PAIRS, "trainer.steps=3", finish=False)
+    assert (primary(record), late(record)) == (PAIRS, [])
+
+
+def test_rows_that_are_run_one_by_one_keep_the_comparisons_of_the_file(sweep):
+    sweep(PAIRS, "rows=[grpo]")
+    sweep(PAIRS, "rows=[gigpo]")
+    record = sweep(PAIRS, "rows=[scpo]")
+    assert (primary(record), late(record)) == (PAIRS, [])
+
+
+def test_manifests_that_are_older_than_the_record_count_as_they_are(sweep, tmp_path):
+    sweep(PAIRS)
+    experiments = tmp_path / "runs" / "experiments"
+    named_comparisons.record_path(experiments).unlink()
+    record = sweep([*PAIRS, ["scpo", "grpo"]])
+    assert (primary(record), late(record)) == (PAIRS, [["scpo", "grpo"]])
+    entries = named_comparisons.read(experiments)
+    assert [entry.late for entry in entries] == [False, False, True]
+    assert [entry.at is None for entry in entries] == [True, True, False]
+
+
+def test_a_damaged_record_is_set_aside_and_made_again(sweep, tmp_path):
+    sweep(PAIRS)
+    experiments = tmp_path / "runs" / "experiments"
+    path = named_comparisons.record_path(experiments)
+    path.write_text("{")
+    planned = manifest.read(next(experiments.glob("*.json")))
+    (note,) = manifest.set_aside_damaged(tmp_path / "runs", planned)
+    assert f"{path} is damaged" in note
+    assert "kept as comparisons.json.damaged and made again from the manifests" in note
+    assert primary(sweep(PAIRS)) == PAIRS
+
+
+def test_runs_that_are_deleted_do_not_make_a_late_comparison_an_early_one(sweep, tmp_path):
+    sweep(PAIRS[:1])
+    assert late(sweep(PAIRS)) == PAIRS[1:]
+    for folder in (tmp_path / "runs").glob("alfworld*"):
+        shutil.rmtree(folder)
+    assert late(sweep(PAIRS)) == PAIRS[1:]
