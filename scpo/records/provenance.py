@@ -12,9 +12,9 @@ from typing import Any
 
 from scpo.installed import CODE_PARTS, CODE_SUFFIXES, REPOSITORY
 from scpo.records import redaction
-from scpo.records.files import file_sum, read_json, read_record, write_bytes, write_json
+from scpo.records.files import file_sum, read_json, write_bytes, write_json
 from scpo.records.memory import installed_gpus
-from scpo.records.run_folders import Provenance, RunFolder, now
+from scpo.records.run_folders import RunFolder, now
 from scpo.schema.run import RunConfig
 
 # File of a snapshot of the code with its commit and uncommitted changes, as there is no .git.
@@ -97,7 +97,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
     diff = code["uncommitted"].encode()
     if diff:
         write_bytes(folder.attempt(attempt) / UNCOMMITTED, diff)
-    attempts = _attempts(folder)
+    attempts = folder.read_provenance()
     attempts[str(attempt)] = {
         "started_at": now(),
         "commit": code["commit"],
@@ -113,19 +113,12 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "python": platform.python_version(),
         "packages": _packages(),
     }
-    write_json(folder.provenance, {"attempts": attempts})
-
-
-def _attempts(folder: RunFolder) -> dict[str, dict[str, Any]]:
-    """Provenance of a run's attempts, by their numbers; empty before the first."""
-    if not folder.provenance.exists():
-        return {}
-    return read_record(folder.provenance, Provenance, "record of attempts").attempts
+    write_json(folder.provenance, {"run": folder.run_id, "attempts": attempts})
 
 
 def latest_diff(folder: RunFolder) -> Path | None:
     """File with the uncommitted changes of a run's last attempt; None if there were none."""
-    attempts = _attempts(folder)
+    attempts = folder.read_provenance()
     if not attempts:
         return None
     diff = folder.attempt(max(map(int, attempts))) / UNCOMMITTED

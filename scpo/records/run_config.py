@@ -146,7 +146,8 @@ def _create(folder: RunFolder, config: RunConfig) -> None:
     try:
         write_config(draft, config)
         write_yaml(draft.identity, identity(config))
-        draft.write_status(Status(state=State.PENDING, steps=config.trainer.steps))
+        status = Status(run=folder.run_id, state=State.PENDING, steps=config.trainer.steps)
+        draft.write_status(status)
         # Another caller may have created the folder first; `ensure` checks it next.
         with contextlib.suppress(OSError):
             draft.path.rename(folder.path)

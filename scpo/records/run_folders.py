@@ -79,8 +79,12 @@ class CheckpointMarker(Record):
 
 
 class Provenance(Record):
-    """provenance.json: code, packages and machine of each attempt, by its number."""
+    """provenance.json: code, packages and machine of each attempt, by its number.
 
+    ``run`` is the run's id; None in records that were written before it was recorded.
+    """
+
+    run: str | None = None
     attempts: dict[Annotated[str, Field(pattern=r"^\d{1,9}$")], dict[str, Any]]
 
 
@@ -120,7 +124,9 @@ class RunFolder:
 
     def read_status(self) -> Status:
         """The recorded status; ``observe`` also checks that the process of a RUNNING run lives."""
-        return read_record(self.status, Status, "status")
+        status = read_record(self.status, Status, "status")
+        self._check_owner(self.status, status.run)
+        return status
 
     def write_status(self, status: Status) -> Status:
         """Write the status with the current time; returns the written status."""
@@ -164,13 +170,37 @@ class RunFolder:
         panels = read_record(self.panels, Panels, "record of panels").root
         return {name: panel.model_dump(mode="json") for name, panel in panels.items()}
 
+    def read_provenance(self) -> dict[str, dict[str, Any]]:
+        """Provenance of each attempt, by its number; empty before the first one."""
+        if not self.provenance.exists():
+            return {}
+        record = read_record(self.provenance, Provenance, "record of attempts")
+        self._check_owner(self.provenance, record.run)
+        return record.attempts
+
     def read_attempts(self) -> list[dict[str, Any]]:
         """Provenance of each attempt, in their order; empty before the first one."""
-        if not self.provenance.exists():
-            return []
-        attempts = read_record(self.provenance, Provenance, "record of attempts").attempts
+        attempts = self.read_provenance()
         # Sorted as numbers, because as text "10" would come before "2".
         return [attempts[number] for number in sorted(attempts, key=int)]
+
+    def _check_owner(self, path: Path, run: str | None) -> None:
+        """Verify that a record is of this run; ``run`` is the id in it, None in an old record.
+
+        The checksums of the logs, panels and samples are in status.json, so those of another run
+        are found, too: with their own status they have its id, without it they do not fit.
+
+        Raises:
+            RecordError: The record is of another run.
+        """
+        if run in (None, self.run_id):
+            return
+        delete = command_on(self.path.parent, "sweeps rm --finished", self.run_id)
+        raise RecordError(
+            f"{path} is of the run {run}: it was copied from there, or the folder was renamed. "
+            f"Restore this run's own {path.name} and the logs that belong to it; or delete the run "
+            f"(`{delete}`) to start it again"
+        )
 
     def pin_panels(self, panels: dict[str, dict[str, Any]]) -> None:
         """Record the panels at the first attempt; check them at later ones.

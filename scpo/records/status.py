@@ -148,6 +148,7 @@ class Status(Record):
     """status.json: progress of a run, and the process that runs or ran it.
 
     Attributes:
+        run: Id of the run; None in statuses that were written before it was recorded.
         failures: Number of attempts that ended FAILED since the run was created, or since a person
             retried it.
         boot: Boot id of the kernel that ran the process. It identifies the machine of a container
@@ -156,6 +157,7 @@ class Status(Record):
             have grown since.
     """
 
+    run: str | None = None
     state: Annotated[State, AfterValidator(_recorded)]
     attempt: Count = 0
     step: Count = 0

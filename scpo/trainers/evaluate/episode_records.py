@@ -51,6 +51,7 @@ class EpisodeLog:
     """The finished episodes of one panel, by number."""
 
     def __init__(self, folder: RunFolder, panel: str) -> None:
+        self._run = folder.run_id
         self._lines = JsonLines(folder.path / "episodes" / f"{panel}.jsonl")
         self._transcripts = folder.path / "transcripts" / panel
 
@@ -61,11 +62,18 @@ class EpisodeLog:
             slots: All episodes of the panel; an episode's number is its place among them.
 
         Raises:
-            RecordError: The log is of other tasks than ``slots``.
+            RecordError: The log is of another run, or of other tasks than ``slots``.
         """
         records = {}
         for line in self._lines.records():
             number = line.pop("step")
+            # Lines from before the id was recorded have none.
+            run = line.pop("run", self._run)
+            if run != self._run:
+                raise RecordError(
+                    f"{self._lines.path} holds an episode of the run {run}; delete the file to "
+                    "play the panel again"
+                )
             records[number] = _checked(line, slots, self._lines)
         return records
 
@@ -74,7 +82,7 @@ class EpisodeLog:
     ) -> None:
         """Keep an episode; the transcript first, so that a line in the log has one."""
         write_bytes(self._transcripts / f"{number:05d}.jsonl", b"".join(map(to_line, transcript)))
-        self._lines.append({"step": number, **asdict(record)})
+        self._lines.append({"step": number, "run": self._run, **asdict(record)})
 
     def played(self, records: Mapping[int, EpisodeRecord]) -> list[Played]:
         """Episodes by number, as a validation records them.

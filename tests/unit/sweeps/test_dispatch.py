@@ -14,11 +14,11 @@ from rich.console import Console
 
 import sweep
 from analysis.show import experiment_table
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, RecordError
 from scpo.records import RunFolder, State, manifest, run_config, verify
 from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
 from scpo.records.code_files import code_files
-from scpo.records.files import file_sum, locked, write_bytes, write_json
+from scpo.records.files import file_sum, locked, read_json, write_bytes, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
 from sweeps import dispatch
@@ -590,6 +590,49 @@ def test_status_dry_run_sweep_verify_and_table_agree_about_a_damaged_record(fini
     table = experiment_table(Path("runs"), "ablation_monotonicity")
     assert f"{folder.run_id} is DAMAGED\n" in table
     assert "1/2" in table
+
+
+def test_records_of_another_run_are_found_everywhere(finished, monkeypatch):
+    other, folder = (RunFolder(Path("runs", run)) for run in list(finished.runs)[:2])
+    for name in ("metrics.jsonl", "timing.jsonl", "status.json"):
+        shutil.copy(other.path / name, folder.path / name)
+    before = folder.status.read_bytes()
+    answer = (
+        f"{folder.status} is of the run {other.run_id}: it was copied from there, or the folder was renamed. Restore "
+        "this run's own status.json and the logs that belong to it; or delete the run "
+        f"(`python -m sweeps rm --finished {folder.run_id}`) to start it again"
+    )
+    (row,) = statuses([folder], Observer(FakeSlurm()))
+    assert (row.state, row.remark) == (State.DAMAGED, answer)
+    assert dispatch._observed(folder, Observer(FakeSlurm())).state is State.DAMAGED
+    assert f"DAMAGED {folder.run_id}: {answer}\n" in sweep_here(finished, monkeypatch)[1]
+    assert verify.problems(folder) == [answer]
+    assert f"left out: {folder.run_id}: {answer}\n" in experiment_table(Path("runs"), "ablation_monotonicity")
+    with pytest.raises(RecordError, match="is of the run"):
+        attempt.run(folder, fake_train.train)
+    assert folder.status.read_bytes() == before
+
+
+def test_a_run_folder_may_be_copied_elsewhere_and_records_without_an_id_are_read(tmp_path):
+    folder = fake.make_run(tmp_path / "runs")
+    attempt.run(folder, fake_train.train)
+    moved = RunFolder(shutil.copytree(folder.path, tmp_path / "elsewhere" / folder.run_id, symlinks=True))
+    assert verify.problems(moved) == []
+    for path in (moved.status, moved.provenance):
+        record = read_json(path)
+        assert record.pop("run") == folder.run_id
+        write_json(path, record)
+    assert verify.problems(moved) == []
+    assert moved.read_status().run is None
+
+
+def test_a_record_of_attempts_of_another_run_is_damage(tmp_path):
+    one, other = (fake.make_run(tmp_path, f"seed={seed}") for seed in (0, 1))
+    for folder in (one, other):
+        attempt.run(folder, fake_train.train)
+    shutil.copy(one.provenance, other.provenance)
+    (problem,) = verify.problems(other)
+    assert problem.startswith(f"{other.provenance} is of the run {one.run_id}: ")
 
 
 def test_a_stopped_run_with_damaged_checkpoints_only_is_damaged_everywhere_and_not_started(tmp_path):

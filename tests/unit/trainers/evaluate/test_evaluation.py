@@ -232,6 +232,18 @@ def test_episodes_of_another_panel_are_refused(start):
             train(run_config.read_config(folder), folder, lambda: False)
 
 
+def test_episodes_of_another_run_are_refused(start):
+    with serving() as server:
+        folder, status = start(server)
+        assert status == entry.EXIT_DONE
+        log = next((folder.path / "episodes").glob("*.jsonl"))
+        lines = log.read_text()
+        assert f'"run": "{folder.run_id}"' in lines
+        log.write_text(lines.replace(folder.run_id, "another-run"))
+        with pytest.raises(RecordError, match="an episode of the run another-run; delete the file"):
+            train(run_config.read_config(folder), folder, lambda: False)
+
+
 def test_reflexion_runs_on_a_hugging_face_model(tmp_path, cache):
     pytest.importorskip("torch", reason="needs torch: make setup")
     from tests.support.tiny import tiny_policy
