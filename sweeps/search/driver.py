@@ -58,12 +58,14 @@ class TrialRun:
 
     @property
     def dead(self) -> bool:
-        """True if its records are damaged, or it failed, died or was cancelled during this trial.
+        """True if its records are damaged, it is cancelled, or it failed or died in this trial.
 
-        One dead run fails the trial.
+        One dead run fails the trial. A run that was cancelled before the trial, or in the queue
+        before its first attempt, counts too: nothing starts it before `retry`.
         """
-        ended_badly = self.state in (State.FAILED, State.LOST, State.CANCELLED)
-        return self.state is State.DAMAGED or (self.fresh and ended_badly)
+        if self.state in (State.DAMAGED, State.CANCELLED):
+            return True
+        return self.fresh and self.state in (State.FAILED, State.LOST)
 
     @property
     def startable(self) -> bool:

@@ -2,8 +2,9 @@ import socket
 
 import pytest
 
-from scpo.records import State
+from scpo.records import State, run_config
 from scpo.records.files import file_sum, locked
+from sweeps.records import cancellation
 from sweeps.search import driver
 from sweeps.search.driver import TrialRun, end_of, mean_curve
 from sweeps.search.study import RETRY_OF, Study
@@ -225,6 +226,26 @@ def test_one_dead_run_fails_the_trial(state):
 def test_a_failure_from_before_the_trial_is_started_again(state):
     old = trial_run(state, fresh=False)
     assert (end_of([old])[0], old.startable) == (None, True)
+
+
+def test_a_trial_with_a_run_that_was_cancelled_before_fails_and_the_search_ends(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=1")
+    cancelled = next(iter(plan.runs(plan.default()).items()))
+    cancellation.cancel(run_config.ensure(cancelled[1]))
+    study, said = Study(plan), []
+    searching = driver.Driver(plan, study, InstantLauncher(), said.append)
+    for _ in range(20):
+        if not searching.step():
+            break
+    trials = study.trials()
+    study.close()
+    assert set(states(trials)) == {"FAIL"}
+    assert f"trial 0: FAILED, {cancelled[0]} CANCELLED: cancelled" in said
+
+
+def test_a_run_that_was_cancelled_before_the_trial_fails_it():
+    old = trial_run("CANCELLED", fresh=False, reason="cancelled")
+    assert (end_of([trial_run(), old]), old.startable) == ((State.FAILED, "run-0 CANCELLED: cancelled"), False)
 
 
 def test_a_pruned_run_prunes_the_trial():
