@@ -30,6 +30,7 @@ from scpo.records.files import (
     locked,
     naming_write_errors,
     read_record,
+    read_yaml,
     sync,
     write_json,
 )
@@ -268,9 +269,11 @@ class RunFolder:
             at_a_glance: See ``checkpoint_damage``; damaged ones are passed over without a warning.
 
         Raises:
-            RecordError: There are complete checkpoints, and none is whole. Beginning anew would
-                overwrite what the run has logged, which only a person may want.
+            RecordError: There are checkpoints, and none is whole. Beginning anew would overwrite
+                what the run has logged, which only a person may want.
         """
+        if lost := self.lost_markers():
+            raise lost
         damages = []
         found = False
         for step in reversed(self.complete_checkpoints()):
@@ -285,6 +288,39 @@ class RunFolder:
         if damages and not found:
             raise self.all_damaged(*damages[0])
 
+    def lost_markers(self) -> RecordError | None:
+        """Error of a run whose checkpoints have all lost their markers; None for others.
+
+        trainer=local writes the marker before a checkpoint gets its name. verl writes it later, but
+        for one checkpoint at a time: a single one without it may be what a killed process left.
+        """
+        if self.complete_checkpoints():
+            return None
+        # A folder with temporary files only has nothing to lose.
+        unmarked = [path for path in self._unmarked() if any(path.glob("[!.]*"))]
+        if not unmarked or (len(unmarked) == 1 and not self._is_local()):
+            return None
+        step, newest = max((numbered(path, CHECKPOINT) or 0, path) for path in unmarked)
+        return self.all_damaged(step, f"{newest / CHECKPOINT_MARKER} is lost")
+
+    def _unmarked(self) -> list[Path]:
+        """Folders with a checkpoint's name and without a marker."""
+        paths = []
+        for path in sorted(self.checkpoints.glob("step_*")):
+            is_checkpoint = numbered(path, CHECKPOINT) is not None
+            if is_checkpoint and not (path / CHECKPOINT_MARKER).exists():
+                paths.append(path)
+        return paths
+
+    def _is_local(self) -> bool:
+        """True if trainer=local writes the run's checkpoints."""
+        try:
+            return bool(read_yaml(self.config)["trainer"]["name"] == "local")
+        except (RecordError, LookupError, TypeError):
+            # `run_config.check` reports a damaged configuration. A trainer may be used without the
+            # launcher that creates one.
+            return False
+
     def all_damaged(self, step: int, damage: str) -> RecordError:
         """Error of a run that cannot go on; ``step``, ``damage``: of its newest checkpoint."""
         steps = "1 step" if step == 1 else f"{step} steps"
@@ -298,13 +334,12 @@ class RunFolder:
     def drop_half_checkpoints(self) -> None:
         """Remove incomplete checkpoints of killed processes, which may fill the disk.
 
-        The caller must hold the run's lock.
+        Checkpoints that have all lost their markers are kept: see ``lost_markers``. The caller must
+        hold the run's lock.
         """
         half = list(self.checkpoints.glob(".step_*.tmp"))
-        for path in self.checkpoints.glob("step_*"):
-            is_checkpoint = numbered(path, CHECKPOINT) is not None
-            if is_checkpoint and not (path / CHECKPOINT_MARKER).exists():
-                half.append(path)
+        if self.lost_markers() is None:
+            half += self._unmarked()
         for path in sorted(half):
             logger.warning("checkpoint %s was never completed; it is removed", path)
             # Errors are ignored: an incomplete checkpoint takes space, but is never loaded.
@@ -452,8 +487,7 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
         job=job,
         stop=None if request is None else request.state,
         failures=status.failures,
-        # Any folder counts, because verl's checkpoints have no marker.
-        checkpoint=any(not path.name.startswith(".") for path in folder.checkpoints.glob("*")),
+        checkpoint=bool(folder.complete_checkpoints()),
     )
 
 

@@ -136,10 +136,15 @@ def _checkpoints(folder: RunFolder) -> None:
     """Check the files of the newest checkpoint, from which a run would go on."""
     check_readable(folder.checkpoints)
     steps = folder.complete_checkpoints()
+    done = folder.read_status().state is State.DONE
+    lost = folder.lost_markers()
+    if lost is not None and not done:
+        # The error with which the run itself stops.
+        raise lost
     damage = folder.checkpoint_damage(steps[-1]) if steps else None
     if damage is None:
         return
-    if folder.read_status().state is State.DONE:
+    if done:
         advice = f"Delete {folder.checkpoints}: the numbers of a finished run do not depend on it"
     else:
         whole = [step for step in steps[:-1] if not folder.checkpoint_damage(step)]
@@ -161,7 +166,8 @@ def begins_anew(folder: RunFolder) -> str | None:
         return None
     if not trained or state.live or state is State.DONE or not status.step:
         return None
-    if folder.complete_checkpoints():
+    # `problems` reports checkpoints that have lost their markers.
+    if folder.complete_checkpoints() or folder.lost_markers():
         return None
     return (
         f"{folder.run_id} is {state} at step {status.step} of {status.steps} and has no "

@@ -192,6 +192,10 @@ def _attempt(
     stop = Stop(folder, evaluation=config.method.kind == "prompted")
     with stop_signals_go_to(stop.handle):
         try:
+            # Before the records of code and status are written, which such a run still needs.
+            if lost := folder.lost_markers():
+                logger.error("%s", lost)
+                return _end(folder, State.FAILED, _one_line(lost), refused=number)
             commit = provenance.git_commit()
             try:
                 across = config.machine.resume_across_versions

@@ -176,7 +176,41 @@ def test_half_a_checkpoint_is_none_to_go_on_from(tmp_path):
     (folder.checkpoints / ".step_00002.tmp").mkdir(parents=True)
     assert not run_folders.observe(folder).checkpoint
     folder.checkpoint(2).mkdir()
+    assert not run_folders.observe(folder).checkpoint
+    folder.mark_complete(2, {}, {})
     assert run_folders.observe(folder).checkpoint
+
+
+def unmarked(folder, *steps):
+    for step in steps:
+        folder.checkpoint(step).mkdir(parents=True)
+        (folder.checkpoint(step) / "weights.bin").write_bytes(b"weights")
+
+
+def test_a_local_checkpoint_without_its_marker_is_damage_and_is_kept(tmp_path):
+    folder = run_config.ensure(compose(tmp_path))
+    unmarked(folder, 0)
+    (folder.checkpoints / ".step_00002.tmp").mkdir()
+    lost = folder.lost_markers()
+    assert str(lost).startswith(f"{folder.checkpoint(0)}/COMPLETE is lost: this checkpoint is damaged, and no other")
+    folder.drop_half_checkpoints()
+    assert [path.name for path in folder.checkpoints.iterdir()] == ["step_00000"]
+    with pytest.raises(RecordError, match="COMPLETE is lost"):
+        next(folder.whole_checkpoints())
+
+
+def test_one_checkpoint_of_verl_without_a_marker_may_be_half_and_two_have_lost_theirs(tmp_path):
+    one, two, marked = (RunFolder(tmp_path / name) for name in ("one", "two", "marked"))
+    unmarked(one, 5)
+    unmarked(two, 5, 10)
+    unmarked(marked, 5, 10)
+    marked.mark_complete(5, {}, {})
+    assert [folder.lost_markers() is None for folder in (one, two, marked)] == [True, False, True]
+    for folder in (one, two, marked):
+        folder.drop_half_checkpoints()
+    assert not one.checkpoint(5).exists()
+    assert two.checkpoint(5).exists()
+    assert (marked.complete_checkpoints(), marked.checkpoint(10).exists()) == ([5], False)
 
 
 def test_a_command_to_copy_names_a_folder_that_is_not_the_default_one():

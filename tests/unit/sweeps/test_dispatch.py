@@ -659,6 +659,28 @@ def test_a_stopped_run_with_damaged_checkpoints_only_is_damaged_everywhere_and_n
     assert dispatch._observed(folder, Observer(FakeSlurm())).state is State.INTERRUPTED
 
 
+def test_a_stopped_run_whose_checkpoints_lost_their_markers_is_damaged_everywhere_and_not_started(tmp_path):
+    folder = fake.make_run(tmp_path)
+    attempt.run(folder, fake_train.train)
+    folder.update_status(state=State.INTERRUPTED)
+    steps = folder.complete_checkpoints()
+    for step in steps:
+        (folder.checkpoint(step) / "weights.bin").write_bytes(b"weights")
+        (folder.checkpoint(step) / "COMPLETE").unlink()
+    records = [path.read_bytes() for path in (folder.metrics, folder.code)]
+    answer = str(folder.all_damaged(steps[-1], f"{folder.checkpoint(steps[-1])}/COMPLETE is lost"))
+    assert attempt.run(folder, fake_train.train) == attempt.EXIT_FAILED
+    status = folder.read_status()
+    assert (status.state, status.step, status.reason) == (State.FAILED, 4, f"RecordError: {answer}")
+    assert [path.read_bytes() for path in (folder.metrics, folder.code)] == records
+    assert all((folder.checkpoint(step) / "weights.bin").exists() for step in steps)
+    (row,) = statuses([folder], Observer(FakeSlurm()))
+    assert (row.state, row.remark) == (State.DAMAGED, answer)
+    assert verify.problems(folder) == [answer]
+    assert dispatch._observed(folder, Observer(FakeSlurm())).state is State.DAMAGED
+    assert verify.begins_anew(folder) is None
+
+
 def test_runs_that_slurm_does_not_take_are_told_with_the_states_of_status(submitted):
     matrix, slurm = submitted
     # Their jobs are gone without a word.
