@@ -6,6 +6,7 @@ are left out, because a run keeps its whole configuration.
 """
 
 import itertools
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from scpo.schema.run import RunConfig
 
 # Largest number of files that a message lists.
 SHOWN_FILES = 6
+
+logger = logging.getLogger(__name__)
 
 
 class CodeVersion(Record):
@@ -72,6 +75,13 @@ def check_resume(
     step, written, changed = _since_checkpoint(folder, config, commits, present)
     if changed and not across:
         raise ConfigError(_refusal(folder, step, changed, commits))
+    if not written and not folder.code.exists() and folder.complete_checkpoints():
+        logger.warning(
+            "%s is lost: only the commits could be compared, not the files of the code that wrote "
+            "the steps up to %d",
+            folder.code,
+            step,
+        )
     # Changes of files that the run does not use begin no version.
     after_step = step if changed or not written else written.pop().after_step
     earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]

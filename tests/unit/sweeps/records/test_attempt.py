@@ -419,6 +419,18 @@ def test_of_an_older_run_the_commits_are_compared(folder, code, monkeypatch):
     assert "Changed since: commit old, now new" in folder.read_status().reason
 
 
+@pytest.mark.usefixtures("code")
+def test_a_run_that_goes_on_without_the_record_of_its_code_says_so(folder, caplog):
+    stopped_at_step_2(folder)
+    folder.code.unlink()
+    assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
+    answer = (
+        f"{folder.code} is lost: only the commits could be compared, not the files of the code that wrote the steps up "
+        "to 2"
+    )
+    assert [line for line in caplog.messages if "could be compared" in line] == [answer]
+
+
 def test_the_code_has_the_same_hash_with_git_and_without(tmp_path, monkeypatch):
     with_git = code_files.code_files()
     assert {"train.py", "scpo/steps.py", "sweeps/records/attempt.py"} <= with_git.keys()
