@@ -123,6 +123,19 @@ class Experiment(Strict):
         return self
 
     @model_validator(mode="after")
+    def _each_row_has_a_label_of_its_own(self) -> Self:
+        # Tables and comparisons print labels: with one twice, "GRPO − GRPO".
+        first: dict[str, str] = {}
+        for row in self.rows:
+            other = first.setdefault(row.label, row.name)
+            if other != row.name:
+                raise ValueError(
+                    f"experiment {self.name}: rows {other} and {row.name} have one label, "
+                    f"{row.label}, under which tables show them; give each row a label of its own"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _primary_comparisons_are_of_its_rows(self) -> Self:
         # Comparisons are read after the runs: a misspelt row must be found before. The reverse of a
         # pair is the same comparison with the opposite sign.

@@ -49,6 +49,44 @@ def test_two_rows_of_one_name_are_refused():
         Experiment.model_validate({"name": "mine", "title": "Mine", "axes": {}, "rows": rows})
 
 
+def test_two_rows_of_one_label_are_refused():
+    """Their comparison was printed as "GRPO − GRPO"."""
+    rows = [
+        {"name": "grpo", "overrides": ["method=grpo"]},
+        {"name": "grpo_low", "label": "GRPO", "overrides": ["method=grpo", "trainer.optimizer.learning_rate=1e-5"]},
+    ]
+    said = (
+        "experiment mine: rows grpo and grpo_low have one label, GRPO, under which .* give each row a label of its own"
+    )
+    with pytest.raises(ValidationError, match=said):
+        Experiment.model_validate({"name": "mine", "title": "Mine", "axes": {}, "rows": rows})
+
+
+def test_a_row_with_the_label_of_a_method_runs_that_method(tmp_path):
+    path = tmp_path / "mine.yaml"
+
+    def of(row, overrides="[]"):
+        axes = "{env: [alfworld], model: [tiny], seeds: [0]}"
+        path.write_text(
+            f"experiment:\n  name: mine\n  title: Mine\n  axes: {axes}\n  overrides: {overrides}\n  rows: [{row}]\n"
+        )
+        return expand(str(path))
+
+    with pytest.raises(ConfigError) as caught:
+        of("{name: x, label: GiGPO, overrides: [method=grpo]}")
+    assert str(caught.value) == (
+        "experiment mine, row x: its label GiGPO is that of method=gigpo, but it runs method=grpo: give it the label "
+        "GRPO, or method=gigpo in its overrides"
+    )
+    with pytest.raises(
+        ConfigError, match="row gigpo: its label GiGPO is that of method=gigpo, but it runs method=scpo"
+    ):
+        of("{name: gigpo, overrides: []}")
+    assert of("{name: gigpo, overrides: []}", "[method=gigpo]").runs
+    assert of("{name: x, label: GiGPO, overrides: [method=gigpo]}").runs
+    assert of("{name: x, label: GiGPO ours, overrides: [method=grpo]}").runs
+
+
 def test_a_measure_that_there_is_not_is_refused():
     with pytest.raises(ValidationError, match="validation_area"):
         experiment(("scpo", "gigpo"), measure="success")

@@ -79,6 +79,36 @@ def test_a_number_of_seeds_is_not_taken_for_a_seed(word, answer):
         expand("one", [word])
 
 
+def test_a_seed_in_overrides_of_a_file_is_refused_or_noted(tmp_path):
+    """The row had one run instead of one for each seed, in silence."""
+    path = tmp_path / "mine.yaml"
+
+    def of(row, shared="[]"):
+        axes = "{env: [alfworld], model: [tiny], seeds: 3}"
+        rows = f"[{{name: scpo, overrides: [method=scpo]}}, {{name: gigpo, overrides: {row}}}]"
+        path.write_text(
+            f"experiment:\n  name: mine\n  title: Mine\n  axes: {axes}\n  overrides: {shared}\n  rows: {rows}\n"
+        )
+        return expand(str(path))
+
+    with pytest.raises(ConfigError) as caught:
+        of("[method=gigpo, seed=5]")
+    assert str(caught.value) == (
+        "experiment mine, row gigpo: seed=5 in its overrides is none of the experiment's seeds (0, 1, 2), and would be "
+        "its only run: seeds are an axis; delete it there and list the seeds under axes: seeds"
+    )
+    with pytest.raises(ConfigError, match=r"mine: seed=1 in its overrides has no effect, since seeds are an axis"):
+        of("[method=gigpo]", "[seed=1]")
+    assert of("[method=gigpo, seed=1]").notes == ["row gigpo sets seed=1: one run instead of one for each seed"]
+    assert not of("[method=gigpo]").notes
+
+
+def test_the_shipped_rows_of_one_seed_run():
+    notes = expand("paper_runs", ["scale=paper"]).notes
+    assert "lambda_05, lambda_06 set seed=0: one run instead of one for each seed" in "".join(notes)
+    assert names(expand("main_table", ["scale=study", "rows=[plain]"])) == [("plain", 0)]
+
+
 def test_misspelt_seeds_are_seeds_and_no_row():
     with pytest.raises(ConfigError, match=r"^sceds=\[0\]: unknown key sceds; did you mean seeds\?$"):
         expand("ablation", ["sceds=[0]"])
