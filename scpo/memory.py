@@ -203,7 +203,18 @@ def needed_gib(parts: list[Part]) -> float:
     return max(sum(part.update_gib for part in parts), sum(part.rollout_gib for part in parts))
 
 
-def shortage(config: RunConfig, gpu_gib: float) -> str | None:
+@dataclass(frozen=True)
+class Shortage:
+    """What of a run does not fit onto its GPUs, and what would fit; as a text, both sentences."""
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy}"
+
+
+def shortage(config: RunConfig, gpu_gib: float) -> Shortage | None:
     """Explain why a run does not fit onto its GPUs and what would fit; None if it should fit."""
     parts = gpu_table(config, gpu_gib)
     needed = needed_gib(parts)
@@ -216,11 +227,11 @@ def shortage(config: RunConfig, gpu_gib: float) -> str | None:
         for part in parts
         if _phase_gib(part, phase) >= 0.05
     )
-    return (
+    what = (
         f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of "
-        f"each GPU in the {phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}. "
-        f"{_remedy(config, phase)}"
+        f"each GPU in the {phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}"
     )
+    return Shortage(what, _remedy(config, phase))
 
 
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:

@@ -120,7 +120,7 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
                 f"ever; allowed: null, or {cores} and more"
             )
     if resources(config).gpus and (reason := shortage(config, gpu_gb)):
-        raise ConfigError(reason)
+        raise ConfigError(str(reason))
 
 
 def _rounded(gb: float) -> int:

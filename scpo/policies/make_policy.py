@@ -72,7 +72,7 @@ def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalP
     device = pick_device(config.machine.device)
     trained = config.method.kind == "trained"
     if reason := shortage(config, memory_gib(device)):
-        raise ConfigError(reason)
+        raise ConfigError(str(reason))
     policy = _local_policy(config, *load_huggingface(settings, trained=trained))
     # The estimate of `scpo.memory` assumes bounded micro-batches, recomputed activations, and
     # float32 weights under autocast.

@@ -65,11 +65,10 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
         listed = ", ".join(part_texts)
         needed = needed_gib(parts)
         text = f"about {needed:.0f} of {gib:.0f} GiB (update/rollout: {listed}; estimates)"
-        reason = shortage(config, gib)
-        if reason:
-            # ``reason`` ends "..., a GPU has <number>. <remedy>"; ``text`` has the numbers already.
-            remedy = reason.rpartition("a GPU has ")[2].partition(". ")[2]
-            yield error(check, text, remedy)
+        missing = shortage(config, gib)
+        if missing:
+            # ``text`` has the numbers already.
+            yield error(check, text, missing.remedy)
         elif needed > FULL_SHARE * gib:
             fix = (
                 "smaller trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout)"

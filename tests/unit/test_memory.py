@@ -89,8 +89,10 @@ def test_what_fits(words, gib):
 @pytest.mark.parametrize(("words", "gib", "remedy"), FITS_NOT.values(), ids=FITS_NOT)
 def test_what_does_not_fit_is_refused_with_what_takes_the_memory_and_a_remedy(words, gib, remedy):
     config = compose_run(["scale=paper", *words])
-    reason = shortage(config, gib)
-    assert remedy in reason
+    missing = shortage(config, gib)
+    assert remedy in missing.remedy
+    reason = str(missing)
+    assert reason.endswith(f", a GPU has {gib:.0f}. {missing.remedy}")
     for key in re.findall(r"[a-z]+\.[a-z_.]*[a-z]", reason):
         assert operator.attrgetter(key)(config) is not None  # a key that there is
     assert "estimates" in reason

@@ -93,7 +93,7 @@ def _check_gpus(config: RunConfig) -> None:
     # The smallest GPU decides, because all of them hold equal shards.
     reason = shortage(config, min(sizes) / GIB)
     if reason:
-        raise ConfigError(reason)
+        raise ConfigError(str(reason))
 
 
 def _check_cores(config: RunConfig) -> None:
