@@ -22,6 +22,8 @@ from scpo.progress import counted
 from scpo.records import RunFolder
 from scpo.records.files import check_readable
 from scpo.records.health import read_rules
+from scpo.records.redaction import redact
+from scpo.records.wandb_address import use_address
 from sweeps.doctor.services import has_any_wandb_key, wandb_url, why_unreachable
 from sweeps.terminal import say, say_error
 
@@ -76,7 +78,7 @@ def push(offline: Path) -> tuple[bool, str]:
         return False, f"W&B took longer than {PUSH_S} s; the same command sends it again"
     output = (done.stdout + done.stderr).splitlines()
     lines = [line.strip() for line in output if line.strip()]
-    message = lines[-1] if lines else f"exit status {done.returncode}"
+    message = redact(lines[-1]) if lines else f"exit status {done.returncode}"
     return done.returncode == 0, message
 
 
@@ -90,6 +92,8 @@ def check_server(command: str) -> None:
             f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
         )
     url = wandb_url()
+    # wandb prints the address that it uses: let that be the one without a password.
+    use_address(url)
     if unreachable := why_unreachable(url):
         raise ConfigError(
             f"{command}: {url} does not answer: {unreachable}. Nothing was sent; give the same "

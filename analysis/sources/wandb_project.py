@@ -36,6 +36,7 @@ from scpo.records.files import (
 )
 from scpo.records.identity import read_configuration
 from scpo.records.status import State
+from scpo.records.wandb_address import set_up
 from scpo.records.wandb_mirror import misnamed, with_floats
 
 logger = logging.getLogger(__name__)
@@ -312,6 +313,7 @@ def _api(settings: Settings) -> Any:
 
     longest_wait_s = settings.first_wait_s * 2**settings.attempts
 
+    set_up(wandb)
     service = wandb.setup().settings
     service.x_graphql_retry_max = settings.attempts - 1
     # Rounded up: the setting takes whole seconds, and 0 would become wandb's default of two.

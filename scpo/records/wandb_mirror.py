@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from scpo.errors import RecordError, first_line
 from scpo.installed import install_command
+from scpo.records import wandb_address
 from scpo.records.files import read_json, write_json
 from scpo.records.identity import (
     WHOLE,
@@ -118,6 +119,9 @@ class WandbMirror:
         import wandb
 
         config = self._config
+        # Offline, wandb logs in nowhere and so prints no address.
+        if config.wandb.mode == "online":
+            wandb_address.set_up(wandb)
         if names := unheeded():
             logger.warning(
                 "%s: not read here. A run's name and id in W&B are those of its folder, in which "

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from scpo.findings import Finding, error, ok, warning
+from scpo.records.wandb_address import without_user
 from scpo.schema.model import ApiModel
 from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
@@ -51,7 +52,7 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
 
 
 def wandb_url() -> str:
-    """Address of the W&B server that the installed wandb uses."""
+    """Address of the W&B server that the installed wandb uses, without user and password."""
     # Read by wandb, because its default depends on its version, and settings files may name another
     # server. In a process of its own, because wandb keeps the settings that it has read first.
     try:
@@ -66,7 +67,8 @@ def wandb_url() -> str:
     except subprocess.TimeoutExpired:
         read = []
     # Nothing is read where wandb is not installed or refuses a setting.
-    return read[-1] if read else os.environ.get("WANDB_BASE_URL") or WANDB_URL
+    url = read[-1] if read else os.environ.get("WANDB_BASE_URL") or WANDB_URL
+    return without_user(url)
 
 
 def check_endpoints(subject: Subject) -> Iterator[Finding]:

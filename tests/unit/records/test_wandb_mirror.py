@@ -174,8 +174,11 @@ class FakeRun:
 
 @pytest.fixture
 def fake_wandb(monkeypatch):
+    def setup():
+        return types.SimpleNamespace(settings=types.SimpleNamespace(base_url="https://wandb.example"))
+
     def install(init):
-        monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init, Settings=dict))
+        monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init, Settings=dict, setup=setup))
 
     return install
 

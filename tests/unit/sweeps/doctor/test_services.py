@@ -64,6 +64,14 @@ def test_the_wandb_server_is_the_one_that_the_installed_wandb_uses(monkeypatch, 
     assert services.wandb_url() == "https://wandb.in.the.environment"
 
 
+def test_the_password_of_the_wandb_server_is_not_shown(subject, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", closed().replace("//", "//me:planted-word@"))
+    found = list(services.check_wandb(subject("wandb.mode=online")))
+    assert_finds(found, "warning", "does not answer", "wandb.mode=offline")
+    assert "planted-word" not in str(found)
+
+
 def test_the_wandb_server_without_wandb(monkeypatch, tmp_path):
     (tmp_path / "wandb.py").write_text("raise ImportError\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
