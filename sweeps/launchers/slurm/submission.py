@@ -7,6 +7,8 @@ import os
 import re
 import secrets
 import shlex
+import signal
+import subprocess
 import sys
 import tempfile
 from collections import defaultdict
@@ -35,7 +37,7 @@ from sweeps.launchers.slurm.job_records import (
 )
 from sweeps.launchers.slurm.node_probe import ProbedPartition
 from sweeps.launchers.slurm.reachable import NOT_REACHABLE
-from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal
+from sweeps.launchers.slurm.refusal import UNSURE, RefusedError, explain_refusal, words_of
 from sweeps.launchers.slurm.scheduler import SchedulerError
 from sweeps.launchers.slurm.snapshot import check_private
 from sweeps.resources import Resources, check_fits, resources
@@ -59,6 +61,7 @@ MARGIN = 1.5
 # A time limit of less than this many times launcher.warn_s is named: most of a job would be the
 # wait for its end.
 LEAST_WARNINGS = 2
+FOUND_LATER = "what it queued is found by the next call"
 NEEDS_SUBMITIT = f"launcher=slurm_a800x4 needs submitit; to get it: {install_command('slurm')}"
 
 
@@ -249,7 +252,7 @@ def call_sbatch(submission: Submission) -> list[str]:
         SchedulerError: sbatch got no answer, so jobs may be queued.
     """
     try:
-        from submitit.core.utils import FailedJobError
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
     except ImportError as error:
         raise ConfigError(NEEDS_SUBMITIT) from error
 
@@ -259,15 +262,35 @@ def call_sbatch(submission: Submission) -> list[str]:
             with naming_write_errors(submission.folder / "*.pkl", 0):
                 _write_tasks(submission)
             return [job.job_id for job in _submit(submission, submission.folder)]
+    except FailedSubmissionError:
+        # It ended without an error, and named no job.
+        raise SchedulerError(f"sbatch named no job; {FOUND_LATER}") from None
     except FailedJobError as error:
         message = str(error)
-        if UNSURE.search(message):
-            raise SchedulerError(
-                f"sbatch: {message}; what it queued is found by the next call"
-            ) from None
+        if unsure := _why_unsure(error):
+            raise SchedulerError(f"sbatch: {unsure}; {FOUND_LATER}") from None
         raise RefusedError(
             explain_refusal(message, _asked(submission), submission.launcher.site)
         ) from None
+
+
+def _why_unsure(error: Exception) -> str | None:
+    """Reason why jobs may be queued although sbatch failed; None if it was refused.
+
+    sbatch gives a reason when it refuses a job. One that was killed, or ended without a word, may
+    have been so after Slurm had accepted the job.
+    """
+    message = str(error).strip()
+    if UNSURE.search(message):
+        return words_of(message)
+    ended = error.__cause__
+    if not isinstance(ended, subprocess.CalledProcessError):
+        return message or "it ended for an unknown reason"
+    if ended.returncode < 0:
+        return f"killed by {signal.Signals(-ended.returncode).name}"
+    if not message or (ended.output and "Submitted batch job" in ended.output):
+        return f"exit status {ended.returncode} without a reason"
+    return None
 
 
 def _write_tasks(submission: Submission) -> None:

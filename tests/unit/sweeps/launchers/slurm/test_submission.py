@@ -10,6 +10,7 @@ import pytest
 
 from scpo.errors import ConfigError
 from scpo.records import RunFolder
+from scpo.records.status import JobState
 from scpo.schema.run import SlurmLauncher
 from sweeps.compose.configuration import compose_run
 from sweeps.launchers.slurm import submission
@@ -17,7 +18,7 @@ from sweeps.launchers.slurm.cluster_settings import OWN_OPTIONS, Site, read_site
 from sweeps.launchers.slurm.job import RunJob
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.node_probe import ProbedPartition
-from sweeps.launchers.slurm.scheduler import SchedulerError
+from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
 from sweeps.resources import Resources
 from tests.support import fake_runs as fake
 
@@ -314,6 +315,36 @@ def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they
     assert "invalid partition specified: gpuu; Batch job submission failed" in message
     assert "slurm/site.yaml: partition; set partition: <one that `sinfo` shows>" in message
     assert [read_job(folder) for folder in folders] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 1", "sbatch: exit status 1 without a reason"),
+        ("kill -9 $$", "sbatch: killed by SIGKILL"),
+        ("echo sbatch: note: busy >&2; kill -9 $$", "sbatch: killed by SIGKILL"),
+        ("echo Submitted batch job 7; echo disk full >&2; exit 1", "sbatch: exit status 1 without a reason"),
+        ("exit 0", "sbatch named no job"),
+        ("echo 'sbatch: error: Socket timed out' >&2; exit 1", "sbatch: Socket timed out"),
+    ],
+)
+def test_an_sbatch_that_ends_without_a_reason_may_have_queued_its_jobs(tmp_path, monkeypatch, script, said):
+    """It was "not submitted", and the next call queued each job a second time."""
+    path = tmp_path / "bin" / "sbatch"
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+    (tmp_path / "bin" / "srun").symlink_to(path)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+    folder = fake.make_run(tmp_path)
+    one = replace(made(tmp_path), folder=submission.new_folder(tmp_path, "table"), runs=(folder,))
+    with pytest.raises(SchedulerError) as unsure:
+        submission.submit(one, submission.call_sbatch)
+    assert str(unsure.value) == f"{said}; what it queued is found by the next call"
+    job = read_job(folder)
+    assert (job.name, job.job_id) == (one.name, None)
+    listed = {"7": ListedJob(one.name, JobState.QUEUED, "Priority")}
+    assert job.state(listed) is JobState.ORPHANED
 
 
 def test_where_slurm_gave_no_answer_the_intent_stays_so_that_the_job_is_found(tmp_path):
