@@ -83,6 +83,17 @@ def test_a_run_whose_checkpoints_are_all_damaged_stops_and_overwrites_nothing(da
 
 
 @pytest.mark.usefixtures("threads")
+def test_a_run_whose_checkpoints_all_lost_their_markers_stops_and_deletes_nothing(damaged, cache):
+    logged = damaged.metrics.read_bytes()
+    for step in (1, 2):
+        (damaged.checkpoint(step) / "COMPLETE").unlink()
+    with pytest.raises(RecordError, match=r"step_00002/COMPLETE is lost: .*no other one is whole.*loses 2 steps"):
+        run(damaged.path.parent, cache)
+    assert damaged.metrics.read_bytes() == logged
+    assert all((damaged.checkpoint(step) / "model.safetensors").exists() for step in (1, 2))
+
+
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("kept", [1, 0])
 def test_a_run_that_lost_lines_before_every_checkpoint_is_refused(damaged, cache, kept):
     keep_lines(damaged.metrics, kept)

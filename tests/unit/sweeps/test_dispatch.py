@@ -611,6 +611,8 @@ def test_records_of_another_run_are_found_everywhere(finished, monkeypatch):
     with pytest.raises(RecordError, match="is of the run"):
         attempt.run(folder, fake_train.train)
     assert folder.status.read_bytes() == before
+    assert cli.main(["rm", "--finished", "--yes", folder.run_id]) == 0
+    assert (folder.path.exists(), other.path.exists()) == (False, True)
 
 
 def test_a_run_folder_may_be_copied_elsewhere_and_records_without_an_id_are_read(tmp_path):
