@@ -18,9 +18,9 @@
 
 A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted. The name of
 an experiment means the runs of all its calls, also of those with other overrides.
-Exit status: 0 done; 1 problems that verify, health or doctor found, or runs that retry, rm or
-sync left as they were; 2 wrong command. `status` ends with 0 in whatever state runs are (--json
-has the states).
+Exit status: 0 done; 1 problems that verify, health or doctor found, runs that retry, rm or sync
+left as they were, or jobs that cancel could not end; 2 wrong command.
+`status` ends with 0 in whatever state runs are (--json has the states).
 """
 
 import argparse
@@ -45,13 +45,14 @@ from scpo.progress import counted
 from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.files import check_readable, replace_file
 from scpo.records.manifest import experiment_members, manifests_of, other_names, select
+from scpo.records.run_folders import command_on
 from scpo.suggestions import SuggestingParser
 from sweeps import housekeeping, wandb_commands
 from sweeps.doctor import examination
 from sweeps.export import experiment_yaml, launcher_words, machine_words
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import observer
-from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.observer import Cancelled, Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
 from sweeps.records.process import EXIT_BAD_CONFIG, EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED
@@ -143,16 +144,29 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
     """Stop runs that wait or run, or that a sweep would go on with; others keep their states."""
     scheduler = Slurm()
     look = Observer(scheduler)
+    code = EXIT_DONE
     for folder in _chosen(arguments):
         state = look.observe(folder).state
         # CANCELLED would hide that the run failed. A sweep gives up on it after max_failures.
-        ended = state is State.FAILED
-        if not ended and observer.cancel(folder, scheduler, reason=arguments.reason):
-            said = f"{folder.run_id}: {_how_it_ends(folder)}"
-            console.print(said, highlight=False, soft_wrap=True)
+        done = Cancelled.LEFT
+        if state is not State.FAILED:
+            done = observer.cancel(folder, scheduler, reason=arguments.reason)
+        if done is Cancelled.UNANSWERED:
+            again = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
+            say_error(
+                console,
+                f"{folder.run_id}: Slurm did not answer, so its job may still be in the queue. The "
+                "run is cancelled, and the job would end as it starts; to take the job out of the "
+                f"queue when Slurm answers: {again}",
+            )
+            code = EXIT_FAILED
+        elif done is Cancelled.JOB_ENDED:
+            say(console, f"{folder.run_id}: was cancelled before; its job was still in the queue")
+        elif done is Cancelled.ASKED:
+            say(console, f"{folder.run_id}: {_how_it_ends(folder)}")
         else:
             console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
-    return EXIT_DONE
+    return code
 
 
 def _how_it_ends(folder: RunFolder) -> str:

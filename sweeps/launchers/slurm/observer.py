@@ -5,6 +5,7 @@ Before a run is reported as lost, Slurm is asked a second time.
 
 import time
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 
 from scpo.records import RunFolder, State, run_folders
 from scpo.records.files import check_readable
@@ -12,7 +13,7 @@ from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
-from sweeps.launchers.slurm.scheduler import ListedJob, Slurm
+from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError, Slurm
 from sweeps.records import cancellation
 
 # A job that ends is gone from squeue a moment before its last output is on a shared disk.
@@ -115,24 +116,71 @@ def _last_words(folder: RunFolder) -> list[str]:
     return [f"its log: {own[-1]} ({command})"] if own else []
 
 
+class Cancelled(IntEnum):
+    """What ``cancel`` did; LEFT is false.
+
+    Attributes:
+        LEFT: Nothing, as the run was over before.
+        ASKED: The run was asked to stop, or has stopped; its job, if it waited, has left the queue.
+        JOB_ENDED: The run was over before, and its job was still in the queue: it has left it.
+        UNANSWERED: The run will not train, but Slurm was not told: its job may be in the queue.
+    """
+
+    LEFT = 0
+    ASKED = 1
+    JOB_ENDED = 2
+    UNANSWERED = 3
+
+
 def cancel(
     folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
-) -> bool:
-    """End a run and its job; False if the run was over before.
+) -> Cancelled:
+    """End a run and its job.
 
     A job that trains is left to end itself (``job.Supervisor``): ``scancel`` would kill it after
     Slurm's KillWait, which is shorter than a step of the paper's, without a checkpoint.
     """
     job = read_job(folder)
+    unanswered = False
 
     def end_job() -> bool:
-        listed = scheduler.jobs() or {}
+        nonlocal unanswered
+        listed = scheduler.jobs() if job else {}
+        if listed is None:
+            unanswered = True
+            return False
         job_id = job.found_in(listed) if job else None
         if job_id is None:
             return False
         if listed[job_id].state is JobState.RUNNING and folder.read_status().state is State.RUNNING:
             return True
-        scheduler.cancel(job_id)
+        # The run is asked to stop all the same: its job ends as it starts.
+        try:
+            scheduler.cancel(job_id)
+        except SchedulerError:
+            unanswered = True
         return False
 
-    return cancellation.cancel(folder, state, reason, end_job)
+    asked = cancellation.cancel(folder, state, reason, end_job)
+    ended = folder.read_status().state
+    if asked:
+        # A run that still trains reads the request itself; Slurm need not know of it.
+        return Cancelled.UNANSWERED if unanswered and ended is state else Cancelled.ASKED
+    if ended is state and job is not None:
+        return _end_left_job(job, scheduler)
+    return Cancelled.LEFT
+
+
+def _end_left_job(job: Job, scheduler: Slurm) -> Cancelled:
+    """End the job of a run that was cancelled while Slurm did not answer, if it is listed."""
+    listed = scheduler.jobs()
+    if listed is None:
+        return Cancelled.UNANSWERED
+    job_id = job.found_in(listed)
+    if job_id is None:
+        return Cancelled.LEFT
+    try:
+        scheduler.cancel(job_id)
+    except SchedulerError:
+        return Cancelled.UNANSWERED
+    return Cancelled.JOB_ENDED

@@ -3,11 +3,12 @@ import os
 import pytest
 
 from scpo.records import State
+from scpo.records.files import locked
 from scpo.records.status import JobState
 from sweeps import __main__ as command_line
 from sweeps.launchers.slurm.job_records import Job, task_path, write_job
 from sweeps.launchers.slurm.observer import Observer
-from sweeps.launchers.slurm.scheduler import ListedJob
+from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
 from tests.support import fake_runs as fake
 
 
@@ -96,6 +97,60 @@ def test_a_job_that_ended_before_its_run_wrote_anything_is_explained_by_its_own_
     assert observer.remark(folder, seen).endswith("ended: NODE_FAIL")
     assert command_line.main(["logs", "*", "--runs-dir", str(tmp_path)]) == 0
     assert "no module" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    """A run whose job waits, with its Slurm, which ``sweeps cancel`` asks."""
+    folder = fake.make_run(tmp_path)
+    write_job(folder, JOB)
+    slurm = Scheduler(QUEUED)
+    slurm.folder, slurm.cancelled, slurm.refuses = folder, [], False
+
+    def cancel(job_id):
+        if slurm.refuses:
+            raise SchedulerError("scancel: Socket timed out")
+        slurm.cancelled.append(job_id)
+
+    slurm.cancel = cancel
+    monkeypatch.setattr(command_line, "Slurm", lambda: slurm)
+    slurm.command = ["cancel", folder.run_id, "--runs-dir", str(tmp_path)]
+    return slurm
+
+
+@pytest.mark.parametrize("silent", ["squeue", "scancel"])
+def test_cancel_says_that_slurm_did_not_answer_and_ends_the_job_when_it_is_called_again(waiting, silent, capsys):
+    """It said "cancelled", and no later call took the job out of the queue."""
+    if silent == "squeue":
+        waiting.answers = [None]
+    else:
+        waiting.refuses = True
+    for _ in range(2):
+        assert command_line.main(waiting.command) == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith(f"error: {waiting.folder.run_id}: Slurm did not answer, so its job may still be in")
+        assert said.endswith(f": python -m sweeps {' '.join(waiting.command)}")
+        assert waiting.folder.read_status().state is State.CANCELLED
+        assert waiting.folder.read_stop().state is State.CANCELLED
+    assert waiting.cancelled == []
+
+    waiting.answers, waiting.refuses = [QUEUED], False
+    assert command_line.main(waiting.command) == 0
+    assert waiting.cancelled == ["7_0"]
+    assert "was cancelled before; its job was still in the queue" in capsys.readouterr().out
+    waiting.answers = [{}]
+    assert command_line.main(waiting.command) == 0
+    assert "left as it is, CANCELLED" in capsys.readouterr().out
+    assert waiting.cancelled == ["7_0"]
+
+
+def test_a_run_that_trains_reads_its_cancellation_without_slurm(waiting, capsys):
+    waiting.folder.update_status(state=State.RUNNING, host="a-node")
+    waiting.answers = [None]
+    with locked(waiting.folder.lock):
+        assert command_line.main(waiting.command) == 0
+    assert "ends at once, or after its first step" in capsys.readouterr().out
+    assert waiting.folder.read_stop().state is State.CANCELLED
 
 
 def test_an_orphan_is_adopted_under_the_id_that_the_scheduler_has(folder):
