@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from scpo.schema.method import METHOD_LABELS
-from scpo.strict import Scale, Strict
+from scpo.strict import Scale, Seed, Strict
 
 
 class ExperimentRow(Strict):
@@ -13,7 +13,8 @@ class ExperimentRow(Strict):
 
     A row that has a method's name may omit the label and then gets the method's. ``scales``: scales
     at which the row can run; at other scales the table shows it as n/a. ``at_scale``: overrides
-    added at a scale, after ``overrides``, e.g. a learning rate that was tuned there.
+    added at a scale, after ``overrides``, e.g. a learning rate that was tuned there. ``seeds``: the
+    seeds of a row that does not run at all those of the experiment.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -21,6 +22,7 @@ class ExperimentRow(Strict):
     overrides: tuple[str, ...]
     scales: tuple[Scale, ...] = ("mini", "study", "paper")
     at_scale: dict[Scale, tuple[str, ...]] = Field(default_factory=dict)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
 
     @model_validator(mode="before")
     @classmethod

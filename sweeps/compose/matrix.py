@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -126,6 +126,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     _refuse_misspelt_seeds(common)
     of_scale = [override for override in common if override.key == "scale"]
     experiment, scale = compose_experiment(name, of_scale)
+    _refuse_seeds_in_overrides(experiment, scale)
     added, common = split_axes(experiment, common, scale)
 
     # Only the rows of the file are checked, before the axes add others: with method=scpo and
@@ -143,15 +144,12 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     by_name = asked_as == (f"+experiment={experiment.name}",)
     matrix = Matrix(experiment, scale, tuple(common), () if by_name else asked_as)
     shared = parse_all(experiment.shared_overrides(scale))
-    _refuse_seeds_of_all_rows(experiment.name, shared)
     # The other rows stay in the experiment, so that its manifest keeps the runs that they have.
     rows = _selected(experiment.rows, selected)
-    seeds = {*experiment.axis("seeds", scale), *axes["seeds"]}
     for row in rows:
         if scale in row.scales:
             for config in _row_runs(row, axes, shared, common):
                 _refuse_label_of_another(experiment.name, row, config)
-                _refuse_foreign_seed(experiment.name, row, config, seeds)
                 matrix.add(row, config)
 
     if not matrix.cells:
@@ -167,7 +165,6 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
         )
     matrix.notes += _repeated(axes)
-    matrix.notes += _of_one_seed(matrix)
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose.
@@ -245,7 +242,7 @@ def _row_runs(
     del groups["seeds"]
     for axis in fixed & groups.keys():
         del groups[axis]
-    seeds = [None] if "seed" in fixed else axes["seeds"]
+    seeds = axes["seeds"] if row.seeds is None else row.seeds
 
     # The command line replaces overrides of the experiment, but not of its rows.
     given = {override.key for override in common}
@@ -275,52 +272,18 @@ def _refuse_label_of_another(experiment: str, row: ExperimentRow, config: RunCon
         )
 
 
-def _own_seed(row: ExperimentRow) -> str | None:
-    """The override of a row that sets its seed, which then has one run for all seeds."""
-    return next((text for text in row.overrides if parse(text).key == "seed"), None)
-
-
-def _refuse_seeds_of_all_rows(experiment: str, shared: Sequence[Override]) -> None:
-    """Refuse a seed in the overrides of an experiment, which its axis would replace."""
-    seed = next((override for override in shared if override.key == "seed"), None)
-    if seed is not None:
-        raise ConfigError(
-            f"experiment {experiment}: {seed} in its overrides has no effect, since seeds are an "
-            "axis; list them under axes: seeds"
-        )
-
-
-def _refuse_foreign_seed(
-    experiment: str, row: ExperimentRow, config: RunConfig, seeds: Collection[Any]
-) -> None:
-    """Refuse a seed in the overrides of a row that is none of the experiment's.
-
-    Nothing could be paired with it. One of the experiment's may be meant, such as that of the
-    paper's sweeps with a single seed. A prompted model is not trained: the seed of validation is
-    the same for all.
-    """
-    own = _own_seed(row)
-    if own is not None and config.method.kind == "trained" and config.seed not in seeds:
-        listed = ", ".join(map(str, sorted(seeds)))
-        raise ConfigError(
-            f"experiment {experiment}, row {row.name}: {own} in its overrides is none of the "
-            f"experiment's seeds ({listed}), and would be its only run: seeds are an axis; delete "
-            f"it there and list the seeds under axes: seeds"
-        )
-
-
-def _of_one_seed(matrix: Matrix) -> Iterator[str]:
-    """Note the trained rows that set their seed and so have no run at the other seeds."""
-    rows: dict[str, list[str]] = {}
-    for cell in matrix.cells:
-        own = _own_seed(cell.row)
-        if own is not None and cell.config.method.kind == "trained":
-            names = rows.setdefault(own, [])
-            if cell.row.name not in names:
-                names.append(cell.row.name)
-    for own, names in rows.items():
-        which = f"row {names[0]} sets" if len(names) == 1 else f"rows {', '.join(names)} set"
-        yield f"{which} {own}: one run instead of one for each seed"
+def _refuse_seeds_in_overrides(experiment: Experiment, scale: Scale) -> None:
+    """Refuse ``seed=``: for a row it would be its only seed, for all rows it has no effect."""
+    places = {"the overrides of all rows": experiment.shared_overrides(scale)}
+    places |= {f"the overrides of row {row.name}": row.overrides for row in experiment.rows}
+    for place, overrides in places.items():
+        for override in parse_all(overrides):
+            if override.key == "seed":
+                raise ConfigError(
+                    f"experiment {experiment.name}: {override} in {place}: seeds are an axis; "
+                    "delete it there and list the seeds under axes, or, for a row that has fewer "
+                    "of them, next to its overrides: seeds: [0]"
+                )
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:

@@ -79,34 +79,35 @@ def test_a_number_of_seeds_is_not_taken_for_a_seed(word, answer):
         expand("one", [word])
 
 
-def test_a_seed_in_overrides_of_a_file_is_refused_or_noted(tmp_path):
-    """The row had one run instead of one for each seed, in silence."""
+def test_a_seed_in_overrides_of_a_file_is_refused(tmp_path):
+    """A row with one had a single run instead of one for each seed, in silence."""
     path = tmp_path / "mine.yaml"
 
     def of(row, shared="[]"):
         axes = "{env: [alfworld], model: [tiny], seeds: 3}"
-        rows = f"[{{name: scpo, overrides: [method=scpo]}}, {{name: gigpo, overrides: {row}}}]"
+        rows = f"[{{name: scpo, overrides: [method=scpo]}}, {{name: gigpo, overrides: [method=gigpo{row}}}]"
         path.write_text(
             f"experiment:\n  name: mine\n  title: Mine\n  axes: {axes}\n  overrides: {shared}\n  rows: {rows}\n"
         )
         return expand(str(path))
 
     with pytest.raises(ConfigError) as caught:
-        of("[method=gigpo, seed=5]")
+        of(", seed=5]")
     assert str(caught.value) == (
-        "experiment mine, row gigpo: seed=5 in its overrides is none of the experiment's seeds (0, 1, 2), and would be "
-        "its only run: seeds are an axis; delete it there and list the seeds under axes: seeds"
+        "experiment mine: seed=5 in the overrides of row gigpo: seeds are an axis; delete it there and list the seeds "
+        "under axes, or, for a row that has fewer of them, next to its overrides: seeds: [0]"
     )
-    with pytest.raises(ConfigError, match=r"mine: seed=1 in its overrides has no effect, since seeds are an axis"):
-        of("[method=gigpo]", "[seed=1]")
-    assert of("[method=gigpo, seed=1]").notes == ["row gigpo sets seed=1: one run instead of one for each seed"]
-    assert not of("[method=gigpo]").notes
+    with pytest.raises(ConfigError, match="seed=5 in the overrides of row gigpo: seeds are an axis"):
+        of("], at_scale: {mini: [seed=5]}")
+    with pytest.raises(ConfigError, match="mine: seed=1 in the overrides of all rows: seeds are an axis"):
+        of("]", "[seed=1]")
+    assert names(of("]")) == [(row, seed) for row in ("scpo", "gigpo") for seed in (0, 1, 2)]
+    assert names(of("], seeds: [1]")) == [("scpo", 0), ("scpo", 1), ("scpo", 2), ("gigpo", 1)]
 
 
-def test_the_shipped_rows_of_one_seed_run():
-    notes = expand("paper_runs", ["scale=paper"]).notes
-    assert "lambda_05, lambda_06 set seed=0: one run instead of one for each seed" in "".join(notes)
-    assert names(expand("main_table", ["scale=study", "rows=[plain]"])) == [("plain", 0)]
+def test_the_prompted_rows_of_the_main_table_have_one_seed():
+    matrix = expand("main_table", ["scale=study", "rows=[plain,scpo]", "seeds=[3,4]"])
+    assert [each for each in names(matrix) if each[0] == "plain"] == [("plain", 0)]
 
 
 def test_misspelt_seeds_are_seeds_and_no_row():
