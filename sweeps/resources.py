@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scpo.errors import ConfigError
-from scpo.memory import GIB, parameters, shortage
+from scpo.memory import GIB, PAPER_GPU_GIB, parameters, shortage
 from scpo.progress import counted
-from scpo.records.memory import usable_cores, visible_gpus
+from scpo.records.memory import installed_gpus, usable_cores, visible_gpus
 from scpo.schema.method import required
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
@@ -214,6 +214,21 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
     except ConfigError as error:
         return str(error)
     return None
+
+
+def too_large(configs: Iterable[RunConfig]) -> tuple[str, ...]:
+    """Reasons, each once, why runs that train in verl do not fit the GPUs of this machine.
+
+    Without GPUs here, the run is meant for another machine: then those of the paper count.
+    """
+    gib = min((gib for _, gib in installed_gpus()), default=PAPER_GPU_GIB)
+    reasons: dict[str, None] = {}
+    for config in configs:
+        if not trains_in_verl(config) or not resources(config).gpus:
+            continue
+        if reason := shortage(config, gib):
+            reasons[str(reason)] = None
+    return tuple(reasons)
 
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:

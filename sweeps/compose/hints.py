@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from omegaconf.errors import OmegaConfBaseException
@@ -145,7 +146,8 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
             f"${{args_no_hyphens}}, docs/live.md)"
         )
     if name == "--seed" and script == "train.py":
-        return f"{flag}: write it as an override: seed={value or 0}"
+        seed = value or next((word for word in words if word.isdecimal()), "0")
+        return f"{flag}: write it as an override: seed={seed}"
     if name in ("--seed", "--seeds"):
         listed = value or ",".join(word for word in words if word.isdecimal()) or "0"
         return f"{flag}: seeds are an axis: 'seeds=[{listed}]'"
@@ -223,6 +225,12 @@ def explain_syntax(override: str, message: str) -> str:
         return (
             f"{override!r} ends with a comma: values of an axis are joined by commas, without "
             "spaces: key=a,b"
+        )
+    if "=" not in override and (Path(override) / "identity.yaml").exists():
+        return (
+            f"{override!r} is a run folder, which goes on alone, with the settings that it has: "
+            f"python train.py {shlex.quote(override)}. With other settings it is another run: "
+            "repeat the command that started it with these (python -m sweeps export writes them)"
         )
     cause = message.splitlines()[0] if "=" in override else "there is no = in it"
     return (

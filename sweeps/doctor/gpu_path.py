@@ -168,7 +168,9 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
         needed = cores_needed(trainer)
         if isinstance(config.launcher, LocalLauncher):
             cores = usable_cores()
-            fix = "a machine with more, or trainer=verl_1gpu"
+            fix = "a machine with more"
+            if trainer.verl.gpus > 1:
+                fix += ", or trainer=verl_1gpu"
         else:
             cores = resources(config).cpus
             fix = f"launcher.cpus={needed}"

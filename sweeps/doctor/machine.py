@@ -161,7 +161,9 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
         )
     if any(config.trainer.name == "verl" for config in subject.configs):
         return error(
-            "gpus", "trainer=verl wants GPUs, and nvidia-smi shows none", "launcher=slurm_a800x4"
+            "gpus",
+            "training with verl wants GPUs, and nvidia-smi shows none",
+            "a machine with GPUs, or launcher=slurm_a800x4 on a cluster",
         )
     if large:
         return warning(

@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from rich.console import Console
 
 from scpo.errors import ScpoError
+from scpo.progress import counted
 from scpo.records import JsonLines, RunFolder, State
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import CountsSignals
@@ -17,7 +18,7 @@ from sweeps.launchers.forked import forked_runs
 from sweeps.launchers.progress_board import ProgressBoard
 from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
 from sweeps.records.cancellation import settle
-from sweeps.resources import refused_here, slots_for
+from sweeps.resources import refused_here, slots_for, too_large
 from sweeps.terminal import say
 
 POLL_S = 0.1
@@ -76,9 +77,14 @@ class Pool(CountsSignals):
         return len(slots_for(configs))
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show in a dry run the reason if this machine cannot run these."""
+        """Show in a dry run the reason if this machine cannot run these, or no GPU holds them."""
         if reason := refused_here(list(configs.values())):
             say(console, f"note: would be refused on this machine: {reason}")
+        reasons = too_large(configs.values())
+        if reasons:
+            others = len(reasons) - 1
+            more = f" {counted(others, 'other kind')} of run do not fit, either." if others else ""
+            say(console, f"note: would be refused: {reasons[0]}.{more}")
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], _title: str = "") -> list[str]:
         """Start each run in a free slot."""

@@ -12,6 +12,7 @@ import train
 from analysis import __main__ as analysis_commands
 from scpo.records import run_config
 from sweeps import __main__ as sweeps_commands
+from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import CONF
 
 DOCUMENT = CONF.parent / "docs" / "answers.md"
@@ -64,6 +65,14 @@ def test_a_wrong_command_is_answered_with_the_right_one(answer, command, before,
     assert not before or before not in found.said
     assert "Traceback" not in found.said
     assert not list(Path("runs").glob("*"))  # refused before a folder is made
+
+
+def test_a_run_folder_with_overrides_is_answered_with_what_to_do(answer, tmp_path):
+    """Without them, it goes on."""
+    folder = run_config.ensure(compose_run(["method=grpo", f"machine.runs_dir={tmp_path / 'runs'}"])).path
+    found = answer(f"train.py {folder} trainer.steps=8")
+    assert found.code == 2
+    assert f"'{folder}' is a run folder, which goes on alone, with the settings that it has" in found.said
 
 
 def test_a_key_that_is_given_twice_is_said(answer):

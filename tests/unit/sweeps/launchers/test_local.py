@@ -1,8 +1,11 @@
+import io
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from scpo.errors import ConfigError
 from scpo.records import JsonLines, State, run_config
@@ -224,3 +227,16 @@ def test_the_pool_gives_the_signal_handlers_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     run(tmp_path / "runs", script(tmp_path, ""))
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_dry_run_names_runs_that_no_gpu_of_the_paper_holds(monkeypatch):
+    """As on Slurm; a machine without GPUs says nothing else about one of trainer=verl_1gpu."""
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    words = ["scale=paper", "method=scpo", "trainer=verl_1gpu"]
+    configs = {name: fake.compose_run([*words, f"model={name}"]) for name in ("qwen2_5_1_5b", "qwen2_5_7b")}
+    out = io.StringIO()
+    Pool(Path("train.py"), [], Board()).preview(Console(file=out, width=2000), configs)
+    (note,) = out.getvalue().splitlines()
+    assert note.startswith("note: would be refused: 7B with trainer=verl needs about 139 GiB of each GPU in the update")
+    assert "a GPU has 79" in note
+    assert "trainer.verl.offload_training=true" in note
