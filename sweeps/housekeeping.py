@@ -37,8 +37,8 @@ REMOVED = ".removed-"
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
     """Delete these run folders after asking; returns the exit status of the command.
 
-    It is 1 if one of the runs may not be deleted or has just started. It is 0 if the user answers
-    no.
+    It is 1 if one of the runs may not be deleted or has just started, also if the user answers no
+    for the others.
     """
     return _remove(console, folders, arguments, lambda state: True, named=True)
 
@@ -103,7 +103,7 @@ def _remove(
         return status_if_kept
     if not arguments.yes and not _agreed(len(to_delete)):
         say(console, "nothing was deleted")
-        return EXIT_DONE
+        return status_if_kept
 
     deleted = [folder for folder in to_delete if _delete(console, folder)]
     say(console, f"{counted(len(deleted), 'run folder')} deleted")
@@ -132,6 +132,9 @@ def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
     if state.live:
         cancel = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
         return f"is running or waits for its job: `{cancel}` first"
+    # Deleting the link would leave the data, and deleting the data may surprise its owner.
+    if folder.path.is_symlink():
+        return f"is a link to {folder.path.resolve()}: delete that folder and the link by hand"
     if state is State.DONE and not finished:
         return "is finished: --finished deletes it too"
     if state is State.UNREADABLE:
@@ -192,7 +195,9 @@ def _delete(console: Console, folder: RunFolder) -> bool:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
             return False
         renamed = folder.path.with_name(f"{REMOVED}{folder.run_id}")
-        # A folder of this name may be left from a deletion that was interrupted.
+        # A folder of this name may be left from a deletion that was interrupted, or a link.
+        if renamed.is_symlink():
+            renamed.unlink()
         shutil.rmtree(renamed, ignore_errors=True)
         folder.path.rename(renamed)
     # After the lock is released, because its file is in the folder.

@@ -70,6 +70,39 @@ def test_a_finished_run_is_deleted_only_when_told(runs, capsys):
     assert State.DONE not in names(runs)
 
 
+def test_a_named_run_that_is_kept_is_exit_status_1_whatever_is_answered_for_the_others(runs, monkeypatch):
+    patterns = [runs[State.DONE].run_id, runs[State.FAILED].run_id]
+    for answer, left in (("n", 4), ("y", 3)):
+        answering(monkeypatch, answer)
+        assert command_line.main(["rm", *patterns, "--dry-run"]) == 1
+        assert command_line.main(["rm", *patterns]) == 1
+        assert len(names(runs)) == left
+    answering(monkeypatch, "n")
+    assert command_line.main(["rm", runs["second"].run_id]) == 0
+
+
+def test_a_run_folder_that_is_a_link_is_kept_and_the_others_are_deleted(runs, tmp_path, capsys):
+    """It was renamed, could not be deleted, and looked as if the run had never begun."""
+    linked = runs[State.FAILED].path
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    assert command_line.main(["clean", "--yes"]) == 0
+    assert f"{linked.name} is kept: it is a link to {tmp_path}/elsewhere: delete that" in capsys.readouterr().out
+    assert names(runs) == {State.DONE, State.INTERRUPTED, State.FAILED}
+    assert command_line.main(["rm", linked.name, "--yes", "--finished"]) == 1
+    assert linked.is_symlink()
+    assert (linked / "status.json").exists()
+
+
+def test_a_link_that_an_earlier_deletion_left_is_in_nobodys_way(runs, tmp_path):
+    folder = runs[State.FAILED]
+    (tmp_path / "elsewhere").mkdir()
+    folder.path.with_name(f".removed-{folder.run_id}").symlink_to(tmp_path / "elsewhere")
+    assert command_line.main(["rm", folder.run_id, "--yes"]) == 0
+    assert (tmp_path / "elsewhere").is_dir()
+    assert not list(folder.path.parent.glob(".removed-*"))
+
+
 def test_a_record_of_an_experiment_of_which_no_run_is_left_is_named(runs, capsys):
     runs_dir = runs[State.DONE].path.parent
     for name, states in (("gone", (State.FAILED, "second")), ("partly", (State.FAILED, State.DONE))):
