@@ -3,7 +3,7 @@
 import argparse
 import fnmatch
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,14 @@ from scpo.records.status import State
 
 SCALE = "study"
 RUNS = Path("runs")
+
+# What to do with runs of an experiment that was called with overrides.
+OVERRIDES_IN_A_FILE = (
+    "An archive takes only experiments that ran without overrides besides "
+    f"scale={SCALE}, because it knows rows by their experiment. Write the override into the rows "
+    "of an experiment of its own (`python -m scpo.new experiment NAME`), run that and add it; "
+    "finished runs of the same settings are not run again"
+)
 
 # Experiments whose runs are not part of the study: the demo has smaller panels and fewer steps.
 NOT_OF_THE_STUDY = ("demo",)
@@ -159,12 +167,14 @@ class _Addition:
         repaired: Runs that replace a damaged copy.
         present: Runs that the archive has already.
         records: Experiments of all of them.
+        left_out: Texts on matching runs of experiments that were called with overrides.
     """
 
     new: tuple[Run, ...]
     repaired: tuple[Run, ...]
     present: tuple[Run, ...]
     records: tuple[ExperimentRecord, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def written(self) -> tuple[Run, ...]:
@@ -190,8 +200,13 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     data = collect(folders)
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY
     records = [record for record in data.experiments if _belongs(record, meaning)]
-    addition = _matching(data, records, options.add, archive)
+    called = [record for record in data.experiments if _has_overrides(record, meaning)]
+    addition = _matching(data, records, called, options.add, archive)
     _print_addition(console, addition, archive)
+    if addition.left_out:
+        console.print(
+            f"[yellow]left out[/] {escape('; '.join(addition.left_out))}. {OVERRIDES_IN_A_FILE}."
+        )
     for problem in data.problems:
         console.print(f"[yellow]left out[/] {escape(problem.path)}: {escape(problem.reason)}")
     _check_addition(addition, archive, allow_uncommitted=options.allow_uncommitted)
@@ -213,10 +228,17 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
 def _matching(
     data: Collected,
     records: Sequence[ExperimentRecord],
-    patterns: Iterable[str],
+    called: Sequence[ExperimentRecord],
+    patterns: Sequence[str],
     archive: Archive,
 ) -> _Addition:
-    """Find the finished runs of these experiments whose id or experiment matches a pattern."""
+    """Find the finished runs of these experiments whose id or experiment matches a pattern.
+
+    ``called``: experiments that were called with overrides. Their runs are not found, only named.
+
+    Raises:
+        ConfigError: A pattern matches no run.
+    """
     # Run id -> the names that a pattern may match.
     names: dict[str, set[str]] = {}
     # A new record of an experiment replaces the archive's: its rows may have other settings now.
@@ -235,7 +257,13 @@ def _matching(
     for pattern in patterns:
         matching = [run for run in candidates if fnmatch.filter(names[run.id], pattern)]
         if not matching and not fnmatch.filter(archived, pattern):
-            known = ", ".join(sorted({record.experiment for record in records})) or "none"
+            if left_out := _left_out(data, called, [pattern], names.keys()):
+                raise ConfigError(
+                    f"{pattern!r} matches only {'; '.join(left_out)}. {OVERRIDES_IN_A_FILE}"
+                )
+            there = {record.experiment for record in records}
+            there |= {_called_as(record) for record in called}
+            known = ", ".join(sorted(there)) or "none"
             raise ConfigError(
                 f"no finished run of an experiment at scale={SCALE} matches {pattern!r}; "
                 f"experiments there: {known}. Make some with `make study-quick`"
@@ -259,7 +287,41 @@ def _matching(
         repaired=tuple(repaired),
         present=tuple(present),
         records=tuple(record for record in records if members(record) & chosen.keys()),
+        left_out=tuple(_left_out(data, called, patterns, names.keys())),
     )
+
+
+def _left_out(
+    data: Collected,
+    called: Iterable[ExperimentRecord],
+    patterns: Iterable[str],
+    taken: Collection[str],
+) -> list[str]:
+    """Texts on finished runs that match, but belong to experiments called with overrides only.
+
+    Args:
+        data: The collected runs.
+        called: The experiments.
+        patterns: Patterns of run ids or experiments.
+        taken: Runs that another experiment or the archive plans; these are not left out.
+    """
+    texts = []
+    for record in called:
+        matching = set()
+        for run_id in members(record) - set(taken):
+            run = data.by_id.get(run_id)
+            if run is None or run.state != State.DONE:
+                continue
+            if any(fnmatch.filter((run_id, record.experiment), pattern) for pattern in patterns):
+                matching.add(run_id)
+        if matching:
+            texts.append(f"{counted(len(matching), 'finished run')} of {_called_as(record)}")
+    return texts
+
+
+def _called_as(record: ExperimentRecord) -> str:
+    """An experiment with the overrides of its call, e.g. ``main_table trainer.steps=20``."""
+    return " ".join((record.experiment, *record.given))
 
 
 def refuse_other_study(data: Collected, archive: Path, *, meaning: bool) -> None:
@@ -288,11 +350,22 @@ def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
     False for the implied experiment of runs whose record is lost: an archive with the record would
     get a second one of the same runs.
     """
-    if is_implied(record.experiment):
+    return _is_of_study(record, meaning) and not _other_words(record)
+
+
+def _has_overrides(record: ExperimentRecord, meaning: bool) -> bool:
+    """True for an experiment of this study, at its scale, that was called with overrides."""
+    return _is_of_study(record, meaning) and bool(_other_words(record))
+
+
+def _is_of_study(record: ExperimentRecord, meaning: bool) -> bool:
+    if is_implied(record.experiment) or record.experiment in NOT_OF_THE_STUDY:
         return False
-    if record.experiment in NOT_OF_THE_STUDY or is_of_meaning(record.experiment) != meaning:
-        return False
-    return record.scale == SCALE and set(record.overrides) <= {f"scale={SCALE}"}
+    return is_of_meaning(record.experiment) == meaning and record.scale == SCALE
+
+
+def _other_words(record: ExperimentRecord) -> set[str]:
+    return set(record.overrides) - {f"scale={SCALE}"}
 
 
 def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted: bool) -> None:

@@ -1,5 +1,6 @@
 """``python -m analysis study``: runs become an archive, the archive a page; again from the archive alone."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -109,6 +110,31 @@ def test_the_demo_and_runs_with_other_overrides_are_no_part_of_it(runs, tmp_path
     data = collect(tmp_path / "study")
     assert {run.head.seed for run in data.by_id.values()} == {0, 1, 2}
     assert [record.experiment for record in data.experiments] == ["main_table"]
+
+
+def called_with(runs_dir, experiment, word):
+    path = runs_dir / "experiments" / f"{experiment}-study.json"
+    write_json(path, json.loads(path.read_text()) | {"overrides": ["scale=study", word]})
+
+
+def test_runs_of_an_experiment_with_overrides_are_named_where_they_are_left_out(runs, tmp_path, capsys):
+    called_with(runs, "main_table", "trainer.steps=20")
+    assert command(tmp_path, runs, add=["main_table"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "'main_table' matches only 9 finished runs of main_table trainer.steps=20." in said
+    assert "Write the override into the rows of an experiment of its own" in said
+    assert command(tmp_path, runs, add=["main"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "experiments there: main_table trainer.steps=20." in said
+
+    write_study(runs, {"own": ("scpo", "gigpo")}, CURVES, seeds=(7, 8))
+    assert command(tmp_path, runs) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "4 runs to add" in said
+    assert "left out 9 finished runs of main_table trainer.steps=20." in said
+    # Only runs that match are named.
+    assert command(tmp_path, runs, add=["own"]) == 0
+    assert "left out" not in capsys.readouterr().out
 
 
 def test_no_run_of_the_study_is_one_line(tmp_path, capsys):
