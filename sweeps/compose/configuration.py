@@ -129,6 +129,9 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
             composed = hydra.compose("config", overrides=asked, return_hydra_config=True)
     except MarkedYAMLError as error:
         raise ConfigError(_yaml_message(error)) from None
+    except UnicodeDecodeError as error:
+        names = ", ".join(str(where_is(path)) for path in _not_utf8()) or "a configuration file"
+        raise ConfigError(f"{names}: not UTF-8 text: {error}. Save it as UTF-8") from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _chosen_configuration(overrides), RunConfig)
@@ -145,6 +148,16 @@ def _yaml_message(error: MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     path = Path(mark.name) if mark else CONF
     return yaml_problem(where_is(path), error)
+
+
+def _not_utf8() -> Iterator[Path]:
+    """Configuration files that cannot be decoded. Python's error does not name the file."""
+    for folder in FOLDERS:
+        for path in sorted(folder.rglob("*.yaml")):
+            try:
+                path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                yield path
 
 
 def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:

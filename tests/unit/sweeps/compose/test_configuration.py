@@ -52,6 +52,19 @@ def test_a_configuration_file_that_is_no_yaml_is_named_with_its_line(tmp_path, m
     configuration.compose_files.cache_clear()
 
 
+def test_a_configuration_file_that_is_not_utf_8_is_named(tmp_path, monkeypatch):
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(configuration, "FOLDERS", (tmp_path / "conf",))
+    monkeypatch.setattr(overrides, "CONF", tmp_path / "conf")
+    with (tmp_path / "conf/estimator/rloo.yaml").open("ab") as file:
+        file.write(b"# caf\xe9\n")
+    configuration.compose_files.cache_clear()
+    with pytest.raises(ConfigError, match=r"^conf/estimator/rloo.yaml: not UTF-8 text: .* Save it as UTF-8$"):
+        compose_run(["method=rloo"])
+    configuration.compose_files.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("file", "field", "got", "words", "told"),
     [
