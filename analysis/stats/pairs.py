@@ -42,13 +42,13 @@ class Pairs:
         parts = []
         if self.crossed:
             use = "used, for there are no others" if self.crossing else "left out"
-            parts.append(f"seeds {_ranges(self.crossed)} ran on two types of processor, {use}")
+            parts.append(f"seeds {seed_ranges(self.crossed)} ran on two types of processor, {use}")
         if self.other_games:
-            parts.append(f"seeds {_ranges(self.other_games)} played different games, left out")
+            parts.append(f"seeds {seed_ranges(self.other_games)} played different games, left out")
         if self.unnamed:
             parts.append(
-                f"both rows have seeds {_ranges(self.unnamed)}, too, left out, for no experiment "
-                "named the comparison on these"
+                f"both rows have seeds {seed_ranges(self.unnamed)}, too, left out, for no "
+                "experiment named the comparison on these"
             )
         return "; ".join(parts)
 
@@ -102,7 +102,7 @@ def _seeds(row: Row) -> set[int]:
     return {run.seed for run in row.runs}
 
 
-def _ranges(seeds: Sequence[int]) -> str:
+def seed_ranges(seeds: Sequence[int]) -> str:
     """Seeds as ranges, e.g. ``0–3, 7``."""
     runs: list[list[int]] = []
     for seed in sorted(seeds):

@@ -27,20 +27,21 @@ from analysis.study.additions import (
     refuse_other_study,
 )
 from analysis.study.page import (
+    ARCHIVE,
     FIGURES,
+    PAGE,
     between,
     compares_equal_texts,
     draw,
     page,
     summary,
 )
+from analysis.study.place import Place
 from analysis.study.questions import headline, headlined
 from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
 
-ARCHIVE = Path("docs/study")
-PAGE = Path("docs/study.md")
 CLAIMS = Path("REPRODUCTION.md")
 README = Path("README.md")
 
@@ -93,7 +94,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     refuse_other_study(data, options.archive, meaning=False)
     figures = draw(data, FIGURES, options.archive)
     target = options.page or PAGE
-    write_bytes(target, page(data, figures).encode(), readable=True)
+    place = Place("study", options.archive, target, ARCHIVE, PAGE)
+    write_bytes(target, page(data, figures, place).encode(), readable=True)
 
     # Without these options, tracked documents are rewritten only with the tracked page.
     if document := options.claims or (CLAIMS if target == PAGE else None):

@@ -25,12 +25,14 @@ from analysis.study.additions import (
     refuse_other_study,
 )
 from analysis.study.page import between, draw, run_lines
+from analysis.study.place import Place
 from analysis.study.questions import effect_text, p_text, sentence
 from scpo.progress import counted
 from scpo.records.files import write_bytes
 
 ARCHIVE = Path("docs/meaning")
 PAGE = Path("docs/meaning.md")
+TRACKED = Place("meaning", ARCHIVE, PAGE, ARCHIVE, PAGE)
 FIGURE = "fig_meaning"
 MARKERS = (
     "<!-- results: written by `python -m analysis meaning` -->",
@@ -69,34 +71,37 @@ def run(options: argparse.Namespace, console: Console) -> int:
     target = options.page or PAGE
     # Like the study's page, a new one is made; it begins with only the results.
     written = target.read_text() if target.exists() else "\n".join((*MARKERS, ""))
-    text = with_results(written, data, figures)
+    place = Place("meaning", options.archive, target, ARCHIVE, PAGE)
+    text = with_results(written, data, figures, place)
     write_bytes(target, text.encode(), readable=True)
     runs = counted(len(data.by_id), "run")
     console.print(f"{runs} in {escape(str(options.archive))}; page: {escape(str(target))}")
     for comparison in named_comparisons(data, meaning=True):
         if comparison.finished:
-            place = comparison.experiments[0]
+            experiment = comparison.experiments[0]
             effect = effect_text(comparison.effect)
-            console.print(f"{place}: {comparison.name} {effect}", markup=False)
+            console.print(f"{experiment}: {comparison.name} {effect}", markup=False)
     return 0
 
 
-def with_results(text: str, data: Collected, figures: Iterable[str]) -> str:
+def with_results(text: str, data: Collected, figures: Iterable[str], place: Place = TRACKED) -> str:
     """Rewrite the results in a document, between its markers.
 
     Args:
         text: The document; without markers it is returned as it is.
         data: Data of the study's scale.
         figures: Names of the pictures in the archive's folder.
+        place: Where the document and the archive are.
     """
-    return between(text, MARKERS, "\n\n".join(_results(data, set(figures))))
+    return between(text, MARKERS, "\n\n".join(_results(data, set(figures), place)))
 
 
-def _results(data: Collected, figures: set[str]) -> Iterator[str]:
+def _results(data: Collected, figures: set[str], place: Place) -> Iterator[str]:
     comparisons = named_comparisons(data, meaning=True)
     finished = [comparison for comparison in comparisons if comparison.finished]
     if FIGURE in figures:
-        yield f"![Area under validation over the share of reworded observations]({_picture()})"
+        link = place.link(place.archive / f"{FIGURE}.png")
+        yield f"![Area under validation over the share of reworded observations]({link})"
     if finished:
         yield READING.format(tests=finished[0].effect.tests, families=CORRECTED_APART)
         # Grouped by experiment, because several compare the same methods on other rewordings.
@@ -120,11 +125,7 @@ def _results(data: Collected, figures: set[str]) -> Iterator[str]:
     # No table before the experiment on fresh seeds has a run.
     with contextlib.suppress(MissingRunsError):
         yield fig_meaning.numbers(data, fresh=True).md().strip()
-    yield "\n".join(run_lines(data, meaning=True))
-
-
-def _picture() -> str:
-    return f"{ARCHIVE.name}/{FIGURE}.png"
+    yield "\n".join(run_lines(data, meaning=True, tracked=place.tracked))
 
 
 def _count(finished: list[Comparison], resolved: list[Comparison]) -> str:

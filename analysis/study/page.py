@@ -1,7 +1,8 @@
 """``docs/study.md`` as Markdown; every sentence with a number is computed from an archive."""
 
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, by_seed
+from analysis.stats.pairs import seed_ranges
 from analysis.stats.study_rows import (
     MAIN,
     SAME_RATE,
@@ -26,6 +28,7 @@ from analysis.stats.study_rows import (
     study_rows,
 )
 from analysis.study.credit import credit_lines, episodes_line, update_lines
+from analysis.study.place import Place
 from analysis.study.questions import (
     Answer,
     answers,
@@ -49,6 +52,9 @@ COMPARED_ELSEWHERE = (
     ("scpo", "gigpo"),
     ("gigpo", "grpo"),
 )
+ARCHIVE = Path("docs/study")
+PAGE = Path("docs/study.md")
+TRACKED = Place("study", ARCHIVE, PAGE, ARCHIVE, PAGE)
 RATES = "fig_study_rates"
 FIGURES = {
     "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit",
@@ -57,10 +63,10 @@ FIGURES = {
 }
 TITLE = (
     "# The laptop study\n\n"
-    "*This page is written by `python -m analysis study` from [the archive of its runs](study/); "
-    "edit the command's texts, not this file. The [first edition](study/first-edition.md) is "
-    "withdrawn: an entropy bonus decided its numbers.*"
+    "*This page is written by `{command}` from [the archive of its runs]({archive}/); "
+    "edit the command's texts, not this file.{first_edition}*"
 )
+FIRST_EDITION = " The [first edition]({link}) is withdrawn: an entropy bonus decided its numbers."
 
 # Texts of the opening
 
@@ -148,24 +154,36 @@ REBUILD = (
     "run id: run a part, add it, commit the three files and the page. Any table and figure: "
     "`python -m analysis figures --runs-dir docs/study`."
 )
+REBUILD_OWN = (
+    "## Rebuild, extend\n\n"
+    "```bash\n"
+    "{command}   # this page, its tables and figures, from its archive alone\n"
+    "{command} --add '*' --dry-run   # which finished runs of runs/ would be added\n"
+    "```\n\n"
+    "`metrics.parquet` (run, step, metric, value), `runs.parquet` (a line a run: configuration, "
+    "code, processor) and `experiments.json` (which run is which row, and the checksums of all "
+    "three) in [the archive]({archive}/) are all that this page is made of. Runs of several "
+    "machines merge by run id: run a part and add it. Any table and figure: `{figures}`."
+)
 EXACT_SCORER = (
     "**“SCPO” here means SCPO with `scorer=exact`**: two steps are similar if their whole "
     "texts are equal, so that θ and λ decide nothing, and these rows test the reference, the "
     "order and the monotone credit, not similarity of meaning. Rows with a graded scorer name "
-    "it; where texts vary: [When does meaning pay?](meaning.md)."
+    "it; where texts vary: [When does meaning pay?]({meaning})."
 )
 
 
-def page(data: Collected, figures: Iterable[str]) -> str:
+def page(data: Collected, figures: Iterable[str], place: Place = TRACKED) -> str:
     """The page as Markdown.
 
     Args:
         data: Data of the study's scale.
         figures: Names of the pictures in the archive's folder.
+        place: Where the page and its archive are.
     """
-    drawn = set(figures)
+    drawn = {name: place.link(place.archive / f"{name}.png") for name in figures}
     comparisons = named_comparisons(data)
-    parts = [TITLE, opening(data, comparisons)]
+    parts = [_title(place), opening(data, comparisons, place)]
     parts += [_answer(answer) for answer in answers(data)]
     parts += [
         _picture("fig_study_effects", drawn),
@@ -177,8 +195,27 @@ def page(data: Collected, figures: Iterable[str]) -> str:
         "\n".join(credit_lines(data)),
     ]
     parts += _tables(data)
-    parts += ["\n".join(["## Runs\n", *run_lines(data)]), CONCLUSIONS, REBUILD]
+    lines = run_lines(data, tracked=place.tracked)
+    parts += ["\n".join(["## Runs\n", *lines]), CONCLUSIONS, _rebuild(place)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _title(place: Place) -> str:
+    first_edition = ""
+    if place.tracked:
+        first_edition = FIRST_EDITION.format(link=place.link(ARCHIVE / "first-edition.md"))
+    return TITLE.format(
+        command=place.words, archive=place.link(place.archive), first_edition=first_edition
+    )
+
+
+def _rebuild(place: Place) -> str:
+    if place == TRACKED:
+        return REBUILD
+    figures = ["python", "-m", "analysis", "figures", "--runs-dir", str(place.archive)]
+    return REBUILD_OWN.format(
+        command=place.words, archive=place.link(place.archive), figures=shlex.join(figures)
+    )
 
 
 def summary(data: Collected) -> str:
@@ -192,10 +229,10 @@ def summary(data: Collected) -> str:
 # Opening
 
 
-def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
+def opening(data: Collected, comparisons: Sequence[Comparison], place: Place = TRACKED) -> str:
     """The first lines of the page: headline, question, setting, answers, limits."""
     finished = [comparison for comparison in comparisons if comparison.finished]
-    items = [QUESTION, _setting(data)]
+    items = [QUESTION, _setting(data, place)]
     if finished:
         items.append(MEASURED.format(tests=finished[0].effect.tests, families=CORRECTED_APART))
         items += _findings(data, finished)
@@ -205,23 +242,21 @@ def opening(data: Collected, comparisons: Sequence[Comparison]) -> str:
     return "\n".join(lines)
 
 
-def _setting(data: Collected) -> str:
-    """Describe the setting from the configuration and logs of a run of the main table."""
+def _setting(data: Collected, place: Place) -> str:
+    """Describe the setting from the configuration and logs of a run of the main table.
+
+    Without such a run, from those of every row.
+    """
     # Any row will do, because rows of the main table have these settings in common.
     run = None
     for row in _main_rows(data):
         run = run or started(data, row.row)
     if run is None:
-        return "**Setting.** No run of the main table has finished."
-    trainer: dict[str, Any] = run.config["trainer"]
-    panels = [panel for panel in data.panels(run.id) if panel != TRAINED_ON]
-    games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
+        return _setting_of_rows(data)
     text = (
         "**Setting.** A small policy network that scores the listed commands of household games "
         "(ALFWorld's engine) by hashed features, after a short imitation start; not a language "
-        f"model. {trainer['steps']} training steps of {trainer['groups']} games × "
-        f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
-        f"every {trainer['validation']['every']} steps. Rows share games, starts and random "
+        f"model. {_training(data, run)}. Rows share games, starts and random "
         "numbers; the commits of their runs are under “Runs”."
     )
     if any(record.experiment in TUNING for record in data.experiments):
@@ -230,8 +265,43 @@ def _setting(data: Collected) -> str:
             "uses."
         )
     if compares_equal_texts(data):
-        text += f" {EXACT_SCORER}"
+        link = place.link(place.tracked_page.with_name("meaning.md"))
+        text += f" {EXACT_SCORER.format(meaning=link)}"
     return text
+
+
+def _training(data: Collected, run: Run) -> str:
+    """Steps, games and validation of a run in words."""
+    trainer: dict[str, Any] = run.config["trainer"]
+    panels = [panel for panel in data.panels(run.id) if panel != TRAINED_ON]
+    games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
+    return (
+        f"{trainer['steps']} training steps of {trainer['groups']} games × "
+        f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
+        f"every {trainer['validation']['every']} steps"
+    )
+
+
+def _setting_of_rows(data: Collected) -> str:
+    """Describe the settings of all rows, and the rows and seeds of each setting."""
+    rows_by_setting: dict[str, list[StudyRow]] = {}
+    for row in study_rows(data):
+        finished = [data.by_id[run] for run in row.row.finished]
+        if finished:
+            words = f"{benchmark(row.env)}: {_training(data, finished[0])}"
+            rows_by_setting.setdefault(words, []).append(row)
+    if not rows_by_setting:
+        return "**Setting.** No run has finished."
+    parts = []
+    for words, rows in rows_by_setting.items():
+        seeds = {data.by_id[run].head.seed for row in rows for run in row.row.finished}
+        titles = ", ".join(row.title for row in rows)
+        parts.append(f"{words} ({titles}; seeds {seed_ranges(sorted(seeds))})")
+    return (
+        "**Setting.** A small policy network that scores the listed commands by hashed features, "
+        f"after a short imitation start; not a language model. {'. '.join(parts)}. The commits of "
+        "the runs are under “Runs”."
+    )
 
 
 def compares_equal_texts(data: Collected) -> bool:
@@ -361,13 +431,15 @@ def _answer(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _picture(name: str, drawn: set[str]) -> str:
-    if name not in drawn:
-        return ""
-    return f"![{FIGURES[name]}](study/{name}.png)"
+def _picture(name: str, drawn: Mapping[str, str]) -> str:
+    """A picture as Markdown; empty if it is not drawn.
+
+    ``drawn``: name of each picture -> target of the link to it.
+    """
+    return f"![{FIGURES[name]}]({drawn[name]})" if name in drawn else ""
 
 
-def _rates(data: Collected, drawn: set[str]) -> Iterator[str]:
+def _rates(data: Collected, drawn: Mapping[str, str]) -> Iterator[str]:
     """Section on the sweep over learning rates: the figure, every mean, and the rates in use."""
     yield "## Which learning rate for each method?\n"
     # The page may have a part of the study only; a section without runs names its command.
@@ -394,10 +466,13 @@ def _tables(data: Collected) -> Iterator[str]:
 # Runs
 
 
-def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
+def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -> Iterator[str]:
     """Lines on the finished runs, their code and processors, and the rows with missing seeds.
 
-    ``meaning``: take the study of reworded observations instead of all other experiments.
+    Args:
+        data: Data of the study's scale.
+        meaning: Take the study of reworded observations instead of all other experiments.
+        tracked: The runs are of the tracked archive, whose missing ones ``make`` runs.
     """
     records = []
     for record in data.experiments:
@@ -412,10 +487,10 @@ def run_lines(data: Collected, *, meaning: bool = False) -> Iterator[str]:
     left = len(planned) - len(runs)
     target = "meaning" if meaning else "study"
     if left:
+        how = f"`make {target}` runs" if tracked else "The commands there run"
         yield (
             f"**Not finished: {left} of {len(planned)} planned runs are missing**, of the rows "
-            f"named below; each comparison names its finished pairs. `make {target}` runs what is "
-            "missing.\n"
+            f"named below; each comparison names its finished pairs. {how} what is missing.\n"
         )
     seconds = sum(sum(data.series(run.id, "timing_s/step").values) for run in runs)
     yield f"- {len(runs)} finished runs, {seconds / 3600:.1f} hours of training steps."

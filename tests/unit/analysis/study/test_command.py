@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from urllib.parse import unquote
 
 import pytest
 
@@ -87,6 +88,27 @@ def test_the_page_names_rows_whose_seeds_ran_under_several_versions_of_the_code(
         write_json(runs / run / "code.json", {"files": code_files() | changed})
     command(tmp_path, runs)
     assert "- Note: GRPO: its seeds ran under several versions of the code (" in (tmp_path / "study.md").read_text()
+
+
+def test_the_page_of_an_archive_of_one_s_own_has_its_setting_links_and_commands(runs, tmp_path):
+    shutil.rmtree(runs)
+    write_study(runs, {"own": ("scpo", "gigpo")}, CURVES, seeds=(1, 2, 3, 7))
+    archive, target = tmp_path / "mine" / "runs of mine", tmp_path / "pages" / "mine.md"
+    target.parent.mkdir()
+    words = ["--archive", str(archive), "--page", str(target)]
+    assert main(["study", "--runs", str(runs), "--add", "*", "--create", "--allow-uncommitted", *words]) == 0
+    text = target.read_text()
+    setting = "ALFWorld: 40 training steps of 16 games × 8 rollouts; success is measured on 274 held-out games every "
+    assert f"{setting}10 steps (SCPO, GiGPO; seeds 1–3, 7)." in text
+    assert "No run of the main table" not in text
+
+    links = [unquote(link) for link in re.findall(r"\]\((?!http)([^)#]+)\)", text)]
+    assert "../mine/runs of mine/fig_study_effects.png" in links
+    assert all((target.parent / link).exists() for link in links)
+    assert f"python -m analysis study --archive '{archive}' --page {target} --add '*' --dry-run" in text
+    assert "docs/study" not in text
+    assert "first edition" not in text
+    assert "make study" not in text
 
 
 def test_webshop_s_comparisons_stand_in_their_own_section(runs, tmp_path):
