@@ -17,6 +17,7 @@ process or was cancelled, 130 interrupted. Runs of another process are not waite
 they are at the end. Later, from any shell: python -m sweeps status
 """
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def sweep(console: Console, request: Request) -> int:
         say(
             console,
             f"Tables of what ran here and of {archive}: "
-            f"python -m analysis figures --runs-dir {runs_dir} --runs-dir {archive}",
+            f"python -m analysis figures --runs-dir {shlex.quote(str(runs_dir))} "
+            f"--runs-dir {shlex.quote(str(archive))}",
         )
     elif dispatch.has_results(matrix):
         show_table(console, matrix)

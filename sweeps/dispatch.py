@@ -271,7 +271,7 @@ def run(
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
-        console.print(_what_is_kept(matrix, in_order))
+        console.print(_what_is_kept(matrix, in_order), soft_wrap=True)
         return EXIT_INTERRUPTED
     return exit_status(outcomes.values())
 
@@ -578,4 +578,4 @@ def _announce(console: Console, found: Found) -> None:
     parts += [f"{count} {why}" for why, count in rest.items()]
     states = Counter(outcome.state for outcome in found.damaged.values())
     parts += [f"{count} {state}" for state, count in states.items()]
-    console.print(", ".join(parts), highlight=False)
+    console.print(", ".join(parts), highlight=False, soft_wrap=True)
