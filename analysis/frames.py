@@ -34,7 +34,9 @@ from analysis.sources.rows import Row, RowRun, Section
 from analysis.sources.run_records import SINGLE, Run
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import (
+    COMPARED_BY,
     configuration_of,
+    own_method_differences,
     setting_differences,
     short_hash,
     variants,
@@ -54,6 +56,12 @@ COLUMNS = (
 
 # Success on a whole panel, without its task families.
 OVERALL = re.compile(r"val/[^/]+/success_rate")
+
+# How the warning about pairs of two settings begins.
+OTHER_SETTINGS = "different settings: "
+
+# The end of a part of a row's note that compares it with other rows of its table.
+COMPARES_WITH_TABLE = re.compile(r"\((?!default: )[^()]*: [^()]*\)$|^\d+ more settings?$")
 
 # How ``compare`` reads one number from a curve: at a training step, or by one of ``READINGS``.
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]
@@ -269,12 +277,14 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     variant_of = variant_notes(data.by_id, data.experiments)
     for part in data.sections:
         code_notes = _code_of_rows(data, part)
+        method_notes = _method_notes(data, part)
         for row in part.all_rows():
             for run in row.runs:
                 if row.name != row_names.get(run.id):
                     continue
                 settings.setdefault(run.id, part.setting)
-                notes = (variant_of.get(run.id, ""), row.differs, code_notes[row.name])
+                own = variant_of.get(run.id) or method_notes.get(row.name, "")
+                notes = (own, row.differs, code_notes[row.name])
                 differs.setdefault(run.id, "; ".join(text for text in notes if text))
 
     ids = list(runs.index)
@@ -284,6 +294,30 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         differs=[differs.get(run, "") for run in ids],
         configuration=[_configuration_hash(data.by_id[run]) for run in ids],
     )
+
+
+def _method_notes(data: Collected, part: Section) -> dict[str, str]:
+    """Row name -> settings of its method that differ from those of the method's own row.
+
+    Without such a row in the section, from those of the method's first row.
+    """
+    configs: dict[str, tuple[Row, Mapping[str, Any]]] = {}
+    for row in part.all_rows():
+        runs = (data.by_id[run.id] for run in row.runs if run.id in data.by_id)
+        run = next((run for run in runs if not run.foreign and not run.damage), None)
+        if run is not None:
+            configs.setdefault(row.name, (row, run.config))
+    references: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for name, (row, config) in configs.items():
+        if name == row.method or row.method not in references:
+            references[row.method] = (name, config)
+    notes = {}
+    for name, (row, config) in configs.items():
+        reference, other = references[row.method]
+        # The tables' own notes name the keys of COMPARED_BY.
+        noted = [f"method.{key}" for key in COMPARED_BY if f"method.{key}=" in row.differs]
+        notes[name] = own_method_differences(config, other, reference, noted)
+    return notes
 
 
 def _row_names(data: Collected) -> dict[str, str]:
@@ -483,10 +517,18 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
         if text := _difference_of_pair(run, other, known):
             texts[text] = None
 
-    # Only if the configurations show no difference, the notes of the tables are used.
+    # The notes of the tables say how a row differs from its table, not the two from each other.
+    # They are used in full only without configurations, which compare the two.
     notes, other_notes = _notes(first), _notes(second)
-    if not texts and notes != other_notes:
-        texts = dict.fromkeys(sorted(note for note in notes | other_notes if note))
+    if any(run["configuration"] not in known for pair in pairs for run in pair):
+        if not texts and notes != other_notes:
+            texts = dict.fromkeys(sorted(note for note in notes | other_notes if note))
+    elif not any(text.startswith(OTHER_SETTINGS) for text in texts):
+        one_method = set(first["method"]) == set(second["method"])
+        for note in sorted(_unusual(notes) ^ _unusual(other_notes)):
+            # Of one method, the configurations have shown them.
+            if not (one_method and note.startswith("method.")):
+                texts[note] = None
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
@@ -501,18 +543,28 @@ def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
         known: Hash -> configuration, as far as they are known.
     """
     hashes = (run["configuration"], other["configuration"])
-    settings = {run["setting"], other["setting"]} - {None}
-    if len(settings) < 2:
-        if run["row"] == other["row"] and hashes[0] != hashes[1]:
-            return " against ".join(_variants(hashes, known))
+    one_setting = len({run["setting"], other["setting"]} - {None}) < 2
+    if one_setting and hashes[0] == hashes[1]:
         return ""
+    if one_setting and run["row"] == other["row"]:
+        return " against ".join(_variants(hashes, known))
     keys = ""
     if known.keys() >= set(hashes):
-        keys = setting_differences(*(json.loads(known[name]) for name in hashes))
-        if not keys and hashes[0] != hashes[1]:
-            # The runs differ in settings of the method, such as alpha, that a setting includes.
+        configs = [json.loads(known[name]) for name in hashes]
+        differences = (setting_differences(*configs), own_method_differences(*configs))
+        keys = "; ".join(filter(None, differences))
+        if not one_setting and not keys and hashes[0] != hashes[1]:
+            # The runs differ in settings of the method that a setting includes.
             keys = " against ".join(_variants(hashes, known))
-    return f"different settings: {keys or 'other tables or games (column setting)'}"
+    if one_setting:
+        return keys
+    return f"{OTHER_SETTINGS}{keys or 'other tables or games (column setting)'}"
+
+
+def _unusual(notes: Iterable[str]) -> set[str]:
+    """The parts of notes that do not compare a row with the others of its table."""
+    parts = {part for note in notes for part in note.split("; ") if part}
+    return {part for part in parts if not COMPARES_WITH_TABLE.search(part)}
 
 
 def _notes(table: pd.DataFrame) -> set[str]:

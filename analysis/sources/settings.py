@@ -216,6 +216,37 @@ def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return "; ".join(f"{key}={_value(first, key)}" for key in differing)
 
 
+def own_method_differences(
+    config: Mapping[str, Any],
+    other: Mapping[str, Any],
+    others: str = "the others",
+    without: Collection[str] = (),
+) -> str:
+    """Describe the differences in settings of the method between two runs of one method.
+
+    Args:
+        config: The configuration to describe.
+        other: Configuration of the run that it is compared with.
+        others: What the other is called in print.
+        without: Keys to leave out.
+
+    Returns:
+        For example ``method.shaper.order=chronological (the others: reverse)``; empty if nothing
+        differs, and for two methods, whose settings are the methods'.
+    """
+    own, compared = config.get("method"), other.get("method")
+    if not isinstance(own, dict) or not isinstance(compared, dict):
+        return ""
+    if own.get("name") != compared.get("name"):
+        return ""
+    first, second = (dict(leaves({"method": method})) for method in (own, compared))
+    return "; ".join(
+        f"{key.removesuffix('.name')}={_value(first, key)} ({others}: {_value(second, key)})"
+        for key in _differing(first, second)
+        if key not in without
+    )
+
+
 def unusual_comparison(config: Mapping[str, Any]) -> str:
     """Name the settings of ``COMPARED_BY`` that are not the default of a run's method.
 
@@ -264,14 +295,21 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
     """
     first = _compared_leaves(config)
     second = _compared_leaves(other)
+    untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
+    for key in _differing(first, second):
+        if not key.startswith(untrained):
+            yield key
+
+
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each key that differs; of sections of another kind, only those that both have."""
     # Prefixes of sections whose kind differs, such as "trainer.".
     renamed = set()
     for key, value in first.items():
         if key.endswith(".name") and value != second.get(key, value):
             renamed.add(key.removesuffix("name"))
-    untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
     for key in sorted({*first, *second}, key=_names_first):
-        if first.get(key) == second.get(key) or key.startswith(untrained):
+        if first.get(key) == second.get(key):
             continue
         depends_on_kind = key.endswith(".kind") or key not in first or key not in second
         if depends_on_kind and key.startswith(tuple(renamed)):

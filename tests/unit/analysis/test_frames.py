@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -90,24 +91,28 @@ def test_a_row_keeps_a_seed_that_another_experiment_has_under_a_name_of_its_own(
     assert list(found["pairs"]) == [3]
 
 
+def methods_own_runs(folder, method, seeds):
+    return [write_run(folder, method, seed, overrides=(f"method={method}",)) for seed in seeds]
+
+
 def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code(tmp_path):
-    rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    rows = {row: methods_own_runs(tmp_path, row, (0, 1)) for row in ("scpo", "gigpo")}
     write_experiment(tmp_path, rows)
     files = code_files()
-    for number, run in enumerate((*rows["scpo"], *rows["chronological"])):
+    for number, run in enumerate((*rows["scpo"], *rows["gigpo"])):
         changed = {"scpo/advantages/gigpo.py": "another"} if number == 1 else {}
         write_json(tmp_path / run["id"] / "code.json", {"files": files | changed})
     runs = scpo.load_runs(tmp_path)
     mixed = "its seeds ran under several versions of scpo/advantages/gigpo.py"
     assert set(runs[runs.row == "scpo"].differs) == {mixed}
     with pytest.warns(UserWarning, match="^the seeds of the first ran under several versions of scpo/adv") as warned:
-        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"], "train/success_rate")
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], "train/success_rate")
     assert len(warned) == 1
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_comparison_does_not_warn_of_the_code_of_runs_that_it_does_not_pair(tmp_path):
-    rows = {row: [write_run(tmp_path, row, seed) for seed in range(4)] for row in ("scpo", "chronological")}
+    rows = {row: methods_own_runs(tmp_path, row, range(4)) for row in ("scpo", "gigpo")}
     write_experiment(tmp_path, {row: runs[:2] for row, runs in rows.items()}, name="main_table")
     write_experiment(tmp_path, rows, name="more_seeds")
     files = code_files()
@@ -118,7 +123,7 @@ def test_a_comparison_does_not_warn_of_the_code_of_runs_that_it_does_not_pair(tm
     runs = scpo.load_runs(tmp_path)
     # One note for all seeds of a row of one setting, whichever experiment has them.
     assert set(runs.differs) == {"its seeds ran under several versions of scpo/advantages/gigpo.py"}
-    own, others = (runs[runs.row == row] for row in ("scpo", "chronological"))
+    own, others = (runs[runs.row == row] for row in ("scpo", "gigpo"))
     found = scpo.compare(own[own.seed < 3], others, "train/success_rate")
     assert list(found["pairs"]) == [3]
     with pytest.warns(UserWarning, match=r"^the seeds of the first ran .*; the seeds of the second ran under several"):
@@ -133,7 +138,7 @@ def test_a_comparison_warns_of_rows_that_ran_under_different_code(tmp_path):
         for run in rows[row]:
             write_json(tmp_path / run["id"] / "code.json", {"files": files | changed})
     runs = scpo.load_runs(tmp_path)
-    assert set(runs.differs) == {""}
+    assert set(runs.differs) == {"", "method.shaper.order=chronological (scpo: balanced)"}
     with pytest.warns(UserWarning, match=r"^the two ran under several versions of scpo/advantages/gigpo\.py$"):
         scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
 
@@ -245,6 +250,25 @@ def test_equal_rows_of_two_folders_are_compared_with_a_warning_of_what_differs(t
     first, second = (scpo.load_runs(tmp_path / str(alpha)) for alpha in (2.0, 0.1))
     with pytest.warns(UserWarning, match=r"more than the method: alpha=2\.0 against alpha=0\.1$"):
         scpo.compare(first, second)
+
+
+def test_a_comparison_of_one_method_names_its_settings_that_differ_and_none_that_are_equal(tmp_path):
+    rows = ("scpo", "chronological", "gigpo")
+    write_study(tmp_path, {"ablation": rows}, {row: lambda seed: rising(0.8, 0.01 * seed) for row in rows})
+    runs = scpo.load_runs(tmp_path)
+    order = "method.shaper.order=chronological"
+    rate = "trainer.optimizer.learning_rate=0.004 (the others: 0.002)"
+    differs = runs.groupby("row")["differs"].unique().map(list).to_dict()
+    assert differs["chronological"][0].endswith(f"{order} (scpo: balanced)")
+    assert "method." not in differs["scpo"][0]
+
+    chronological, usual, host = (runs[runs.row == row] for row in ("chronological", "scpo", "gigpo"))
+    said = f"^the two differ in more than the method: {re.escape(order)} .the others: balanced.$"
+    with pytest.warns(UserWarning, match=said):
+        scpo.compare(chronological, usual)
+    # Settings of two methods are the methods'.
+    with pytest.warns(UserWarning, match=f"more than the method: {re.escape(rate)}$"):
+        scpo.compare(chronological, host)
 
 
 def test_runs_that_differ_in_the_seed_alone_have_one_configuration(tmp_path):
