@@ -389,8 +389,9 @@ def compare(
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
             method (another scorer, more steps, other code, ...), runs of one side have several
-            configurations, the values of a pair are of different training steps, or all pairs have
-            the same difference. Runs without a pair are not considered.
+            configurations, the values of a pair are of different training steps, a seed of both
+            sides makes no pair because one has no value, or all pairs have the same difference.
+            Runs of a seed that only one side has are not considered.
     """
     if isinstance(at, str) and at not in READINGS:
         raise ConfigError(
@@ -428,6 +429,8 @@ def _warnings(
 ) -> list[str]:
     """What a reader of the comparison must know of the runs that it pairs."""
     seeds = {seed for line in lines for seed in line["seeds"]}
+    # If nothing is paired, the error has the reason.
+    without_value = _without_value(first, second, lines, at) if seeds else ""
     # Without any pair, all runs are compared: their differences include the reason.
     if seeds:
         first, second = (table[table["seed"].isin(seeds)] for table in (first, second))
@@ -438,6 +441,7 @@ def _warnings(
         _pooled("second", second),
         _apart(first, second),
         _other_code(first, second),
+        without_value,
         _unlike_steps(first, second, [line["metric"] for line in lines], at),
         "" if same else _without_spread(lines),
     )
@@ -616,6 +620,30 @@ def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
     return texts
 
 
+def _without_value(
+    first: pd.DataFrame, second: pd.DataFrame, lines: Iterable[Mapping[str, Any]], at: At
+) -> str:
+    """Warning about seeds of both sides that make no pair, for one has no value; empty without."""
+    common = set(first["seed"]) & set(second["seed"])
+    # (sides, seeds) -> metrics, because the metrics of one validation lack the same steps.
+    lacking: dict[str, list[str]] = {}
+    for line in lines:
+        metric = line["metric"]
+        sides = []
+        for name, table in (("first", first), ("second", second)):
+            values = _by_seed(table, metric, at)
+            seeds = [str(seed) for seed in sorted(common) if values.get(seed) is None]
+            if seeds:
+                sides.append(f"the {name} lacks it on seeds {', '.join(seeds)}")
+        if sides:
+            lacking.setdefault("; ".join(sides), []).append(metric)
+    if not lacking:
+        return ""
+    where = f"at step {at}" if isinstance(at, int) else f"for at={at!r}"
+    texts = [f"{', '.join(metrics)} ({sides})" for sides, metrics in lacking.items()]
+    return f"pairs were left out, for a side has no value {where}: {'; '.join(texts)}"
+
+
 def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[str], at: At) -> str:
     """Warning about pairs whose values are of different training steps; empty without.
 
@@ -636,9 +664,13 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
                 unlike.setdefault(f"{steps[0]} and {steps[1]}", []).append(str(seed))
         if unlike:
             text = "; ".join(f"{ends} (seeds {', '.join(seeds)})" for ends, seeds in unlike.items())
+            pairs = own.keys() & others.keys()
+            steps_of = [set(side[seed].steps) for side in (own, others) for seed in pairs]
+            common = set.intersection(*steps_of)
+            advice = f"; at={max(common)} compares the last step that all have" if common else ""
             return (
                 f"at={at!r} compares {metric} of different training steps, of first and second: "
-                f"{text}; at=<step> compares one step"
+                f"{text}{advice}"
             )
     return ""
 

@@ -303,7 +303,32 @@ def test_an_area_over_a_validation_that_is_missing_is_warned_about(folder, lost)
         scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], at="area")
 
 
+@pytest.mark.filterwarnings("ignore:the two differ")
+@pytest.mark.parametrize(("at", "where"), [(30, "at step 30"), ("area", "for at='area'")])
+def test_a_pair_that_is_left_out_because_a_side_has_no_value_is_warned_about(folder, at, where):
+    runs = scpo.load_runs(folder)
+    kept = 20 if at == 30 else 0
+    first = runs[(runs.row == "scpo") & ((runs.seed != 1) | (runs.step <= kept))]
+    panels = "val/valid_seen/success_rate, val/valid_unseen/success_rate"
+    said = rf"^pairs were left out, for a side has no value {where}: {panels} \(the first lacks it on seeds 1\)$"
+    with pytest.warns(UserWarning, match=said) as warned:
+        found = scpo.compare(first, runs[runs.row == "gigpo"], at=at)
+    assert set(found["pairs"]) == {2}
+    assert len([warning for warning in warned if "pairs were left out" in str(warning.message)]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_the_step_that_a_warning_of_unlike_steps_advises_pairs_every_seed(folder):
+    runs = scpo.load_runs(folder)
+    first = runs[(runs.row == "scpo") & ((runs.seed != 1) | (runs.step <= 20))]
+    second = runs[(runs.row == "gigpo") & ((runs.seed != 2) | (runs.step <= 10))]
+    with pytest.warns(UserWarning, match=r"\(seeds 2\); at=10 compares the last step that all have$"):
+        scpo.compare(first, second, at="last")
+    assert set(scpo.compare(first, second, at=10)["pairs"]) == {3}
+
+
 @pytest.mark.filterwarnings("error:at=")
+@pytest.mark.filterwarnings("error:pairs were")
 @pytest.mark.filterwarnings("ignore:the two differ")
 def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder):
     runs = scpo.load_runs(folder)
