@@ -1,5 +1,6 @@
 """The study's effects: every row minus GiGPO and minus SCPO, paired by seed, with its credit."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from analysis import names
 from analysis.figures.curves import FEWEST, paired_difference
@@ -508,6 +510,24 @@ def _draw_steps(axis: Axes, lines: Sequence[Line]) -> None:
     axis.plot(means, places, "o", color=CREDITED, markersize=3)
     axis.set_xscale("log")
     axis.margins(x=0.15)
+    _label_short_axis(axis)
+
+
+def _label_short_axis(axis: Axes) -> None:
+    """Label few ticks of a logarithmic axis of at most a decade.
+
+    Otherwise matplotlib labels all ticks between powers of ten there, on top of each other.
+    """
+    low, high = axis.get_xlim()
+    if high / low > 10:
+        return
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    if len(ticks) < 2:
+        ticks = [tick for tick in MaxNLocator(2).tick_values(low, high) if low <= tick <= high]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_precision(axis: Axes, lines: Sequence[Line]) -> None:

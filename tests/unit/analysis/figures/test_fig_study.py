@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from cycler import cycler
@@ -152,6 +153,22 @@ def test_credit_is_shown_of_the_rows_that_gave_any(data):
     assert rows["SCPO"][7].text == "1.50 ± 0.00"
     assert rows["SCPO"][8].text == "10.0 ± 0.0"
     assert rows["GRPO"][7].text == "–"
+
+
+@pytest.mark.parametrize("steps", [(0.25, 1.4), (1.1, 1.25), (0.8, 0.8), (0.02, 0.09), (120, 900)])
+def test_the_ticks_of_credited_steps_keep_apart_on_an_axis_below_a_decade(tmp_path, steps):
+    credit = {row: {"credit/steps": mean} for row, mean in zip(("scpo", "chronological"), steps, strict=True)}
+    write_study(tmp_path, EXPERIMENTS, CURVES, credit=credit)
+    figure = fig_study_effects.build(collect(tmp_path).at_scale("study")).figure
+    (axis,) = (axis for axis in figure.axes if axis.get_xlabel().startswith("credited steps"))
+    figure.draw_without_rendering()
+    low, high = axis.get_xlim()
+    ticks = [tick for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    ticks += [tick for tick in axis.xaxis.get_minor_ticks() if low <= tick.get_loc() <= high]
+    labels = [tick.label1 for tick in ticks if tick.label1.get_text()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert len(boxes) >= 1 + (steps[0] != steps[1])
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
