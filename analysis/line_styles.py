@@ -224,6 +224,14 @@ def _free_style(row: Row, beside: Sequence[LineStyle], used: Sequence[LineStyle]
     for candidate in candidates:
         if candidate.color not in used_colors and candidate not in used:
             return candidate
+    # Rows of one colour should differ in both marker and dashes.
+    for candidate in candidates:
+        alike = [style for style in beside if style.color == candidate.color]
+        markers = {style.marker for style in alike}
+        dashes = {style.dashes for style in alike}
+        of_its_own = candidate.marker not in markers and candidate.dashes not in dashes
+        if of_its_own and candidate not in used:
+            return candidate
     for candidate in (*candidates, *RESERVE):
         if candidate not in used:
             return candidate
@@ -254,12 +262,19 @@ def _variant_number(name: str) -> int:
 
 
 def _variant(host: LineStyle, number: int) -> LineStyle:
-    """Style of a variant: other dashes; a shade for SCPO's variants, else the method's colour."""
+    """Style of a variant: another marker and other dashes than the method's.
+
+    The colour is a shade for SCPO's variants, else the method's.
+    """
     color = host.color
     if host.color == VERMILION:
         color = SHADES[number % len(SHADES)]
     marker = VARIANT_MARKERS[number % len(VARIANT_MARKERS)]
+    if marker == host.marker:
+        marker = VARIANT_MARKERS[(number + 1) % len(VARIANT_MARKERS)]
     dashes = VARIANT_DASHES[number % len(VARIANT_DASHES)]
+    if dashes == host.dashes:
+        dashes = VARIANT_DASHES[(number + 1) % len(VARIANT_DASHES)]
     return LineStyle(color, marker, dashes)
 
 

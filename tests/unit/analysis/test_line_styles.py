@@ -115,6 +115,21 @@ def test_unknown_methods_get_different_looks_that_stay():
     assert styles[names[0]].color in {style.color for style in RESERVE}
 
 
+def test_variants_of_another_method_have_markers_and_dashes_of_their_own():
+    for host in ("gigpo", "hgpo", "crbc"):
+        # Of any name, in figures without its experiments and with other rows, too.
+        for at in range(100):
+            name = f"{host}_{at}"
+            for style in (line_style(name, host), line_styles(rows(host, name, method=host))[name]):
+                assert style.marker != STYLES[host].marker
+                assert style.dashes != STYLES[host].dashes
+    # Rows of the study's experiments.
+    names = ("gigpo", "gigpo_4e_3", "gigpo_mean", "gigpo_state", "gigpo_group_step")
+    styles = line_styles(rows(*names, method="gigpo"))
+    assert len({style.marker for style in styles.values()}) == len(names)
+    assert len({style.dashes for style in styles.values()}) == len(names)
+
+
 def test_a_variant_of_another_method_keeps_its_colour():
     styles = line_styles([*rows("gigpo", method="gigpo"), *rows("gigpo_4", "gigpo_16", method="gigpo")])
     assert {style.color for style in styles.values()} == {STYLES["gigpo"].color}
