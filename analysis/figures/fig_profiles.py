@@ -35,7 +35,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
-from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.stats.measures import LEVELS, reaches, steps_to
 from scpo.benchmarks import with_families
@@ -66,13 +66,14 @@ CUT = 0.25
 FILLS = ("full", "none")
 CAPTION = (
     "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
-    "success rates of a seed's families, then the mean over seeds with its 95 % Student interval; "
-    "axes begin where the rows do. Profiles: share of (seed, family) pairs above τ, one line a "
-    "method (legend below), with the same kind of interval from three seeds on. Training steps: "
-    "until success on all held-out games first reaches 50 and 80 %, on the straight lines between "
-    "validations, mean over seeds; a seed that does not reach it counts with its last step, and "
-    "how many do is printed where not all do. A bootstrap over seeds is not used: at three seeds "
-    "its 95 % intervals cover about 71 %."
+    "success rates of a seed's families, then the mean over seeds with its 95 % Student interval,"
+    " cut off at 0 and 100 %, as those of the profiles are; axes begin where the rows do. "
+    "Profiles: share of (seed, family) pairs above τ, one line a method (legend below), with the "
+    "same kind of interval from three seeds on. Training steps: until success on all held-out "
+    "games first reaches 50 and 80 %, on the straight lines between validations, mean over seeds;"
+    " a seed that does not reach it counts with its last step, and how many do is printed where "
+    "not all do. A bootstrap over seeds is not used: at three seeds its 95 % intervals cover "
+    "about 71 %."
 )
 
 
@@ -157,8 +158,23 @@ def _models(data: Collected) -> list[Model]:
         if lines:
             models.append((part, lines))
     if not models:
+        _refuse_other_benchmarks(data)
         raise missing_runs("finished ALFWorld runs with families", data.sections, "main_table")
     return sorted(models, key=lambda model: (bool(model[0].differs), -len(model[1])))
+
+
+def _refuse_other_benchmarks(data: Collected) -> None:
+    """Raise MissingRunsError if the user's choice of benchmarks leaves out all with families."""
+    shown = {part.env for part in data.sections}
+    others = {part.env for part in data.unselected if with_families(part.env)} - shown
+    if others and not any(map(with_families, shown)):
+        chosen = ", ".join(names.benchmark(env) for env in sorted(shown))
+        options = " or ".join(f"--env {env}" for env in sorted(others))
+        raise MissingRunsError(
+            f"task families on {chosen}, which --env or --experiment chooses: only ALFWorld has "
+            "them",
+            f"{options}, or a choice with runs on it",
+        )
 
 
 def _lines(data: Collected, part: Section) -> Iterator[Line]:

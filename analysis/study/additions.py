@@ -193,9 +193,8 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     folders = options.runs or [RUNS]
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
-        raise RecordError(
-            f"no runs: there is no folder {', '.join(missing)}; make some with `make study-quick`"
-        )
+        remedy = "correct --runs" if options.runs else "make some with `make study-quick`"
+        raise RecordError(f"no runs: there is no folder {', '.join(missing)}; {remedy}")
 
     data = collect(folders)
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY

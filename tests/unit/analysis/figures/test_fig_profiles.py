@@ -75,6 +75,23 @@ def test_nothing_finished_names_the_command(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 
 
+def test_a_benchmark_without_families_that_the_user_chose_is_named_and_no_runs_are_asked_for(tmp_path):
+    write_ablation(tmp_path, rows=("scpo",), seeds=(0,))
+    shop = write_run(tmp_path, "gigpo", overrides=("method=gigpo", "env=webshop"))
+    write_experiment(tmp_path, {"gigpo": [shop]}, name="shop")
+    data = Selection(envs=("webshop",)).of(collect(tmp_path).at_scale("mini"))
+    with pytest.raises(MissingRunsError) as raised:
+        build(data)
+    assert raised.value.needed.startswith("task families on WebShop, which --env or --experiment chooses")
+    assert raised.value.command == "--env alfworld, or a choice with runs on it"
+
+
+def test_the_caption_says_that_intervals_are_cut_off(tmp_path):
+    write_ablation(tmp_path, rows=("scpo",), seeds=(0, 1))
+    caption = build(collect(tmp_path).at_scale("mini")).numbers.caption
+    assert "95 % Student interval, cut off at 0 and 100 %, as those of the profiles are;" in caption
+
+
 def test_each_line_of_panels_is_named_where_there_are_several(tmp_path):
     for name, steps in (("main_table", 40), ("ablation", 20)):
         runs = {}

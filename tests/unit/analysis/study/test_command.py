@@ -164,7 +164,9 @@ def test_no_run_of_the_study_is_one_line(tmp_path, capsys):
     assert command(tmp_path, tmp_path / "runs") == 1
     assert "make study-quick" in capsys.readouterr().out
     assert command(tmp_path, tmp_path / "nowhere") == 1
-    assert "there is no folder" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"there is no folder {tmp_path / 'nowhere'}; correct --runs" in said
+    assert "make study-quick" not in said
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make: install it")
