@@ -169,7 +169,7 @@ EXACT_SCORER = (
     "**“SCPO” here means SCPO with `scorer=exact`**: two steps are similar if their whole "
     "texts are equal, so that θ and λ decide nothing, and these rows test the reference, the "
     "order and the monotone credit, not similarity of meaning. Rows with a graded scorer name "
-    "it; where texts vary: [When does meaning pay?]({meaning})."
+    "it; where texts vary: {meaning}."
 )
 
 
@@ -265,8 +265,10 @@ def _setting(data: Collected, place: Place) -> str:
             "uses."
         )
     if compares_equal_texts(data):
-        link = place.link(place.tracked_page.with_name("meaning.md"))
-        text += f" {EXACT_SCORER.format(meaning=link)}"
+        meaning = "docs/meaning.md of the repository"
+        if place.tracked:
+            meaning = f"[When does meaning pay?]({place.link(PAGE.with_name('meaning.md'))})"
+        text += f" {EXACT_SCORER.format(meaning=meaning)}"
     return text
 
 
