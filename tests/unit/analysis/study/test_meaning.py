@@ -63,6 +63,14 @@ def data(runs):
     return collect(runs).at_scale("study")
 
 
+def test_the_page_of_an_archive_of_one_s_own_shows_the_picture_of_that_archive(runs, tmp_path):
+    archive, page = tmp_path / "mine" / "runs of mine", tmp_path / "mine.md"
+    words = ["--archive", str(archive), "--page", str(page), "--create", "--allow-uncommitted", "--add", "*"]
+    assert analysis.main(["meaning", "--runs", str(runs), *words]) == 0
+    assert "(mine/runs%20of%20mine/fig_meaning.png)" in page.read_text()
+    assert (archive / "fig_meaning.png").exists()
+
+
 def test_a_line_goes_through_the_doses_of_one_identity(data):
     found = {(line.method, line.identity): sorted(line.rows) for line in fig_meaning.lines(data)}
     assert found == {
