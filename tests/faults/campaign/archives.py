@@ -61,7 +61,12 @@ def _study(folder: Path, *words: str | Path) -> commands.Said:
 
 
 def _copy(place: Place, name: str = "whole") -> Path:
-    return Path(shutil.copytree(place.top / "archives" / name, place.folder / name))
+    source = place.top / "archives" / name
+    folder = Path(shutil.copytree(source, place.folder / name))
+    # The page names the command that writes it, with the folder of its archive.
+    page = folder / "study.md"
+    page.write_text(page.read_text().replace(str(source), str(folder)))
+    return folder
 
 
 @cache
