@@ -380,7 +380,7 @@ def record_of_call(matrix: Matrix) -> Manifest:
     """Rows and runs of this call, with the runs of earlier calls that belong to its table."""
     # The table names a record that was damaged since, and needs none.
     with contextlib.suppress(RecordError):
-        return manifest.with_earlier_runs(runs_dir(matrix), matrix.manifest)
+        return manifest.with_earlier_runs(runs_dir(matrix), matrix.manifest, _archive_of(matrix))
     # Without records, nothing shows that its comparisons were named before the runs.
     return matrix.manifest.model_copy(update={"primary": None})
 
@@ -516,7 +516,7 @@ def _open(
     # One damaged record must not keep the runs from starting, either.
     show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
     show.show_notes(console, _notes_on_comparisons(record_of_call(matrix)))
-    renamed = manifest.update(runs_dir(matrix), matrix.manifest)
+    renamed = manifest.update(runs_dir(matrix), matrix.manifest, _archive_of(matrix))
     if renamed:
         console.print(
             f"the record {matrix.experiment.name} is now of this call; that of an earlier one with "
@@ -532,9 +532,13 @@ def _open(
     return found
 
 
+def _archive_of(matrix: Matrix) -> str | None:
+    return matrix.cells[0].config.machine.archive
+
+
 def _archived(matrix: Matrix) -> dict[str, Decision]:
     """Runs that the archive holds; they are not run again."""
-    archive = matrix.cells[0].config.machine.archive
+    archive = _archive_of(matrix)
     skipped = Decision(Action.SKIP, f"finished, in {archive}")
     return dict.fromkeys(run_folders.finished_in(archive) & matrix.runs.keys(), skipped)
 

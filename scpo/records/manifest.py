@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records import named_comparisons
-from scpo.records.files import check_readable, read_record, text_sum, write_json
+from scpo.records.archive_index import read_index
+from scpo.records.files import check_readable, read_record, text_sum, unsealed, write_json
 from scpo.records.named_comparisons import NamedComparison, Side, Sides, Verdict
-from scpo.records.run_folders import RunFolder, list_runs
+from scpo.records.run_folders import RunFolder, finished_in, list_runs
 from scpo.strict import Scale
 
 # Folder of the manifests, among the run folders.
@@ -113,7 +114,7 @@ def read(path: Path) -> Manifest:
     return read_record(path, Manifest, "manifest of an experiment", SWEEP_AGAIN)
 
 
-def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
+def update(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Manifest | None:
     """Write a manifest, merged with the runs of earlier calls with other axes.
 
     The manifest of the latest call has the experiment's name. An earlier one with other overrides
@@ -124,12 +125,18 @@ def update(runs_dir: Path, planned: Manifest) -> Manifest | None:
     still exists, and its settings apart from the seed equal those of the planned runs of the same
     row, environment and model, if there are any.
 
+    Args:
+        runs_dir: Folder of the runs.
+        planned: The rows and runs of this call.
+        archive: ``machine.archive``, whose runs count as finished, and whose experiments may have
+            named the comparisons.
+
     Returns:
         The renamed manifest of an earlier call, if this call has taken its name just now.
     """
     kept = None
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
-    merged, known, verdict = _merged(runs_dir, planned)
+    merged, known, verdict = _merged(runs_dir, planned, archive)
     if verdict.new or verdict.forgotten:
         # First, so that a call that dies in between finds its comparisons named when repeated.
         kept_entries = [entry for entry in known if entry not in verdict.forgotten]
@@ -186,7 +193,7 @@ def _rename_damaged(path: Path) -> str:
     return kept.name
 
 
-def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
+def with_earlier_runs(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Manifest:
     """A call's rows and runs with those of earlier calls that belong to its table (``update``).
 
     Its ``primary`` has the comparisons that were named before their results, by the record of
@@ -194,12 +201,13 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest) -> Manifest:
 
     Raises:
         RecordError: A manifest of the same name or that record is damaged.
+        ConfigError: ``archive`` is not an archive, or damaged.
     """
-    return _merged(runs_dir, planned)[0]
+    return _merged(runs_dir, planned, archive)[0]
 
 
 def _merged(
-    runs_dir: Path, planned: Manifest
+    runs_dir: Path, planned: Manifest, archive: str | None
 ) -> tuple[Manifest, tuple[NamedComparison, ...], Verdict]:
     """See ``with_earlier_runs``; also the known named comparisons, and what was decided on them."""
     rows = planned.rows
@@ -217,6 +225,8 @@ def _merged(
         runs_dir,
         known,
         _sides(rows),
+        archived=finished_in(archive),
+        named_in_archive=_of_archive(archive),
         experiment=planned.experiment,
         scale=planned.scale,
         measure=planned.primary.measure if planned.primary else None,
@@ -241,20 +251,33 @@ def _of_manifests(runs_dir: Path) -> Iterator[NamedComparison]:
     """The comparisons of manifests that are older than the record of named comparisons."""
     for path in manifest_paths(runs_dir):
         with contextlib.suppress(RecordError):
-            earlier = read(path)
-            primary = earlier.primary
-            if primary is None:
-                # What is named late then has no measure, and is judged again.
-                continue
-            for pairs, late in ((primary.comparisons, False), (earlier.named_late, True)):
-                yield from named_comparisons.of_pairs(
-                    _sides(earlier.rows),
-                    pairs,
-                    experiment=earlier.experiment,
-                    scale=earlier.scale,
-                    measure=primary.measure,
-                    late=late,
-                )
+            yield from _named_by(read(path))
+
+
+def _of_archive(archive: str | None) -> Iterator[NamedComparison]:
+    """The comparisons that the experiments of an archive named before or after their runs."""
+    if archive is None:
+        return
+    for record in read_index(Path(archive))[0].experiments:
+        # Without a record that this version cannot read, its comparisons count as named late.
+        with contextlib.suppress(ValueError):
+            yield from _named_by(Manifest.model_validate(unsealed(record)))
+
+
+def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
+    primary = manifest.primary
+    if primary is None:
+        # What is named late then has no measure, and is judged again.
+        return
+    for pairs, late in ((primary.comparisons, False), (manifest.named_late, True)):
+        yield from named_comparisons.of_pairs(
+            _sides(manifest.rows),
+            pairs,
+            experiment=manifest.experiment,
+            scale=manifest.scale,
+            measure=primary.measure,
+            late=late,
+        )
 
 
 def _sides(rows: Iterable[PlannedRow]) -> Sides:

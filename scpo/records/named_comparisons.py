@@ -2,14 +2,15 @@
 
 A test is only worth its p if the comparison was chosen before its result was known. An experiment's
 file cannot show that, because it can be edited after the runs, so each sweep adds the comparisons
-that this record lacks, with whether both of their sides had finished runs by then. A comparison is
-that of two configurations by a measure: other names of rows, another order of overrides and a later
-edit of the file do not make it a new one. An entry is removed only if the file loses its comparison
-before that has results.
+that this record lacks, with whether both of their sides had finished runs by then: in the folder,
+or in the archive that the sweep was given, whose experiments may have named them before. A
+comparison is that of two configurations by a measure: other names of rows, another order of
+overrides and a later edit of the file do not make it a new one. An entry is removed only if the
+file loses its comparison before that has results.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +59,8 @@ class NamedComparison(Record):
         measure: Measure by which the sides are compared.
         first: ``Side.settings`` of the minuend.
         second: ``Side.settings`` of the subtrahend.
-        late: True if both sides had finished runs when the comparison was named.
+        late: True if both sides had finished runs when the comparison was named, here or in the
+            archive that the sweep was given.
         at: When it was named; None if that was before this record existed.
     """
 
@@ -142,6 +144,8 @@ def judge(
     scale: str,
     measure: str | None,
     pairs: Iterable[Pair],
+    archived: Collection[str] = (),
+    named_in_archive: Iterable[NamedComparison] = (),
 ) -> Verdict:
     """Decide for each comparison of a call if it was named before its results.
 
@@ -156,10 +160,13 @@ def judge(
         scale: Its scale.
         measure: Measure that its file names; None if it names no comparison any more.
         pairs: Comparisons that its file names, as pairs of rows.
+        archived: Ids of runs that finished elsewhere and have no folder here.
+        named_in_archive: Comparisons that the experiments of their archive named.
     """
-    entries: dict[tuple[str, ...], NamedComparison] = {}
+    recorded: dict[tuple[str, ...], NamedComparison] = {}
     for entry in known:
-        entries.setdefault(entry.key, entry)
+        recorded.setdefault(entry.key, entry)
+    entries = {entry.key: entry for entry in named_in_archive} | recorded
 
     verdict = Verdict(measure)
     present: set[tuple[str, ...]] = set()
@@ -177,7 +184,7 @@ def judge(
                 measure=str(measure),
                 first=compared[0].settings,
                 second=compared[1].settings,
-                late=_both_finished(runs_dir, compared),
+                late=_both_finished(runs_dir, compared, archived),
             )
             present.add(comparison.key)
             if comparison.key not in entries:
@@ -193,8 +200,10 @@ def judge(
         taken_out = _rows_of(entry, sides)
         if taken_out is None:
             continue
-        if not _both_finished(runs_dir, taken_out):
-            verdict.forgotten.append(entry)
+        if not _both_finished(runs_dir, taken_out, archived):
+            # An entry of the archive is not one of the record.
+            if entry.key in recorded:
+                verdict.forgotten.append(entry)
             continue
         # An experiment has one measure: its file's, or that of the first one that was taken out.
         verdict.measure = verdict.measure or entry.measure
@@ -220,8 +229,10 @@ def _rows_of(entry: NamedComparison, sides: Sides) -> tuple[Side, Side] | None:
     return None if first is None or second is None else (first, second)
 
 
-def _both_finished(runs_dir: Path, compared: Iterable[Side]) -> bool:
-    return all(any(_is_done(runs_dir, run) for run in side.runs) for side in compared)
+def _both_finished(runs_dir: Path, compared: Iterable[Side], archived: Collection[str]) -> bool:
+    return all(
+        any(run in archived or _is_done(runs_dir, run) for run in side.runs) for side in compared
+    )
 
 
 def _is_done(runs_dir: Path, run: str) -> bool:

@@ -12,7 +12,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from scpo.records import RunFolder
-from scpo.records.files import file_sum, read_yaml, write_json, write_yaml
+from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
+from scpo.records.files import file_sum, read_yaml, sealed, write_bytes, write_json, write_yaml
 from scpo.records.identity import recorded_id
 from scpo.records.run_folders import TRAINING_PANELS
 from scpo.schema.env import FAMILIES as FAMILIES_OF_GAMES
@@ -268,3 +269,16 @@ def _validation(numbers, panel, games, success):
 
 def write_lines(path, lines):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_archive_index(folder, ids, experiments=()):
+    """An archive of which a sweep reads the index and the checksums alone."""
+    for name in (METRICS, RUNS):
+        write_bytes(folder / name, b"a table")
+    index = {
+        "format": FORMAT,
+        "files": {name: file_sum(folder / name).model_dump() for name in (METRICS, RUNS)},
+        "runs": {run: {"line": "0", "metrics": "0"} for run in ids},
+        "experiments": [sealed(record.model_dump(mode="json")) for record in experiments],
+    }
+    write_json(folder / INDEX, index)

@@ -7,6 +7,7 @@ import yaml
 
 from scpo.records import State, manifest, named_comparisons, run_config
 from sweeps.compose.matrix import expand
+from tests.support.run_records import write_archive_index
 
 PAIRS = [["gigpo", "grpo"], ["scpo", "gigpo"]]
 AREA, LAST = "validation_area", "last_success"
@@ -32,10 +33,11 @@ def sweep(tmp_path):
         path.write_text("# @package _global_\n" + yaml.safe_dump({"experiment": experiment}))
         runs_dir = tmp_path / "runs"
         matrix = expand(str(path), [f"machine.runs_dir={runs_dir}", *words])
-        manifest.update(runs_dir, matrix.manifest)
+        archive = matrix.cells[0].config.machine.archive
+        manifest.update(runs_dir, matrix.manifest, archive)
         for config in matrix.runs.values() if finish else ():
             run_config.ensure(config).update_status(state=State.DONE)
-        return manifest.with_earlier_runs(runs_dir, matrix.manifest)
+        return manifest.with_earlier_runs(runs_dir, matrix.manifest, archive)
 
     return call
 
@@ -139,3 +141,28 @@ def test_runs_that_are_deleted_do_not_make_a_late_comparison_an_early_one(sweep,
     for folder in (tmp_path / "runs").glob("alfworld*"):
         shutil.rmtree(folder)
     assert late(sweep(PAIRS)) == PAIRS[1:]
+
+
+@pytest.mark.parametrize("named_there", [PAIRS[:1], []], ids=["one", "none"])
+def test_runs_of_an_archive_count_as_finished_and_its_experiments_as_named_before(sweep, tmp_path, named_there):
+    elsewhere = sweep(named_there)
+    runs = tmp_path / "runs"
+    write_archive_index(tmp_path / "archive", [path.name for path in runs.glob("alfworld*")], [elsewhere])
+    shutil.rmtree(runs)
+    words = (f"machine.archive={tmp_path / 'archive'}",)
+    record = sweep(PAIRS, *words, finish=False)
+    later = [pair for pair in PAIRS if pair not in named_there]
+    assert (primary(record), late(record)) == (named_there, later)
+    # The record has what was named here; the archive is asked again by each call.
+    entries = named_comparisons.read(runs / "experiments")
+    assert [entry.late for entry in entries] == [True] * len(later)
+    assert (primary(sweep(PAIRS, *words, finish=False)), late(record)) == (named_there, later)
+
+
+def test_a_comparison_of_archived_runs_that_is_taken_out_is_still_tested(sweep, tmp_path):
+    elsewhere = sweep(PAIRS)
+    runs = tmp_path / "runs"
+    write_archive_index(tmp_path / "archive", [path.name for path in runs.glob("alfworld*")], [elsewhere])
+    shutil.rmtree(runs)
+    record = sweep(PAIRS[:1], f"machine.archive={tmp_path / 'archive'}", finish=False)
+    assert (primary(record), late(record), record.withdrawn) == (PAIRS, [], (tuple(PAIRS[1]),))

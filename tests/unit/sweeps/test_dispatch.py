@@ -16,9 +16,9 @@ import sweep
 from analysis.show import experiment_table
 from scpo.errors import ConfigError, RecordError
 from scpo.records import RunFolder, State, manifest, run_config, verify
-from scpo.records.archive_index import FORMAT, INDEX, METRICS, RUNS
+from scpo.records.archive_index import METRICS
 from scpo.records.code_files import code_files
-from scpo.records.files import file_sum, locked, read_json, write_bytes, write_json
+from scpo.records.files import file_sum, locked, read_json, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
 from sweeps import dispatch
@@ -35,7 +35,7 @@ from sweeps.status import statuses
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 from tests.support.fake_slurm import FakeSlurm, quick_records
-from tests.support.run_records import write_experiment
+from tests.support.run_records import write_archive_index, write_experiment
 
 ROOT = Path(__file__).parents[3]
 
@@ -179,30 +179,21 @@ def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_
         assert f"1 finished run of other code, changed since: {changed}. {again}" in told
 
 
-def write_index(folder, ids):
-    """An archive of which a sweep reads the index and the checksums alone."""
-    for name in (METRICS, RUNS):
-        write_bytes(folder / name, b"a table")
-    files = {name: file_sum(folder / name).model_dump() for name in (METRICS, RUNS)}
-    runs = {run: {"line": "0", "metrics": "0"} for run in ids}
-    write_json(folder / INDEX, {"format": FORMAT, "files": files, "runs": runs, "experiments": []})
-
-
 def test_what_an_archive_holds_is_not_run_again(tmp_path):
     ids = list(expand("ablation_monotonicity", ["seeds=[0]"]).runs)
     archive = tmp_path / "archive"
     words = ("+experiment=ablation_monotonicity", "seeds=[0]", f"machine.archive={archive}")
-    write_index(archive, ids[:1])
+    write_archive_index(archive, ids[:1])
     shown = call("sweep.py", *words, "dry_run=true", cwd=tmp_path).stdout
     assert (shown.count("skip (finished, in"), shown.count("start (first start)")) == (1, 1)
-    write_index(archive, ids)
+    write_archive_index(archive, ids)
     done = call("sweep.py", *words, cwd=tmp_path)
     assert (done.returncode, "2 finished, in" in done.stdout) == (0, True)
     assert not [path for path in (tmp_path / "runs").iterdir() if path.name in ids]
 
 
 def test_a_file_of_an_archive_that_changed_is_refused(tmp_path):
-    write_index(tmp_path / "archive", ["a-run"])
+    write_archive_index(tmp_path / "archive", ["a-run"])
     assert finished_in(str(tmp_path / "archive")) == {"a-run"}
     (tmp_path / "archive" / METRICS).write_bytes(b"another")
     with pytest.raises(ConfigError, match=r"is damaged \(metrics.parquet\)"):
