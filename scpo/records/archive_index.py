@@ -93,7 +93,7 @@ def unreadable(folder: Path, what: str) -> RecordError:
 
 
 def restore(folder: Path) -> str:
-    """Advice on the files of a damaged archive, with Git's command where it may know them."""
+    """Advice on restoring a damaged archive; in a checkout, with the git command."""
     place = folder.resolve()
     if any((parent / ".git").exists() for parent in (place, *place.parents)):
         return f"Restore its files (git checkout {shlex.quote(str(folder))})"
@@ -112,8 +112,10 @@ def adding(folder: Path) -> str:
 def locate(folder: Path, name: str, index: ArchiveIndex) -> Path | None:
     """Path of the copy of a data file with the checksum in the index; None if it is damaged."""
     known = index.files.get(name)
+    if known is None:
+        return None
     # After a crash, the new file may still have its staged name.
     for path in (folder / name, folder / f"{name}{STAGED}"):
-        if known is not None and change(path, known, whole=True) is None:
+        if change(path, known, whole=True) is None:
             return path
     return None

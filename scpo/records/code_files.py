@@ -1,8 +1,8 @@
-"""Code files of a run: their hashes, and those that could change its numbers.
+"""Hashes of the code files, and which of the files could change a run's numbers.
 
-The files of installed packages that register parts (``scpo.extensions``) are found by their
-imports. They are read from the files and not from ``sys.modules``: what is loaded depends on how
-far a process has come, so that a driver and its runs would record different files.
+Installed packages may register parts (``scpo.extensions``). Their files are found by parsing
+imports and not in ``sys.modules``: the loaded modules depend on the progress of a process, so that
+a driver and its runs would record different files.
 """
 
 import ast
@@ -21,7 +21,7 @@ from scpo.schema.parts import PACKAGES
 from scpo.schema.run import RunConfig
 from scpo.shaping.matcher import MATCHERS
 
-# Modules that list all estimators or identities of states, of which a run uses few.
+# Modules that list all estimators or identities of states, of which a run uses only a few.
 REGISTRIES = ("scpo/advantages/registry.py", "scpo/states/registry.py")
 _ENTRY = re.compile(
     r"^from scpo\.(?:advantages|states)\.\w+ import [A-Z][A-Z0-9_]*\n", re.MULTILINE
@@ -32,7 +32,7 @@ _ENTRIES = re.compile(r"^OURS = \([^)]*\)", re.MULTILINE)
 def code_files() -> dict[str, str]:
     """Path -> hash of each file of the running code; the same in a checkout and its snapshot.
 
-    With the files of installed packages that register parts.
+    Includes the files of installed packages that register parts.
     """
     hashes = {}
     for part in CODE_PARTS:
@@ -59,10 +59,11 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
     """Paths, as in ``code_files``, of the files whose change could change a run's numbers.
 
     These are the files that the trainer imports, at the top of a file or inside a function, and all
-    files of the run's environment. A part of an installed package has the files that it imports of
-    its package, too. Other estimators and identities of states in the registries, and
-    other matchers and scorers in files of their own, are left out, so that a new baseline does not
-    prevent runs from being resumed. So are sweeps, the doctor and the commands of this project.
+    files of the run's environment. For a part of an installed package, they include the files that
+    the part imports from its package. Estimators and identities of states that the run does not
+    use, and unused matchers and scorers in files of their own, are left out, so that a new baseline
+    does not prevent runs from being resumed. Sweeps, the doctor and the commands of this project
+    are left out, too.
 
     Args:
         config: The run's configuration.
@@ -88,7 +89,7 @@ def used_files(config: RunConfig, root: Path) -> set[str]:
 
 
 def code_kind(config: RunConfig) -> tuple[str, ...]:
-    """Key of the runs that use the same files, such as all seeds of a row."""
+    """Key that is equal for runs that use the same files, such as all seeds of a row."""
     return (*_parts(config), _trainer(config), config.env.name)
 
 
@@ -124,7 +125,7 @@ def _parts(config: RunConfig) -> Iterator[str]:
 
 
 def failed_part(error: Exception, config: RunConfig) -> str | None:
-    """Estimator, identity or matcher of a run in which an error arose, with file and line."""
+    """Estimator, identity or matcher that raised an error, with file and line; None if none did."""
     if config.method.kind != "trained":
         return None
     estimator = ESTIMATORS[config.method.estimator.name]
@@ -144,10 +145,10 @@ def failed_part(error: Exception, config: RunConfig) -> str | None:
 
 
 def installed_files() -> dict[str, Path]:
-    """Path in its package, e.g. ``my_package/mine.py`` -> file, of all installed parts.
+    """Files of all installed parts: path in the package, e.g. ``my_package/mine.py`` -> file.
 
-    These are the file of each entry point and what it imports of its own package, at the top of a
-    file or inside a function.
+    These are the file of each entry point and the files that it imports from its own package, at
+    the top of a file or inside a function.
     """
     files: dict[str, Path] = {}
     for point in PACKAGES.values():
@@ -185,14 +186,14 @@ def imported_files(text: str, name: str, packages: frozenset[str]) -> tuple[str,
     """Files that a module may import: modules, packages, and parent packages.
 
     Args:
-        text: Its code.
-        name: Its path, from which relative imports are resolved.
+        text: Code of the module.
+        name: Path of the module, from which relative imports are resolved.
         packages: Top-level modules whose files are wanted.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        # It is being edited; its checksum differs from that of the file that was imported.
+        # The file is being edited; its checksum differs from that of the file that was imported.
         return ()
     found: list[str] = []
     for node in ast.walk(tree):
@@ -211,7 +212,7 @@ def imported_files(text: str, name: str, packages: frozenset[str]) -> tuple[str,
 
 
 def _root(module: str) -> Path | None:
-    """Folder from which a loaded module was imported; None if it is in no file."""
+    """Folder from which a loaded module was imported; None if the module has no file."""
     file = getattr(sys.modules.get(module), "__file__", None)
     if file is None:
         return None
@@ -221,6 +222,7 @@ def _root(module: str) -> Path | None:
 
 
 def _closure(module: str, root: Path, packages: frozenset[str]) -> dict[str, Path]:
+    """Path -> file of a module and of all modules that it imports, also indirectly."""
     files: dict[str, Path] = {}
     waiting = files_of_module(module)
     while waiting:

@@ -33,7 +33,7 @@ class CodeVersion(Record):
 
 
 class CodeRecord(CodeVersion):
-    """code.json: the code of the last steps and, of a run resumed across versions, the earlier."""
+    """code.json: the code of the last steps; after a resume across versions also the earlier."""
 
     earlier: tuple[CodeVersion, ...] = ()
 
@@ -59,8 +59,9 @@ def check_resume(
 ) -> None:
     """Check that a checkpoint was written by the present code, then record the present code.
 
-    A curve with steps of two versions of the code would be a result of neither. Files that the run
-    does not use may have changed. If the check is skipped, the record keeps the earlier versions.
+    A curve with steps of two versions of the code would be a result of neither. Changes of files
+    that the run does not use are allowed. If the check is skipped, the record keeps the earlier
+    versions.
 
     Args:
         folder: The run.
@@ -82,7 +83,7 @@ def check_resume(
             folder.code,
             step,
         )
-    # Changes of files that the run does not use begin no version.
+    # A new version begins only with a change of a file that the run uses.
     after_step = step if changed or not written else written.pop().after_step
     earlier = [CodeVersion(files=old.files, after_step=old.after_step) for old in written]
     now_used = CodeRecord(files=present, after_step=after_step, earlier=tuple(earlier))
@@ -115,7 +116,7 @@ def _since_checkpoint(
     checkpoints = folder.complete_checkpoints()
     step = checkpoints[-1] if checkpoints else 0
     record = read_code(folder)
-    # A version that wrote no checkpoint left no step: its lines are dropped on resume.
+    # A resume drops all steps after the checkpoint, and so the versions that wrote only such steps.
     written = (
         [version for version in record.versions if version.after_step < step] if record else []
     )
@@ -165,7 +166,7 @@ def _earlier_and_present(
 def changed_files(
     folder: RunFolder, config: RunConfig, present: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Files that a run uses and that have changed since it wrote its steps, the last or others.
+    """Files that a run uses and that have changed since it wrote any of its steps.
 
     Args:
         folder: The run.
@@ -210,21 +211,24 @@ def resumes_by_other_code(folder: RunFolder) -> list[str]:
 
 
 def differing_files(runs: Iterable[tuple[RunFolder, RunConfig]]) -> list[str]:
-    """Files that these runs use, and that were not the same in all their steps."""
+    """Files that these runs use and that were not the same in all their steps."""
     return list(file_versions(runs))
 
 
 def file_versions(
     runs: Iterable[tuple[RunFolder, RunConfig]], present: Mapping[str, str] | None = None
 ) -> dict[str, dict[Path, frozenset[str | None]]]:
-    """File that these runs use and that was not the same in all their steps -> run -> its hashes.
+    """Hashes of the files that these runs use and that were not the same in all their steps.
 
-    A run that was resumed under other code may have several. Runs without a record of their code
-    are left out: old ones, and those of an archive.
+    Runs without a record of their code are left out: old runs, and those of an archive.
 
     Args:
         runs: Folders and configurations.
-        present: ``code_files()``, if files that have changed since are wanted, too.
+        present: ``code_files()``, to include files that have changed since the runs; None: compare
+            the runs only.
+
+    Returns:
+        File -> folder of the run -> hashes; several if the run was resumed under other code.
     """
     known: list[tuple[Path, CodeRecord, RunConfig]] = []
     for folder, config in runs:
@@ -237,19 +241,21 @@ def file_versions(
         return {}
 
     found: dict[str, dict[Path, frozenset[str | None]]] = {}
-    # Found once for all seeds of a row, which use the same files: it takes half a second.
+    # Computed once for all seeds of a row, which use the same files: it takes half a second.
     used: dict[tuple[str, ...], set[str]] = {}
     for path, record, config in known:
         kind = code_kind(config)
         if kind not in used:
             used[kind] = used_files(config, REPOSITORY)
         for name in used[kind]:
-            hashes = (version.files.get(name) for version in record.versions)
-            found.setdefault(name, {})[path] = frozenset(hashes)
+            written = frozenset(version.files.get(name) for version in record.versions)
+            found.setdefault(name, {})[path] = written
     several = {}
     for name, by_run in sorted(found.items()):
-        now = frozenset() if present is None else {present.get(name)}
-        if len(frozenset().union(now, *by_run.values())) > 1:
+        hashes: set[str | None] = set().union(*by_run.values())
+        if present is not None:
+            hashes.add(present.get(name))
+        if len(hashes) > 1:
             several[name] = by_run
     return several
 

@@ -41,6 +41,7 @@ YAML_SUM = "# checksum: "
 # aliases of aliases expand to billions.
 YAML_VALUES = 100_000
 RUN_AGAIN = "Delete the run folder to start that run again"
+_RESTORE = f"Restore it, or d{RUN_AGAIN[1:]}"
 
 # The C parser is ten times faster, but not every installation has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -394,7 +395,7 @@ def read_yaml(path: Path) -> Any:
     Raises:
         RecordError: The record is missing, cut short or damaged.
     """
-    data = read_bytes(path, f"Restore it, or {RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}")
+    data = read_bytes(path, _RESTORE)
     end = b"\n" + YAML_END.encode()
     if not data.endswith(end):
         raise RecordError(
@@ -406,8 +407,7 @@ def read_yaml(path: Path) -> Any:
     # Records that users may edit have no checksum.
     if b"checksum: " in last and last.decode(errors="replace") != expected:
         raise RecordError(
-            f"{path} was edited or damaged: its checksum is not that of its content. Restore it, "
-            f"or {RUN_AGAIN[0].lower()}{RUN_AGAIN[1:]}"
+            f"{path} was edited or damaged: its checksum is not that of its content. {_RESTORE}"
         )
     try:
         return pickle.loads(_parsed(data))  # noqa: S301 (pickled below, in this process)
@@ -438,7 +438,7 @@ def _parsed(data: bytes) -> bytes:
 
 
 def _count_values(value: Any, before: int) -> int:
-    """Count the values of a document with aliases expanded, on top of ``before``.
+    """Count the values of a document with aliases expanded, starting from ``before``.
 
     Raises:
         ValueError: There are more than YAML_VALUES.
@@ -471,7 +471,7 @@ def read_bytes(path: Path, remedy: str = "") -> bytes:
             raise RecordError(f"cannot read record {path}: it is not a regular file")
         return path.read_bytes()
     except PermissionError as error:
-        # Not the remedy, which may be to delete what is undamaged.
+        # Without the remedy, which may be to delete records that are undamaged.
         raise no_permission(path) from error
     except OSError as error:
         advice = f". {remedy}" if remedy else ""
@@ -479,15 +479,15 @@ def read_bytes(path: Path, remedy: str = "") -> bytes:
 
 
 def check_readable(folder: Path) -> None:
-    """Check that this user may list a folder and open what it holds; a missing one passes.
+    """Check that this user may list a folder and open its files; a missing folder passes.
 
-    Without this, ``glob`` and ``exists`` find nothing there, or raise errors of their own.
+    Without this check, ``glob`` and ``exists`` would find nothing in it or raise other errors.
 
     Raises:
         UnreadableError: There is no permission.
     """
     try:
-        # Not `exists`, which raises in a folder that may not be opened.
+        # Not `exists`, which raises if a parent folder may not be opened.
         os.stat(folder)
     except PermissionError as error:
         raise no_permission(folder) from error
@@ -499,7 +499,7 @@ def check_readable(folder: Path) -> None:
 
 def no_permission(path: Path) -> UnreadableError:
     """The error of a path that this user may not read, with its owner and how to get permission."""
-    # The outermost folder that may not be opened is what needs the permission.
+    # If a folder above may not be opened, permission for the outermost such folder is needed.
     outer = [place for place in reversed(path.absolute().parents) if not is_open(place, os.X_OK)]
     place = outer[0] if outer else path
     try:
@@ -515,7 +515,7 @@ def no_permission(path: Path) -> UnreadableError:
 
 
 def is_open(folder: Path, mode: int = os.R_OK | os.X_OK) -> bool:
-    """True if this user may list a folder and open what it holds, or do what ``mode`` says."""
+    """True if this user has the access ``mode`` to a folder: by default, to list and open it."""
     return os.access(folder, mode, effective_ids=os.access in os.supports_effective_ids)
 
 

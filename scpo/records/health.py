@@ -219,7 +219,7 @@ def never_logged(logged: Collection[str], rules: Mapping[str, Any]) -> Iterator[
     credit.
     """
     shipped = {rule.metric for rule in read_rules().values() if not isinstance(rule, Stalled)}
-    # One line of a log that has all logged metrics.
+    # `_metrics` finds names in the lines of a log: one line with all logged metrics is enough.
     line = dict.fromkeys(logged)
     for name, rule in rules.items():
         if isinstance(rule, Stalled) or rule.metric in shipped:

@@ -12,16 +12,16 @@ from scpo.strict import MACHINE_SECTIONS
 
 HASH_LENGTH = 8
 
-# Key of a second copy of the configuration in W&B: in a W&B sweep, parameters replace equally named
-# keys of the first.
+# Key of a second copy of the configuration in W&B. In a W&B sweep, the sweep's parameters replace
+# keys of the same name in the first copy.
 WHOLE = "scpo"
 
 # Form of W&B's run ids.
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
-# (setting of the shaper, the paper's choice in table 4, word for another choice in a run id). They
-# are here and not in conf/, so that an id depends only on the run's configuration, and a change of
-# a default does not rename runs.
+# (setting of the shaper, the paper's choice in table 4, word for another choice in a run id). The
+# choices are not read from conf/, so that an id depends only on the run's configuration, and a
+# change of a default does not rename runs.
 SHAPER_CHOICES: tuple[tuple[str, object, str], ...] = (
     ("matcher", "kmp", "{}"),
     ("monotonic", True, "no_monotonicity"),
@@ -98,11 +98,11 @@ def read_configuration(
     for name, value in sections.items():
         if name not in (WHOLE, "run_id", "commit"):
             config[name] = value
-    run_id = str(logged.get("run_id"))
-    commit = logged.get("commit")
+    run_id = str(logged.get("run_id", wandb_id))
     # The id becomes a file name, and a server may send anything.
-    if not ("run_id" in logged and RUN_ID.fullmatch(run_id)):
+    if not RUN_ID.fullmatch(run_id):
         run_id = wandb_id
+    commit = logged.get("commit")
     return run_id, config, None if commit is None else str(commit)
 
 
@@ -114,21 +114,22 @@ def settings_digest(config: BaseModel) -> str:
 
 
 def _benchmark(env: Mapping[str, Any]) -> str:
-    """Name of the benchmark; WebShop's two settings are two (see ``WebshopConfig.benchmark``)."""
+    """Name of the benchmark; each setting of WebShop is one (see ``WebshopConfig.benchmark``)."""
     if env.get("setting") == "paper":
         return f"{env['name']}_paper"
     return str(env["name"])
 
 
 def _choices(method: Mapping[str, Any]) -> list[str]:
-    values = method.get("shaper")
-    if method.get("kind") == "prompted" or values is None:
+    """Words for the estimator and the settings of the shaper that differ from the paper's."""
+    shaper = method.get("shaper")
+    if method.get("kind") == "prompted" or shaper is None:
         return []
     host = method["estimator"]["name"]
     choices = [] if host == PAPERS_HOST else [f"on_{host}"]
     for name, paper, word in SHAPER_CHOICES:
-        if values.get(name, paper) != paper:
-            choices.append(word.format(values[name]))
+        if shaper.get(name, paper) != paper:
+            choices.append(word.format(shaper[name]))
     return choices
 
 

@@ -1,9 +1,9 @@
 """Detect lines and measures that are missing in a log.
 
 A checksum detects later changes of a file. It does not detect a removed line if the checksum was
-computed again, nor a program that did not log a value. A mean over the remaining values would look
-like any other. The configuration determines the lines and values of a log, so gaps can be found
-without a checksum.
+computed again, nor a value that was never logged, and a mean over the remaining values would look
+normal. The configuration determines the lines and values of a log, so gaps can be found without a
+checksum.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class _Plan(_Lenient):
 
     @property
     def every_step(self) -> bool:
-        """True if each step has a line: verl may log every few steps, prompting methods log two."""
+        """True if each step has a line; verl may log every few steps, prompting methods log two."""
         return self.trainer.name == "local" and not self.prompted
 
     def validations(self, last: int) -> set[int]:
@@ -92,8 +92,8 @@ def gap(
     """Describe the first gap in a run's log.
 
     Args:
-        config: The run's configuration. Without the needed keys, as in that of another program,
-            nothing is missing.
+        config: The run's configuration. If it lacks the needed keys, as that of another program
+            does, no gap is reported.
         steps: The steps that have a line, in ascending order.
         numbers: See :func:`numbers_by_metric`.
         every_line: True if a missing line between others is a gap, too. False for W&B, which drops

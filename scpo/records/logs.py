@@ -219,15 +219,15 @@ def check_logs_at(folder: RunFolder, step: int) -> None:
     """Verify that the logs begin with the lines that were there when a checkpoint was written.
 
     Raises:
-        RecordError: Lines up to ``step``, that of a whole checkpoint, were lost or changed.
+        RecordError: Lines up to ``step``, the step of the checkpoint, were lost or changed.
     """
     for name, known in folder.read_marker(step).logs.items():
         path = folder.path / name
         if RunningSum.of(JsonLines(path).up_to(step)).now() != known:
-            raise not_as_at(path, step)
+            raise changed_lines(path, step)
 
 
-def not_as_at(path: Path, step: int) -> RecordError:
+def changed_lines(path: Path, step: int) -> RecordError:
     """Error of a log whose lines before a checkpoint were lost or changed."""
     return RecordError(
         f"{path}: the lines up to step {step} are not those that were there when the checkpoint of "
@@ -312,10 +312,10 @@ def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
 
 
 def read_present(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
-    """Verified lines of a log (``read_whole``) that the run keeps.
+    """Verified lines of a log (``read_whole``), without lines that a resumed run will drop.
 
-    The log of a run that goes on has the lines of its killed attempt until the present one has
-    loaded a checkpoint; those after the checkpoint are trained again.
+    Until a resumed run has loaded its checkpoint, the log still has the lines of the killed attempt
+    after the checkpoint; those steps are trained again.
 
     Raises:
         RecordError: See ``read_whole``.
@@ -373,9 +373,7 @@ def check_end(folder: RunFolder, status: Status) -> None:
 
 
 def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str, Any]]) -> None:
-    """Verify that a finished run has a record of its attempts.
-
-    They hold the processor of the run and the commit of its code.
+    """Verify that a finished run has a record of its attempts, with their commit and processor.
 
     Raises:
         RecordError: The run has made attempts, but no record of any exists.

@@ -118,8 +118,8 @@ def update(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Man
     """Write a manifest, merged with the runs of earlier calls with other axes.
 
     The manifest of the latest call has the experiment's name. An earlier one with other overrides
-    or rows is renamed, a hash appended, because otherwise no table would show its runs. Repeating
-    its command gives it the experiment's name again.
+    or rows is kept under that name with a hash, because otherwise no table would show its runs.
+    Repeating its command gives it the experiment's name again.
 
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
     still exists, and its settings apart from the seed equal those of the planned runs of the same
@@ -138,7 +138,8 @@ def update(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Man
     path = manifest_path(runs_dir, planned.experiment, planned.scale)
     merged, known, verdict = _merged(runs_dir, planned, archive)
     if verdict.new or verdict.forgotten:
-        # First, so that a call that dies in between finds its comparisons named when repeated.
+        # Written first: if the call is killed in between, its comparisons are already named when it
+        # is repeated.
         kept_entries = [entry for entry in known if entry not in verdict.forgotten]
         named_comparisons.write(path.parent, kept_entries, verdict.new)
     if path.exists():
@@ -197,7 +198,8 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest, archive: str | None = N
     """A call's rows and runs with those of earlier calls that belong to its table (``update``).
 
     Its ``primary`` has the comparisons that were named before their results, by the record of
-    ``named_comparisons``: not those that the file named later, but those that were taken out of it.
+    ``named_comparisons``. Comparisons that the file named later are left out; comparisons that were
+    taken out of the file after their results are included.
 
     Raises:
         RecordError: A manifest of the same name or that record is damaged.
@@ -209,7 +211,7 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest, archive: str | None = N
 def _merged(
     runs_dir: Path, planned: Manifest, archive: str | None
 ) -> tuple[Manifest, tuple[NamedComparison, ...], Verdict]:
-    """See ``with_earlier_runs``; also the known named comparisons, and what was decided on them."""
+    """See ``with_earlier_runs``; also the known named comparisons, and the verdict on all."""
     rows = planned.rows
     for name in (planned.experiment, _name_aside(planned)):
         existing = manifest_path(runs_dir, name, planned.scale)
@@ -255,11 +257,11 @@ def _of_manifests(runs_dir: Path) -> Iterator[NamedComparison]:
 
 
 def _of_archive(archive: str | None) -> Iterator[NamedComparison]:
-    """The comparisons that the experiments of an archive named before or after their runs."""
+    """The comparisons that the experiments of an archive named, early or late."""
     if archive is None:
         return
     for record in read_index(Path(archive))[0].experiments:
-        # Without a record that this version cannot read, its comparisons count as named late.
+        # Records that this version cannot read are skipped; their comparisons count as named late.
         with contextlib.suppress(ValueError):
             yield from _named_by(Manifest.model_validate(unsealed(record)))
 
@@ -267,7 +269,7 @@ def _of_archive(archive: str | None) -> Iterator[NamedComparison]:
 def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
     primary = manifest.primary
     if primary is None:
-        # What is named late then has no measure, and is judged again.
+        # The manifest then has no measure for its late comparisons; `judge` decides on them again.
         return
     for pairs, late in ((primary.comparisons, False), (manifest.named_late, True)):
         yield from named_comparisons.of_pairs(
@@ -287,7 +289,7 @@ def _sides(rows: Iterable[PlannedRow]) -> Sides:
         for run in row.runs:
             runs.setdefault((run.env, run.model), []).append(run)
         for benchmark, of_row in runs.items():
-            # Several where two values of an axis are one benchmark, such as its two settings.
+            # Several hashes if two values of an axis have the same benchmark.
             settings = "+".join(sorted({str(run.settings) for run in of_row}))
             ids = tuple(run.id for run in of_row)
             sides.setdefault(benchmark, {})[row.name] = Side(row.name, settings, ids)
@@ -369,9 +371,9 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
 def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     """Run folders that match any of the patterns (shell wildcards), sorted by name.
 
-    A pattern matches run ids, and names of experiments, all of whose runs it then selects: those of
-    earlier calls with other overrides or rows, too. ``+experiment=NAME``, the word of the command
-    that ran them, is NAME.
+    A pattern matches run ids and names of experiments. An experiment's name selects all its runs,
+    including those of earlier calls with other overrides or rows. ``+experiment=NAME``, as in the
+    command of the sweep, is the same as NAME.
 
     Raises:
         ConfigError: A pattern matches nothing.
@@ -386,7 +388,7 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
         for name, runs in members.items():
             if fnmatch.filter([name, *others.get(name, ())], pattern):
                 matches |= runs & folders.keys()
-        # "*" may match nothing, before the first sweep.
+        # Before the first sweep, "*" may match nothing.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
             complaint = f"no run in {runs_dir} matches {pattern!r}; experiments there: {known}"
@@ -416,10 +418,10 @@ def manifests_of(runs_dir: Path, run_id: str) -> Iterator[Manifest]:
 
 
 def other_names(runs_dir: Path) -> dict[str, set[str]]:
-    """Names of experiments that a record answers to besides its own; without records of one name.
+    """Name of a manifest's experiment -> further names that select its runs; none: left out.
 
-    A record that is kept in addition to a later one also has its experiment's name. A record of
-    typed axes also has that of the typed experiment: ``one`` for ``+experiment=one method=a,b``.
+    A manifest that was renamed for a later one can also be selected by its experiment's name, and
+    one of typed axes by the typed experiment: ``one`` for ``+experiment=one method=a,b``.
     """
     others: dict[str, set[str]] = {}
     for path in manifest_paths(runs_dir):
@@ -430,15 +432,15 @@ def other_names(runs_dir: Path) -> dict[str, set[str]]:
             name = manifest.experiment.rpartition("_")[0]
             if manifest.experiment == _name_aside(manifest.model_copy(update={"experiment": name})):
                 names.add(name)
-            for word in manifest.asked_as[:1]:
-                names.add(_experiment_of(word))
+            if manifest.asked_as:
+                names.add(_experiment_of(manifest.asked_as[0]))
             if names := names - {manifest.experiment}:
                 others.setdefault(manifest.experiment, set()).update(names)
     return others
 
 
 def _experiment_of(word: str) -> str:
-    """``+experiment=NAME``, as the command has it, is NAME; other patterns are left as they are."""
+    """NAME of ``+experiment=NAME``, as in a command; other patterns are returned unchanged."""
     return re.sub(r"^\+?experiment=", "", word)
 
 

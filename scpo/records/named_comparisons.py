@@ -1,12 +1,12 @@
 """``runs/experiments/named/comparisons.json``: when each comparison was first named.
 
-A test is only worth its p if the comparison was chosen before its result was known. An experiment's
-file cannot show that, because it can be edited after the runs, so each sweep adds the comparisons
-that this record lacks, with whether both of their sides had finished runs by then: in the folder,
-or in the archive that the sweep was given, whose experiments may have named them before. A
-comparison is that of two configurations by a measure: other names of rows, another order of
-overrides and a later edit of the file do not make it a new one. An entry is removed only if the
-file loses its comparison before that has results.
+A p-value is valid only if the comparison was chosen before its result was known. An experiment's
+file cannot show that, because it can be edited after the runs. So each sweep adds the comparisons
+that this record lacks, and whether both of their sides had finished runs at that time, in the
+folder or in the sweep's archive. The archive's experiments may have named a comparison earlier. A
+comparison is identified by two configurations and a measure: other names of rows, another order of
+overrides and a later edit of the file do not make it a new one. An entry is removed only if its
+comparison is taken out of the file before it has results.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class NamedComparison(Record):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes it one comparison; the reverse is the same."""
+        """Key of the comparison, equal for both orders of its sides."""
         sides = sorted((self.first, self.second))
         return (self.experiment, self.scale, self.env, self.model, self.measure, *sides)
 
@@ -149,8 +149,8 @@ def judge(
 ) -> Verdict:
     """Decide for each comparison of a call if it was named before its results.
 
-    A comparison on several benchmarks is late if it is on one of them. One whose rows have no runs
-    on a common benchmark gets no entry yet, and is not late.
+    A comparison on several benchmarks is late if it is late on any of them. A comparison whose rows
+    have no runs on a common benchmark gets no entry yet, and is not late.
 
     Args:
         runs_dir: Folder of the runs.
@@ -158,10 +158,10 @@ def judge(
         sides: The rows of the call with the runs of earlier calls.
         experiment: Name of the experiment.
         scale: Its scale.
-        measure: Measure that its file names; None if it names no comparison any more.
-        pairs: Comparisons that its file names, as pairs of rows.
-        archived: Ids of runs that finished elsewhere and have no folder here.
-        named_in_archive: Comparisons that the experiments of their archive named.
+        measure: Measure that the experiment's file names; None if it no longer names a comparison.
+        pairs: Comparisons that the experiment's file names, as pairs of rows.
+        archived: Ids of the finished runs in the archive, which need no folder here.
+        named_in_archive: Comparisons that the experiments of the archive named.
     """
     recorded: dict[tuple[str, ...], NamedComparison] = {}
     for entry in known:
@@ -201,11 +201,11 @@ def judge(
         if taken_out is None:
             continue
         if not _both_finished(runs_dir, taken_out, archived):
-            # An entry of the archive is not one of the record.
+            # Entries of the archive are not in the record, and cannot be removed from it.
             if entry.key in recorded:
                 verdict.forgotten.append(entry)
             continue
-        # An experiment has one measure: its file's, or that of the first one that was taken out.
+        # An experiment has one measure: its file's, or that of the first withdrawn comparison.
         verdict.measure = verdict.measure or entry.measure
         pair = (taken_out[0].row, taken_out[1].row)
         if entry.measure == verdict.measure and pair not in verdict.withdrawn:
@@ -214,7 +214,7 @@ def judge(
 
 
 def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
-    """Both sides of a pair; None without runs of both, or if they are one configuration."""
+    """Both sides of a pair; None if one has no runs here or both are the same configuration."""
     first, second = (rows.get(name) for name in pair)
     if first is None or second is None or first.settings == second.settings:
         return None
@@ -222,7 +222,7 @@ def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
 
 
 def _rows_of(entry: NamedComparison, sides: Sides) -> tuple[Side, Side] | None:
-    """The present rows of a comparison's two configurations; None if one has none any more."""
+    """The present rows of a comparison's two configurations; None if one of them is missing."""
     rows = sides.get((entry.env, entry.model), {})
     by_settings = {side.settings: side for side in rows.values()}
     first, second = by_settings.get(entry.first), by_settings.get(entry.second)

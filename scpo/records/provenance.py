@@ -17,14 +17,15 @@ from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import RunFolder, now
 from scpo.schema.run import RunConfig
 
-# File of a snapshot of the code with its commit and uncommitted changes, as there is no .git.
+# File with the commit and the uncommitted changes of a code snapshot, which has no .git.
 SNAPSHOT_RECORD = "snapshot.json"
 COMMAND_TIMEOUT_S = 20
 
-# File of an attempt's folder with the changes of its code that were in no commit.
+# File of an attempt's folder with the uncommitted changes of its code.
 UNCOMMITTED = "uncommitted.diff"
 
-# Largest untracked file whose text is in the diff; a larger one, no code, has its checksum there.
+# Largest untracked file whose text is in the diff, in bytes. A larger file is not code; the diff
+# has its checksum.
 SHOWN_BYTES = 1 << 20
 
 
@@ -58,8 +59,8 @@ def code_state(secret_names: Collection[str] = ()) -> dict[str, Any]:
 def _untracked() -> Iterator[bytes]:
     """Yield a diff for each untracked file of the code or the configuration.
 
-    ``python -m scpo.new`` leaves such files, and a run uses those that are found by their names.
-    Other untracked files, such as data, are not even listed.
+    ``python -m scpo.new`` creates such files, and runs can use them before git tracks them. Other
+    untracked files, such as data, are left out.
     """
     listed = output(
         "git", "ls-files", "-z", "--others", "--exclude-standard", "--", *CODE_PARTS, "conf"
@@ -71,7 +72,7 @@ def _untracked() -> Iterator[bytes]:
         if path.stat().st_size > SHOWN_BYTES:
             yield f"{name}: not in git, SHA-256 {file_sum(path).sha256}\n".encode()
             continue
-        # Against an empty file: to diff it with a commit, it would have to enter the user's index.
+        # Compared with an empty file: a diff with a commit would require adding it to the index.
         command = ("git", "diff", "--no-ext-diff", "--no-index", "--", "/dev/null", name)
         yield output(*command, statuses=(0, 1)) or b""
 

@@ -14,7 +14,7 @@ from scpo.strict import MACHINE_SECTIONS
 
 
 def check_records(folder: RunFolder) -> None:
-    """Check a run's records, but for its logs and checkpoints.
+    """Check a run's records except its logs and checkpoints.
 
     Raises:
         RecordError: A record cannot be read, or was changed since the run wrote it.
@@ -32,7 +32,8 @@ def check_records(folder: RunFolder) -> None:
 
 def _check_panels(folder: RunFolder, status: Status) -> None:
     panels = folder.read_panels()
-    if known := status.sums.get(folder.panels.name):
+    known = status.sums.get(folder.panels.name)
+    if known is not None:
         changed = change(folder.panels, known, whole=True)
         if changed:
             raise RecordError(f"{folder.panels} {changed}. {RUN_AGAIN}")
@@ -43,7 +44,8 @@ def _check_panels(folder: RunFolder, status: Status) -> None:
     env = read_yaml(folder.config)["env"]
     asked = {*TRAINING_PANELS, *env.get("validation_panels", ())}
     if set(panels) != asked:
-        held, wanted = (", ".join(sorted(names)) or "none" for names in (panels, asked))
+        held = ", ".join(sorted(panels)) or "none"
+        wanted = ", ".join(sorted(asked))
         raise RecordError(
             f"{folder.panels} has the panels {held}; config.yaml asks for {wanted}. {RUN_AGAIN}"
         )

@@ -1,9 +1,9 @@
 """Redaction: detect keys and passwords before a text is copied or recorded.
 
-The table of key formats is written here, from the prefixes that issuers publish, instead of a
-dependency on detect-secrets. This code runs at the start of every run, and that package would bring
-requests into the core. It also detects secrets by their entropy, and so redacts hashes of commits
-and games.
+The table of key formats follows the prefixes that issuers publish. It replaces the package
+detect-secrets, which would add requests to the core's dependencies, because this code runs at the
+start of every run. detect-secrets also searches by entropy, and would redact hashes of commits and
+games.
 """
 
 import base64
@@ -24,11 +24,13 @@ SECRET_NAME = re.compile(
     r"|WEBHOOK_URL|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 
-# NAME=value in a line of shell, and in a list of variables whose values may have blanks.
+# NAME=value in a line of shell.
 ASSIGNED = re.compile(
     r"(?<![\w$])(?P<name>[A-Za-z_]\w*)="
     r"(?P<value>('[^']*'|\"[^\"]*\"|\\.|(?!,\w+=)[^\s;&|'\"\\])+)"
 )
+
+# NAME=value in a comma-separated list of variables, whose values may have blanks.
 LISTED = re.compile(r"(?<![\w$])(?P<name>[A-Za-z_]\w*)=(?P<value>.+?)(?=,\w+=|$)", re.DOTALL)
 
 # A key as an argument: of `wandb login`, and of options such as --token and --password.
@@ -38,7 +40,7 @@ PASSED = re.compile(
     r"(?:\s+|=)(?P<value>'[^']*'|\"[^\"]*\"|[^\s;&|'\"-][^\s;&|]*)"
 )
 
-# Values that are not secret under any name: those that the shell fills in, and counts.
+# Values that are never secret: those that the shell fills in, and numbers of up to seven digits.
 FILLED_IN = re.compile(r"\"?[$`].*|\d{1,7}", re.DOTALL)
 
 # A password in an address: between a colon and the @, with or without a user before the colon. This
@@ -205,8 +207,8 @@ def _base64_forms(data: bytes) -> list[str]:
     encodings = []
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + data).decode()
-        # A character encodes 6 bits. Rounded up and down, so that only characters remain that
-        # encode nothing but the secret.
+        # A character encodes 6 bits. The start is rounded up and the end down, so that only
+        # characters remain that encode nothing but the secret.
         first = math.ceil(before * 8 / 6)
         last = (before + len(data)) * 8 // 6
         encodings.append(encoded[first:last])

@@ -85,8 +85,8 @@ def ensure(config: RunConfig) -> RunFolder:
     """Create the run folder of a configuration if it is missing; check it if it exists.
 
     The folder is created under another name and renamed when complete, so that neither a crash nor
-    a second caller leaves half of one. It is private (0700, as mkdtemp creates it). The machine
-    settings of an unfinished run are replaced by the present ones.
+    a second caller leaves an incomplete one. It is private (0700, as mkdtemp creates it). The
+    machine settings of an unfinished run are replaced by the present ones.
 
     Raises:
         ConfigError: ``machine.runs_dir`` is not a folder.

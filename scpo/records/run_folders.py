@@ -40,14 +40,15 @@ from scpo.records.status import JobState, Observed, State, Status, StopRequest
 CHECKPOINT_MARKER = "COMPLETE"
 CHECKPOINT = re.compile(r"step_(\d{5,9})")
 
-# Form of the names that run ids have: environment, model, method, seed and a hash.
+# Form of run ids: environment, model, method, seed and a hash.
 RUN_NAME = re.compile(r".+-s\d+-[0-9a-f]{8}")
 
 # Name of a checkpoint of trainer=local until it is complete. verl writes checkpoints in place.
 SCRATCH = ".step_{:05d}.tmp"
 
-# Bytes of a checkpoint that a dry run and `status` read; of a larger one they compare the sizes. A
-# run that goes on, and `verify`, read all of it, which takes minutes at 7B (91 GB).
+# Largest checkpoint, in bytes, that a dry run and `status` read; of larger ones they compare only
+# the sizes of the files. A resumed run and `verify` always read the whole checkpoint, which takes
+# minutes at 7B (91 GB).
 READ_AT_A_GLANCE = 1 << 30
 
 # Panels that panels.json lists besides the configured validation panels.
@@ -68,7 +69,7 @@ class PanelRecord(Record):
 
 
 class Panels(RootModel[dict[str, PanelRecord]]):
-    """panels.json: validation panels by name."""
+    """panels.json: the panels of training and validation, by name."""
 
 
 class CheckpointMarker(Record):
@@ -98,7 +99,7 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.config = self.path / "config.yaml"  # the full configuration
-        # The part of it that the run id hashes.
+        # The part of the configuration that the run id hashes.
         self.identity = self.path / "identity.yaml"
         self.provenance = self.path / "provenance.json"
         # Written by sweeps for a run that a scheduler starts.
@@ -149,7 +150,7 @@ class RunFolder:
             self.write_status(before.model_copy(update={**changes, "sums": merged}))
 
     def request_stop(self, request: StopRequest) -> None:
-        """Ask the run to end at its next step, on whichever host it runs."""
+        """Ask the run to end at its next step, on any host."""
         write_json(self.stop, request.model_dump(mode="json"))
 
     def read_stop(self) -> StopRequest | None:
@@ -188,8 +189,9 @@ class RunFolder:
     def _check_owner(self, path: Path, run: str | None) -> None:
         """Verify that a record is of this run; ``run`` is the id in it, None in an old record.
 
-        The checksums of the logs, panels and samples are in status.json, so those of another run
-        are found, too: with their own status they have its id, without it they do not fit.
+        Logs, panels and samples have no id, but their checksums are in status.json. If they were
+        copied from another run with its status, the status has the other id; if they were copied
+        without it, the checksums differ.
 
         Raises:
             RecordError: The record is of another run.
@@ -247,7 +249,7 @@ class RunFolder:
         Args:
             step: Its step.
             at_a_glance: Compare only the sizes of a large one. Otherwise all its bytes are read,
-                because a file with a changed byte still has its size.
+                because a change of a byte does not change the size.
         """
         place = self.checkpoint(step)
         try:
@@ -269,8 +271,8 @@ class RunFolder:
             at_a_glance: See ``checkpoint_damage``; damaged ones are passed over without a warning.
 
         Raises:
-            RecordError: There are checkpoints, and none is whole. Beginning anew would overwrite
-                what the run has logged, which only a person may want.
+            RecordError: There are checkpoints, and none is whole. Starting again would overwrite
+                what the run has logged, which only a person may decide.
         """
         if lost := self.lost_markers():
             raise lost
@@ -284,19 +286,20 @@ class RunFolder:
                 continue
             damages.append((step, damage))
             if not at_a_glance:
-                logger.warning("%s: this checkpoint is damaged; one before it is tried", damage)
+                logger.warning("%s: this checkpoint is damaged; trying an earlier one", damage)
         if damages and not found:
             raise self.all_damaged(*damages[0])
 
     def lost_markers(self) -> RecordError | None:
         """Error of a run whose checkpoints have all lost their markers; None for others.
 
-        trainer=local writes the marker before a checkpoint gets its name. verl writes it later, but
-        for one checkpoint at a time: a single one without it may be what a killed process left.
+        trainer=local writes the marker before a checkpoint gets its name. With verl, the marker is
+        written later, but for one checkpoint at a time: a single checkpoint without a marker may
+        be left from a killed process.
         """
         if self.complete_checkpoints():
             return None
-        # A folder with temporary files only has nothing to lose.
+        # A folder that has only temporary files holds no checkpoint that could be lost.
         unmarked = [path for path in self._unmarked() if any(path.glob("[!.]*"))]
         if not unmarked or (len(unmarked) == 1 and not self._is_local()):
             return None
@@ -369,8 +372,9 @@ class RunFolder:
     def new_attempt(self) -> int:
         """Number of the next attempt; its folder is created.
 
-        Processes that are started for it at the same time share both, and the first one that holds
-        the run's lock begins it: were the folders counted, those of the others would be attempts.
+        Processes that start at the same time get the same number and folder, and the first one that
+        holds the run's lock begins the attempt. The number is not derived from the folders, because
+        each of these processes would then create one of its own.
         """
         number = self.read_status().attempt + 1
         with naming_write_errors(self.attempt(number), 0):
@@ -439,7 +443,7 @@ def list_runs(runs_dir: Path) -> list[RunFolder]:
     paths: set[Path] = set()
     for name in ("status.json", "identity.yaml"):
         paths.update(path.parent for path in runs_dir.glob(f"*/{name}"))
-    # Their records are hidden, so the name has to tell.
+    # The records of an unreadable folder cannot be found, so its name decides.
     for path in runs_dir.glob("*-s*-*"):
         if RUN_NAME.fullmatch(path.name) and not is_open(path):
             paths.add(path)

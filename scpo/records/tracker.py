@@ -12,7 +12,7 @@ from scpo.errors import RecordError
 from scpo.progress import about
 from scpo.records.files import FileSum, RunningSum
 from scpo.records.health import Remark, examine
-from scpo.records.logs import RESTORE, SUCCESS, JsonLines, not_as_at, panels
+from scpo.records.logs import RESTORE, SUCCESS, JsonLines, changed_lines, panels
 from scpo.records.run_folders import RunFolder, now
 from scpo.records.status import State, StopRequest
 from scpo.records.wandb_mirror import WandbMirror
@@ -63,7 +63,7 @@ class Tracker:
                 "steps ascend, and a resumed run calls resume_at(step of its checkpoint) first"
             )
 
-        # The timing first: a step counts as recorded once its metrics are, and then has both lines.
+        # The timing is written first: a step counts as recorded as soon as its metrics are written.
         host = socket.gethostname()
         self._append(self._timing, {"step": step, "at": now(), "host": host, **timing})
         self._append(self._metrics, {"step": step, **metrics})
@@ -95,15 +95,15 @@ class Tracker:
         for log, running in sums.items():
             present = running.now()
             if known is not None and known.get(log.path.name, present) != present:
-                raise not_as_at(log.path, step)
+                raise changed_lines(log.path, step)
 
         if step < 0 and self._records and self._records[-1]["step"] > 0:
             last = self._records[-1]["step"]
-            logger.warning("no checkpoint: the run begins anew, its %d steps are made again", last)
+            logger.warning("no checkpoint: the run starts again and repeats its %d steps", last)
         self._sums = sums
 
-        # Before the logs are cut. If the process is killed in between, the checksums are those of
-        # the first lines of longer logs, which is valid for an unfinished run.
+        # Recorded before the logs are cut: if the process is killed in between, the checksums are
+        # those of the first lines of longer logs, which is valid for an unfinished run.
         self.folder.note_sums(self.sums, step=max(step, 0))
         for log, lines in kept.items():
             log.replace(lines)
@@ -167,8 +167,8 @@ def _key(remark: Remark) -> tuple[str, str]:
 class StepLines:
     """Log line of a step: ``step 3 of 20: success 41 %, credit on 2.3 steps a failure, 3.0 s``.
 
-    An estimate of the time left follows, from the mean time of a step in this attempt, validation
-    included. The first line has none.
+    All lines but the first also have an estimate of the time left, from the mean time of a step in
+    this attempt, validation included.
     """
 
     steps: int

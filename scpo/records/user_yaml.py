@@ -43,6 +43,6 @@ def read_user_yaml(path: Path, loader: type[UniqueKeyLoader] = UniqueKeyLoader) 
         raise ConfigError(yaml_problem(path, error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8") from error
-    # A date that the calendar does not have: 2026-13-01.
     except ValueError as error:
+        # For example a date that does not exist: 2026-13-01.
         raise ConfigError(f"{path}: no YAML: {error}") from error

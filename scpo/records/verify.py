@@ -25,7 +25,7 @@ def problems(folder: RunFolder) -> list[str]:
     try:
         config = check(folder)
     except UnreadableError as error:
-        # Nothing can be said of the other records.
+        # The other records cannot be checked.
         return [str(error)]
     except ScpoError as error:
         found.append(str(error))
@@ -47,10 +47,10 @@ def problems(folder: RunFolder) -> list[str]:
 
 
 def check_usable(folder: RunFolder, state: State) -> None:
-    """Check all that the numbers of a run, or its going on, rest on: it is DAMAGED otherwise.
+    """Check the records on which a run's numbers or its resume depend; it is DAMAGED otherwise.
 
-    `status`, sweeps, dry runs and `rm` ask this; tables ask ``check_records`` and read the logs.
-    What it leaves to ``problems``: samples, which figures leave out one by one, and checkpoints of
+    `status`, sweeps, dry runs and `rm` call this; tables call ``check_records`` and read the logs.
+    Only ``problems`` checks samples, which figures leave out one by one, and checkpoints of
     finished runs.
 
     Args:
@@ -77,7 +77,7 @@ def _check_resume(folder: RunFolder) -> None:
         try:
             check_logs_at(folder, step)
         except RecordError as error:
-            # As of a run that goes on: the error of the newest one helps most.
+            # As in a resumed run, the error of the newest checkpoint is the most helpful one.
             lost = lost or error
         else:
             return

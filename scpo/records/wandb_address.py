@@ -1,7 +1,7 @@
 """Address of the W&B server without user and password, which wandb does not use but prints.
 
-wandb authenticates by its key (``WANDB_API_KEY``, ``~/.netrc``), also where its address has a user.
-Its line "Loaded credentials for <address>" is in the log of each run.
+wandb authenticates by its key (``WANDB_API_KEY``, ``~/.netrc``), even if the address has a user. It
+prints "Loaded credentials for <address>" into the log of each run.
 """
 
 import os
@@ -16,9 +16,9 @@ def without_user(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:
-        # No address, which wandb refuses with a message of its own.
+        # Not an address: wandb refuses it with a message of its own.
         return url
-    # From the last @ on: a password may have one too.
+    # The host follows the last @, because a password may contain one.
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
@@ -40,7 +40,7 @@ def take_user_out() -> None:
 
 
 def set_up(wandb: ModuleType) -> None:
-    """Set wandb up, with an address without user and password also if a settings file has them."""
+    """Set wandb up, with an address without user and password even if a settings file has them."""
     take_user_out()
     address = wandb.setup().settings.base_url
     if "@" in address:

@@ -89,7 +89,7 @@ class WandbMirror:
             # The daemon thread continues, but its later errors are not logged.
             self._abandoned = True
             logger.warning(
-                "W&B did not finish within %g s and is left behind; %s is whole",
+                "W&B did not finish within %g s and is abandoned; %s is complete",
                 limit,
                 self._folder.metrics,
             )
@@ -109,7 +109,7 @@ class WandbMirror:
             if self._abandoned:
                 return
             logger.warning(
-                "W&B mirror stopped: %s. Training goes on; %s is whole",
+                "W&B mirror stopped: %s. Training goes on; %s is complete",
                 first_line(error),
                 self._folder.metrics,
             )
@@ -119,13 +119,13 @@ class WandbMirror:
         import wandb
 
         config = self._config
-        # Offline, wandb logs in nowhere and so prints no address.
+        # Offline, wandb does not log in and so prints no address.
         if config.wandb.mode == "online":
             wandb_address.set_up(wandb)
         if names := unheeded():
             logger.warning(
-                "%s: not read here. A run's name and id in W&B are those of its folder, in which "
-                "its files are, and it goes on by itself; without W&B: WANDB_MODE=disabled",
+                "%s: ignored. A run's name, id and files are those of its run folder, and a "
+                "resumed run continues in W&B anyway; to run without W&B: WANDB_MODE=disabled",
                 ", ".join(names),
             )
         self._run = wandb.init(
@@ -159,7 +159,7 @@ def init_settings(folder: RunFolder, config: RunConfig) -> dict[str, Any]:
     """Keyword arguments of ``wandb.init``, without ``settings``.
 
     A run that was started by ``wandb agent`` belongs to the agent's sweep, which determines project
-    and id; only the name is ours. Resumed without the agent, the run keeps both.
+    and id; only the name is set here. If it is resumed without the agent, it keeps both.
     """
     job_type = "train" if config.method.kind == "trained" else "evaluate"
     return {
@@ -185,7 +185,7 @@ def group_of(run_id: str, config: RunConfig) -> str:
     """The run id without its seed, and a hash of all settings but the seed.
 
     The readable part has benchmark, model, method and its choices, but not the scorer or the
-    learning rate. Without the hash, W&B would average runs with different settings.
+    learning rate. Without the hash, W&B would average runs that differ in those.
     """
     readable = "-".join(run_id.split("-")[:-2]) or run_id
     return f"{readable}-{settings_digest(config)}"
