@@ -20,23 +20,27 @@ TRAINERS = {
     "local": "scpo.trainers.local.trainer",
     "verl": "scpo.trainers.verl.launch",
 }
-"""Trainer -> module with its ``train(config, folder, should_stop)``, imported on use (it is heavy).
+"""Trainer -> module with its ``train(config, folder, should_stop)``, imported only when used.
 
-``scpo.schema.method`` lists the features of each trainer to check configurations against."""
+``scpo.schema.method`` lists the features of each trainer, against which configurations are checked.
+"""
 
 EVALUATION = "scpo.trainers.evaluate.evaluation"
-"""Module that runs prompting methods with any configured trainer; it reads only the limits."""
+"""Module that runs prompting methods with any configured trainer.
+
+Of the trainer's settings it uses only token limits, validation and the number of the last step.
+"""
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """Run or resume the configured training, or the evaluation of a prompting method.
 
-    Everything is recorded in ``folder``: a run that was interrupted goes on from its last
-    checkpoint when this is called again.
+    Everything is recorded in ``folder``: if the run is interrupted, another call resumes it from
+    its last checkpoint.
 
     Args:
         config: The composed configuration.
-        folder: The run folder, already made.
+        folder: The run folder, which must exist.
         should_stop: Called after every training step; once it returns True, a checkpoint is written
             and the call returns.
 
@@ -50,17 +54,20 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
             TRAINERS[config.trainer.name] if config.method.kind == "trained" else EVALUATION
         )
         if hasattr(module, "check_before_network"):
-            # A hub that is out of reach is asked for half a minute.
+            # Requests to a hub that cannot be reached take half a minute.
             module.check_before_network(config)
         if config.method.kind == "trained" and config.method.shaper:
-            # Else it is missed at its first use only, after the warm start and a rollout.
+            # A missing model would otherwise be found after the warm start and a rollout.
             find_scorer(config.scorer)
         module.train(config, folder, should_stop)
 
 
 @contextmanager
 def _missing_packages_named(config: RunConfig) -> Iterator[None]:
-    """Some packages are only imported once they are used, in the middle of a rollout: those too."""
+    """Turn the error of a missing package into advice on how to install it.
+
+    The block includes the training, because some packages are imported during a rollout.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
 """Records of evaluated episodes.
 
-One line per episode in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again,
-and a transcript in ``transcripts/<panel>/<episode>.jsonl``; at the end a validation record as other
-runs write it.
+Each episode has a line in ``episodes/<panel>.jsonl``, so that a resumed run does not play it again,
+and a transcript in ``transcripts/<panel>/<episode>.jsonl``. At the end, a validation record is
+written as in other runs.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from scpo.rollout import Slot
 class EpisodeRecord(Ended):
     """Finished episode; ``length``, ``invalid``, ``score`` and ``won`` are of its last attempt.
 
-    Tokens and ``cost_usd`` count all requests, including attempts that the environment broke: the
-    API has billed them. ``restarts`` is missing in records written before it was counted.
+    Tokens and ``cost_usd`` count all requests, including those before an environment failure, which
+    the API has billed. ``restarts`` is missing in records written before it was counted.
 
     Attributes:
-        attempts: Trials of a reflecting agent; 1 for others.
+        attempts: Number of attempts of a reflecting agent; 1 for other agents.
         prompt_tokens: Sum over all requests.
         response_tokens: Sum over all requests.
-        cost_usd: At the prices of the model's configuration; 0 for a local model.
+        cost_usd: Cost at the prices of the model's configuration; 0 for a local model.
     """
 
     attempts: int
@@ -59,7 +59,7 @@ class EpisodeLog:
         """Read the finished episodes, by number.
 
         Args:
-            slots: All episodes of the panel; an episode's number is its place among them.
+            slots: All episodes of the panel; an episode's number is its index in this sequence.
 
         Raises:
             RecordError: The log is of another run, or of other tasks than ``slots``.
@@ -67,7 +67,7 @@ class EpisodeLog:
         records = {}
         for line in self._lines.records():
             number = line.pop("step")
-            # Lines from before the id was recorded have none.
+            # Lines that were written before the id was recorded lack it.
             run = line.pop("run", self._run)
             if run != self._run:
                 raise RecordError(
@@ -80,14 +80,14 @@ class EpisodeLog:
     def add(
         self, number: int, record: EpisodeRecord, transcript: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Keep an episode; the transcript first, so that a line in the log has one."""
+        """Record an episode; the transcript first, so that each line of the log has one."""
         write_bytes(self._transcripts / f"{number:05d}.jsonl", b"".join(map(to_line, transcript)))
         self._lines.append({"step": number, "run": self._run, **asdict(record)})
 
     def played(self, records: Mapping[int, EpisodeRecord]) -> list[Played]:
-        """Episodes by number, as a validation records them.
+        """Episodes in the order of their numbers, as a validation records them.
 
-        Those with a stored transcript carry the steps of their last attempt.
+        Those whose transcript the validation stores have the steps of their last attempt.
         """
         numbers = sorted(records)
         chosen = transcript_indices([records[number] for number in numbers])
@@ -95,17 +95,17 @@ class EpisodeLog:
         return [self._played(number, records[number], shown=number in shown) for number in numbers]
 
     def _played(self, number: int, record: EpisodeRecord, *, shown: bool) -> Played:
-        """An episode as validations record it; ``shown``: with the steps of its transcript."""
+        """An episode as a validation records it; with the steps of its transcript if ``shown``."""
         episode = Played(**{field.name: getattr(record, field.name) for field in fields(Ended)})
         if not shown:
             return episode
         transcript = JsonLines(self._transcripts / f"{number:05d}.jsonl").records()
-        # Steps of the last attempt: reflections and earlier attempts are in the transcript, too.
+        # The transcript also has reflections and earlier attempts.
         acts = []
         for line in transcript:
             if line["kind"] == "act" and line["attempt"] == record.attempts:
                 acts.append(line)
-        # An attempt that the environment broke had begun again.
+        # After an environment failure the attempt started again; keep the steps since then.
         acts = acts[len(acts) - record.length :]
         turns = [Turn(line["action"], line["observation"], line["valid"]) for line in acts]
         return replace(episode, start=acts[0]["prompt"], turns=turns)
@@ -116,14 +116,14 @@ class EpisodeLog:
 
 
 def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> EpisodeRecord:
-    """The record of a line, after checking its fields and that its episode is of the panel."""
+    """Convert a line to a record; check its fields, and that its episode is in the panel."""
     try:
         record = EpisodeRecord(**line)
     except TypeError as error:
         raise RecordError(
             f"{log.path} is of another version ({error}); delete it to play its episodes again"
         ) from None
-    # Numbers count through a panel, so another panel would mix up its episodes.
+    # Numbers are indices in a panel, so those of another panel would name other episodes.
     if not any((slot.task.id, slot.sibling) == (record.task, record.repeat) for slot in slots):
         raise RecordError(
             f"{log.path} holds an episode of task {record.task}, repeat {record.repeat}, which is "
@@ -133,9 +133,9 @@ def _checked(line: dict[str, Any], slots: Sequence[Slot], log: JsonLines) -> Epi
 
 
 def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict[str, float]:
-    """The metrics of a validation, from records.
+    """Compute the metrics of a validation from records.
 
-    Of a reflecting agent also: how many attempts were made, and the success rate after the first.
+    If the agent reflects, also the mean number of attempts and the success rate of the first one.
     """
     metrics = ended_metrics(records, by_family=True)
     if reflecting:
@@ -146,7 +146,7 @@ def panel_metrics(records: Sequence[EpisodeRecord], *, reflecting: bool) -> dict
 
 
 def usage_metrics(records: Sequence[EpisodeRecord], *, billed: bool) -> dict[str, float]:
-    """Tokens of all episodes, and what they cost where the model has a price."""
+    """Tokens of all episodes, and their cost if they are ``billed``."""
     usage = {
         "usage/prompt_tokens": float(sum(record.prompt_tokens for record in records)),
         "usage/response_tokens": float(sum(record.response_tokens for record in records)),

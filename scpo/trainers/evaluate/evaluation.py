@@ -1,14 +1,14 @@
 """Evaluation without training: every validation panel is played once.
 
-The numbers are logged twice, at step 0 and at the run's last step. So the run counts as finished
-like any other, and tables and curves show it as a constant next to the rows that train.
+The metrics are logged twice, at step 0 and at the run's last step. The run thus counts as finished
+like any other, and tables and curves show it as a constant next to the trained rows.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,11 +51,11 @@ class Session:
 
     Attributes:
         config: The run's configuration, of a prompting method.
-        folder: Gets logs and transcripts.
-        environment: Plays the episodes.
+        folder: The run folder, for logs and transcripts.
+        environment: Starts the episodes.
         policy: The model, local or called through an API.
-        agent: Makes prompts of observations, thoughts and notes.
-        should_stop: Asked after every turn.
+        agent: Makes prompts from observations, thoughts and reflections.
+        should_stop: Called before every turn; True ends the evaluation.
     """
 
     config: RunConfig
@@ -67,25 +67,22 @@ class Session:
 
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
-    """Play what is not finished and log the metrics; see :func:`scpo.trainers.train`.
+    """Play all unfinished episodes and log the metrics; see :func:`scpo.trainers.train`.
 
-    ``should_stop`` is asked after every turn. Finished episodes are never played again.
+    ``should_stop`` is called before every turn.
     """
     assert config.method.kind == "prompted"  # noqa: S101 (no other method is sent here)
     environment = open_environment(config)
     with _policy(config, environment, should_stop) as policy, Tracker(folder, config) as tracker:
         folder.pin_panels(panel_records(environment, config))
-        # Without checkpoints: what earlier attempts have played is in the episode logs.
+        # There are no checkpoints: the episodes of earlier attempts are in the episode logs.
         tracker.resume_at(-1)
         started = time.perf_counter()
-        metrics = _measure(
-            Session(
-                config, folder, environment, policy, make_agent(config.method.agent), should_stop
-            )
-        )
+        agent = make_agent(config.method.agent)
+        metrics = _measure(Session(config, folder, environment, policy, agent, should_stop))
         if metrics is not None:
             tracker.log(0, metrics, {"timing_s/validation": time.perf_counter() - started})
-            # A second line with the same numbers, see the module's docstring.
+            # The same metrics again: see the module's docstring.
             tracker.log(config.trainer.steps, metrics, {})
 
 
@@ -122,6 +119,8 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
     if records:
         logger.info("%s: %d of %d episodes are finished already", panel, len(records), len(slots))
     left = {number: slot for number, slot in enumerate(slots) if number not in records}
+    # A local model answers all prompts of a turn in one batch; an API limits concurrent requests.
+    window = config.machine.api.concurrency if config.model.kind == "api" else max(1, len(left))
     try:
         for number, play in play_all(
             session.environment,
@@ -131,26 +130,25 @@ def _play_panel(session: Session, panel: str, log: EpisodeLog) -> dict[int, Epis
             temperature=config.trainer.validation.temperature,
             seed=config.trainer.validation.seed,
             retries=config.env.failure_retries,
-            # A local model answers all prompts of a turn in one batch; of an API's requests only
-            # so many may be under way.
-            window=config.machine.api.concurrency
-            if config.model.kind == "api"
-            else max(1, len(left)),
+            window=window,
             should_stop=session.should_stop,
         ):
             records[number] = play.record()
             log.add(number, records[number], play.transcript)
             if len(records) % REPORT_EVERY == 0 or len(records) == len(slots):
-                cost = sum(record.cost_usd for record in records.values())
-                won = sum(record.won for record in records.values())
-                bill = f", {cost:.2f} USD" if cost else ""
-                logger.info(
-                    "%s: %d of %d episodes, %d won%s", panel, len(records), len(slots), won, bill
-                )
+                _report(panel, records.values(), len(slots))
     finally:
         log.close()
 
     return records if len(records) == len(slots) else None
+
+
+def _report(panel: str, records: Collection[EpisodeRecord], total: int) -> None:
+    """Log the number of finished episodes, how many were won, and their cost."""
+    won = sum(record.won for record in records)
+    cost = sum(record.cost_usd for record in records)
+    bill = f", {cost:.2f} USD" if cost else ""
+    logger.info("%s: %d of %d episodes, %d won%s", panel, len(records), total, won, bill)
 
 
 @contextmanager
@@ -162,8 +160,8 @@ def _policy(
     Raises:
         ConfigError: The model is called through an API, and the extra agents is not installed.
     """
-    # Imported late, since an evaluation of an API runs without torch, and one of a local model
-    # without the packages of an API.
+    # Imported here, because an API is used without torch, and a local model without the packages of
+    # an API.
     if config.model.kind != "api":
         import torch
 
@@ -191,14 +189,14 @@ def _policy(
 
 
 class ChatPolicy:
-    """A chat endpoint as a policy: all prompts of a turn are asked at once, in threads.
+    """A chat endpoint as a policy: all prompts of a turn are sent at once, in threads.
 
-    See :class:`scpo.rollout.Policy`. The first uniform number of a row is its sampling seed, where
-    there is one.
+    See :class:`scpo.rollout.Policy`. The first uniform number of a row determines the sampling
+    seed, for endpoints that accept one.
 
     Args:
-        client: Asks the endpoint, repeats what may be repeated, and keeps to its rate.
-        max_response_tokens: Of each answer.
+        client: Sends the requests, repeats failed ones, and limits their rate.
+        max_response_tokens: Longest answer.
     """
 
     def __init__(self, client: ChatClient, max_response_tokens: int) -> None:
@@ -209,14 +207,14 @@ class ChatPolicy:
     def generate(
         self, prompts: Sequence[str], temperature: float, uniforms_NL: NDArray[np.float64]
     ) -> list[Generation]:
-        """One answer for each prompt; the first that fails for good stops the turn."""
+        """Return one answer for each prompt; the first permanent failure ends the turn."""
 
         def ask(prompt: str, uniform: float) -> Generation:
             answer = self.client.complete(
                 prompt,
                 temperature=temperature,
                 max_tokens=self.max_response_tokens,
-                # In [0, 1), and below the largest signed 32-bit integer once scaled.
+                # From [0, 1) to the non-negative signed 32-bit integers.
                 seed=int(uniform * 2**31),
             )
             return BilledGeneration(
@@ -229,10 +227,10 @@ class ChatPolicy:
                 cost_usd=answer.cost_usd(self.client.model.prices),
             )
 
-        # In the order of prompts, whichever endpoint's answer comes first.
+        # `map` keeps the order of the prompts.
         return list(self._threads.map(ask, prompts, uniforms_NL[:, 0].tolist()))
 
     def close(self) -> None:
-        """Drop what is queued and under way: nobody waits for an endpoint that does not end."""
+        """Drop queued and running requests, without waiting for an endpoint that may hang."""
         self.client.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

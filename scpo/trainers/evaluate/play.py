@@ -23,7 +23,7 @@ from scpo.trainers.evaluate.episode_records import EpisodeRecord
 logger = logging.getLogger(__name__)
 
 PromptCoroutine = Generator[str, Generation, None]
-"""Yields a prompt, is sent the response."""
+"""Yields a prompt and receives the response."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class BilledGeneration(Generation):
     """Response of an API, which reports the number of tokens but not the tokens.
 
     Attributes:
-        prompt_tokens: As billed.
-        response_tokens: As billed, hidden reasoning included where an API counts it.
-        cost_usd: At the prices of the model's configuration.
+        prompt_tokens: Number of billed tokens.
+        response_tokens: Number of billed tokens, including hidden reasoning if the API counts it.
+        cost_usd: Cost at the prices of the model's configuration.
     """
 
     prompt_tokens: int
@@ -50,9 +50,9 @@ class Play(Trajectory):
     """Episode in progress: steps of the last attempt, transcript, and bill of all attempts.
 
     Attributes:
-        attempts: Attempts begun, the present one included.
+        attempts: Number of attempts, including the present one.
         turns: Turns of the present attempt, which the agent's prompt shows.
-        reflections: Notes after failed attempts, oldest first; they outlive the attempts.
+        reflections: Notes on the failed attempts, oldest first.
         transcript: A record for each request of all attempts, reflections included.
         prompt_tokens: Sum over all requests.
         response_tokens: Sum over all requests.
@@ -78,7 +78,7 @@ class Play(Trajectory):
         )
 
     def note(self, kind: str, prompt: str, generation: Generation, **more: Any) -> None:
-        """Add a prompt and its response to transcript and bill."""
+        """Add a request to the transcript, and its tokens and cost to the sums."""
         prompt_tokens, response_tokens, cost_usd = _usage(generation)
         self.prompt_tokens += prompt_tokens
         self.response_tokens += response_tokens
@@ -120,19 +120,19 @@ def play_all(
     """Play an episode for each slot, ``window`` at a time, and yield each with its number.
 
     Episode ``n`` draws from the stream (``seed``, n), as in ``scpo.rollout``: its samples depend
-    neither on its neighbours nor on which episodes were finished earlier. Ends early when
-    ``should_stop()`` returns True.
+    neither on other episodes in the window nor on which episodes were finished earlier. Ends early
+    when ``should_stop()`` returns True.
 
     Args:
         environment: Starts the episodes.
         policy: Answers all prompts of a turn at once.
         agent: Makes the prompts.
         slots: Tasks to play, by episode number.
-        temperature: Of sampling.
-        seed: Of sampling.
-        retries: How often an episode may start again after its environment failed.
-        window: Episodes that are played at the same time.
-        should_stop: Asked before every turn; episodes in progress are then lost.
+        temperature: Sampling temperature.
+        seed: Sampling seed.
+        retries: How often an attempt may start again after its environment failed.
+        window: Number of episodes that are played at the same time.
+        should_stop: Called before every turn; if True, episodes in progress are lost.
 
     Yields:
         Number and play of each episode as it ends, in no fixed order.
@@ -156,8 +156,7 @@ def play_all(
             episode_run.send(generation)
             if episode_run.done:
                 yield episode_run.number, episode_run.play
-        # A finished episode makes room for the next at once: APIs answer in parallel, and slow
-        # episodes must not hold others up.
+        # The next turn fills the places of finished episodes: slow ones must not delay others.
         running = [each for each in running if not each.done]
 
 
@@ -170,11 +169,11 @@ class _Running:
         self.rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
         self.done = False
         self._coroutine = coroutine
-        # Runs up to its first prompt.
+        # Run the coroutine to its first prompt.
         self.prompt = next(self._coroutine)
 
     def send(self, generation: Generation) -> None:
-        """Hand over a response and run up to the next prompt or the end."""
+        """Send a response to the coroutine and run it to its next prompt or its end."""
         try:
             self.prompt = self._coroutine.send(generation)
         except StopIteration:
@@ -184,7 +183,7 @@ class _Running:
 def episode(environment: Environment, agent: Agent, play: Play, retries: int) -> PromptCoroutine:
     """Coroutine of an episode: prompts out, responses in.
 
-    A reflecting agent tries again until it wins or has no trials left.
+    A reflecting agent makes further attempts until it wins or has used all trials.
     """
     while True:
         play.attempts += 1
@@ -192,7 +191,7 @@ def episode(environment: Environment, agent: Agent, play: Play, retries: int) ->
         if play.won or not isinstance(agent, ReflectingAgent) or play.attempts == agent.trials:
             return
 
-        # A note on what went wrong, for the next attempt; an empty one helps nobody.
+        # A note on the failure, for the next attempt; an empty note is left out.
         prompt = agent.reflection_prompt(play.turns, play.reflections)
         generation = yield prompt
         play.note("reflect", prompt, generation)
@@ -201,7 +200,7 @@ def episode(environment: Environment, agent: Agent, play: Play, retries: int) ->
 
 
 def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -> PromptCoroutine:
-    """Coroutine of one attempt; starts again from the first step where the environment fails."""
+    """Coroutine of one attempt; if the environment fails, it starts again from the first step."""
     failures = 0
     running = _begin(environment, play)
     while not running.done:
@@ -211,7 +210,7 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
         try:
             result = running.step(generation.text)
         except EnvironmentFailure as failure:
-            # Its tokens were paid for, although the step is repeated.
+            # The request was billed, although the attempt starts again.
             play.note("lost", prompt, generation)
             failures += 1
             play.restarts += 1
@@ -233,7 +232,7 @@ def _attempt(environment: Environment, agent: Agent, play: Play, retries: int) -
 
 
 def _begin(environment: Environment, play: Play) -> Episode:
-    """Start the episode's task from its beginning, and forget the steps of the attempt before."""
+    """Start the episode's task from its beginning, without the steps made so far."""
     play.turns = []
     play.results = []
     try:

@@ -44,14 +44,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Learned:
-    """Learned state of a run: all that a checkpoint stores.
+    """Learned state of a run: everything that a checkpoint stores.
 
     Attributes:
         policy: Weights, configuration and tokenizer.
-        optimizer: The policy's, with its moments.
-        critic: Value model and its optimizer, of methods that require values.
-        buffer: Successes of earlier steps, of shapers with a reference buffer.
-        memory: Findings of the state identity, of identities that keep some.
+        optimizer: Optimizer of the policy, with its moments.
+        critic: Value model and its optimizer, for methods that require values.
+        buffer: Successes of earlier steps, for shapers with a reference buffer.
+        memory: Findings of a state identity that keeps some.
     """
 
     policy: TrainedPolicy
@@ -63,13 +63,13 @@ class Learned:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: policy, optimizer state, and the method's further state.
+    """A complete checkpoint of a ``Learned``.
 
     Attributes:
         step: The training step after which it was written.
         folder: Its folder.
         files: Checksums of its files, by name.
-        logs: State of the run's logs when it was written.
+        logs: Checksums of the run's logs when it was written.
     """
 
     step: int
@@ -90,17 +90,17 @@ def save_checkpoint(
     keep: int,
     logs: Mapping[str, FileSum] | None = None,
 ) -> Checkpoint:
-    """Write ``folder/step_<step>`` and drop all but the newest ``keep``.
+    """Write the checkpoint ``folder/step_<step>``, then delete all but the newest ``keep``.
 
     Random state is not stored: every generator of the trainer is seeded by (run seed, step).
 
     Args:
-        folder: Checkpoints of the run.
-        step: The training step that was just made.
-        learned: What is stored.
-        keep: Checkpoints to keep, at least 1. More than one, because a damaged newest one is passed
-            over at a resume.
-        logs: Checksums of the run's logs at this step, by which a resume finds where to cut them.
+        folder: Folder of the run's checkpoints.
+        step: The training step that has just ended.
+        learned: The state to store.
+        keep: Number of checkpoints to keep, at least 1. With more than one, a run whose newest
+            checkpoint is damaged resumes from an earlier one.
+        logs: Checksums of the run's logs at this step; a resume truncates the logs to them.
 
     Returns:
         The new checkpoint.
@@ -110,33 +110,37 @@ def save_checkpoint(
     """
     target = folder / f"step_{step:05d}"
     scratch = folder / SCRATCH.format(step)
-    with _nothing_left(scratch, target):
-        # What an attempt that was killed while it wrote has left.
+    with _removing_incomplete(scratch, target):
+        # An attempt that was killed while writing may have left this folder.
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         marker = _write(scratch, step, learned, logs or {})
-        # A damaged checkpoint of this step, passed over at the resume, would block the rename.
+        # A damaged checkpoint of this step, which the resume skipped, would block the rename.
         shutil.rmtree(target, ignore_errors=True)
         scratch.rename(target)
-        # The rename is in the folder's own entry, which must reach the disk, too.
+        # Flushes the rename to the disk.
         sync(folder)
 
     for old in complete_checkpoints(folder)[:-keep]:
-        # First: what dies here must not look whole.
+        # The marker goes first: a folder whose deletion is interrupted must not look complete.
         (old.folder / CHECKPOINT_MARKER).unlink()
         shutil.rmtree(old.folder)
     return Checkpoint(step, target, marker.files, marker.logs)
 
 
 @contextmanager
-def _nothing_left(scratch: Path, target: Path) -> Iterator[None]:
-    """Remove an incomplete checkpoint after any error; report the errors of a full disk."""
+def _removing_incomplete(scratch: Path, target: Path) -> Iterator[None]:
+    """Remove an incomplete checkpoint after any error; explain errors of writing.
+
+    Raises:
+        RecordWriteError: The checkpoint could not be written.
+    """
     from safetensors import SafetensorError
 
     try:
         yield
     except BaseException as error:
-        # Before the removal, which makes room.
+        # Measured before the removal, which frees space.
         free = free_bytes(scratch)
         written = sum(path.stat().st_size for path in scratch.glob("*") if path.is_file())
         shutil.rmtree(scratch, ignore_errors=True)
@@ -168,13 +172,13 @@ def _write(
             _optimizer_tensors(learned.critic.optimizer), scratch / "critic_optimizer.safetensors"
         )
 
-    # What the method keeps besides weights.
+    # State of the method besides weights.
     if learned.buffer is not None:
         (scratch / REFERENCES).write_bytes(learned.buffer.dump())
     if learned.memory is not None:
         (scratch / MEMORY_FILE).write_bytes(learned.memory.dump())
 
-    # Contents on the disk before the marker vouches for them.
+    # All files must be on the disk before the marker declares them complete.
     marker = CheckpointMarker(step=step, files=folder_sums(scratch), logs=dict(logs))
     for name in marker.files:
         sync(scratch / name)
@@ -185,7 +189,7 @@ def _write(
 
 
 def complete_checkpoints(folder: Path) -> list[Checkpoint]:
-    """Complete checkpoints, oldest first; incomplete or cut ones are passed over.
+    """Complete checkpoints, oldest first; incomplete and truncated ones are skipped.
 
     The weights are not read here: see :meth:`Checkpoint.damage`.
     """
@@ -193,7 +197,7 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
     for path in sorted(folder.glob("step_*")):
         step = numbered(path, CHECKPOINT)
         if step is None:
-            # Somebody's copy of a checkpoint, which is not ours to delete.
+            # A copy that a user made, which must not be deleted.
             continue
         try:
             marker = read_record(
@@ -201,25 +205,24 @@ def complete_checkpoints(folder: Path) -> list[Checkpoint]:
             )
         except RecordError:
             continue
-        # Sizes reveal cut files at once.
+        # Truncated files have other sizes, which can be compared without reading the files.
         if marker.step == step and not folder_change(path, marker.files, contents=False):
             found.append(Checkpoint(step, path, marker.files, marker.logs))
     return found
 
 
 def newest_usable(folder: RunFolder, cut_logs: Callable[[Checkpoint], None]) -> Checkpoint | None:
-    """Find the newest checkpoint that is whole together with its logs; None without any.
+    """Find the newest undamaged checkpoint whose logs are undamaged, too; None without checkpoints.
 
-    Weights of step n with logs of another step would be a run that nobody made: metrics would be
-    missing or doubled without a trace.
+    Weights of one step with logs of another would give a log with missing or duplicate metrics.
 
     Args:
         folder: The run.
-        cut_logs: Truncates the logs to the state at a checkpoint; RecordError if they differ from
-            what was logged when it was written.
+        cut_logs: Truncates the logs to a checkpoint's step; raises RecordError if they differ from
+            the logs at the time of the checkpoint.
 
     Raises:
-        RecordError: All checkpoints are damaged, or the logs before those that are not.
+        RecordError: All checkpoints are damaged, or the logs before every undamaged one are.
     """
     lost: RecordError | None = None
     for step in folder.whole_checkpoints():
@@ -228,7 +231,7 @@ def newest_usable(folder: RunFolder, cut_logs: Callable[[Checkpoint], None]) -> 
         try:
             cut_logs(checkpoint)
         except RecordError as error:
-            logger.warning("%s; an earlier checkpoint is tried", error)
+            logger.warning("%s; trying an earlier checkpoint", error)
             # The error of the newest checkpoint is the most helpful one if none is usable.
             lost = lost or error
             continue
@@ -240,7 +243,7 @@ def newest_usable(folder: RunFolder, cut_logs: Callable[[Checkpoint], None]) -> 
 
 
 def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
-    """Restore weights, optimizer state, and critic, reference buffer and memory if there are any.
+    """Restore ``learned`` from a checkpoint, in place.
 
     Raises:
         RecordError: The tensors do not fit this model, or references or memory cannot be read.
@@ -272,26 +275,25 @@ def load_checkpoint(checkpoint: Checkpoint, learned: Learned) -> None:
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Moments and step counts by ``<parameter number>.<name>``.
+    """Moments and step counts by ``<parameter number>.<name>``, for safetensors.
 
-    safetensors instead of ``torch.save``, whose files are pickles: loading one runs what it holds.
+    ``torch.save`` is not used, because its files are pickles, which may run code when loaded.
     """
-    state = optimizer.state_dict()["state"]
-    return {
-        # safetensors stores contiguous tensors only.
-        f"{index}.{name}": value.contiguous()
-        for index, slots in state.items()
-        for name, value in slots.items()
-    }
+    tensors = {}
+    for index, slots in optimizer.state_dict()["state"].items():
+        for name, value in slots.items():
+            # safetensors stores contiguous tensors only.
+            tensors[f"{index}.{name}"] = value.contiguous()
+    return tensors
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Load what :func:`_optimizer_tensors` gave into a new optimizer of the same parameters."""
+    """Load the result of :func:`_optimizer_tensors` into an optimizer of the same parameters."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in tensors.items():
         index, name = key.split(".")
         state.setdefault(int(index), {})[name] = value
-    # Only the moments are restored; learning rate and decay are those of the configuration.
+    # Learning rate and weight decay are not restored but taken from the configuration.
     optimizer.load_state_dict(
         {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
     )

@@ -29,29 +29,31 @@ FloatArray = NDArray[np.float32]
 def measure(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> dict[str, FloatArray]:
-    """Columns that ``config.method`` requires.
+    """Compute the columns that ``config.method`` requires.
 
-    Called before the update, while the policy is still the one that sampled.
+    Must be called before the update, while the policy is still the one that sampled.
 
     Args:
-        policy: Scores the responses again.
-        trajectories: The episodes that are learned from.
-        config: Names the method, the micro-batch size and the sampling temperature.
+        policy: The policy that rescores the responses.
+        trajectories: The episodes of the training batch.
+        config: The run's configuration, with method, micro-batch size and sampling temperature.
 
     Returns:
         Columns of ``StepBatch`` by name, rows trajectory by trajectory in time order.
     """
-    wanted = sorted(required(config.method) & MEASUREMENTS.keys())
-    return {
-        OPTIONAL_FIELDS[name]: MEASUREMENTS[name](policy, trajectories, config) for name in wanted
-    }
+    columns = {}
+    for name in sorted(required(config.method) & MEASUREMENTS.keys()):
+        columns[OPTIONAL_FIELDS[name]] = MEASUREMENTS[name](policy, trajectories, config)
+    return columns
 
 
 def entropy(
     policy: TrainedPolicy, trajectories: Sequence[Trajectory], config: RunConfig
 ) -> FloatArray:
     """Mean token entropy of each response in nats, under the sampling policy at its temperature."""
-    pairs = [pair for trajectory in trajectories for pair in token_pairs(trajectory.generations)]
+    pairs: list[tuple[Ids, Ids]] = []
+    for trajectory in trajectories:
+        pairs += token_pairs(trajectory.generations)
     _, entropy_N = _scored(policy, pairs, config)
     return entropy_N
 
@@ -61,9 +63,9 @@ def hindsight_logprob(
 ) -> FloatArray:
     """Mean token log-probability (nats) of successful responses, with the outcome in the prompt.
 
-    NaN in failures. The hindsight text precedes the prompt, so that the response still directly
-    follows its question. A word-level tokenizer reads words that it does not know as its unknown
-    token.
+    It is NaN in failures. The hindsight text precedes the prompt, so that the response still
+    directly follows its question. A word-level tokenizer maps unknown words of the text to its
+    unknown token.
     """
     # Only estimators with this setting require hindsight_logprob.
     template = config.trained.estimator.hindsight_prompt  # type: ignore[attr-defined]
@@ -83,10 +85,8 @@ def hindsight_logprob(
                 won=trajectory.won,
                 max_prompt_tokens=policy.max_prompt_tokens,
             )
-            pairs += [
-                (ids, generation.response_ids)
-                for ids, generation in zip(prompts, trajectory.generations, strict=True)
-            ]
+            responses = [generation.response_ids for generation in trajectory.generations]
+            pairs += zip(prompts, responses, strict=True)
         start += len(trajectory)
 
     if pairs:
@@ -104,12 +104,12 @@ def _scored(
     Args:
         policy: The model.
         pairs: Token ids of prompts and responses.
-        config: Micro-batch size, and sampling temperature, at which probabilities are computed.
+        config: Sets the micro-batch size and the sampling temperature of the probabilities.
 
     Returns:
         ``(logprob_N, entropy_N)``, float32.
     """
-    # Without dropout, as in rollout and update.
+    # Turns dropout off, as in rollout and update.
     policy.model.eval()
     logprob_N = np.zeros(len(pairs), dtype=np.float32)
     entropy_N = np.zeros(len(pairs), dtype=np.float32)
@@ -120,7 +120,7 @@ def _scored(
             part.prompts, part.responses, config.trainer.temperature
         )
         tokens = mask.sum(1)
-        # Equal pairs were scored once; `pair_of` gives each row its pair's numbers.
+        # Equal pairs are scored once; `pair_of` maps each row to its pair.
         mean_logprob = (statistics.logprob_NL * mask).sum(1) / tokens
         mean_entropy = (statistics.entropy_NL * mask).sum(1) / tokens
         logprob_N[part.rows] = mean_logprob.cpu().numpy()[part.pair_of]

@@ -21,8 +21,8 @@ class Draw:
     """Rollouts of one training step.
 
     Attributes:
-        groups: Tasks a round.
-        group_size: Siblings of each.
+        groups: Number of tasks in a round.
+        group_size: Number of siblings of each task.
         tasks: ``tasks(count, round)`` returns ``count`` tasks; each round draws its own.
         play: ``play(slots, round)`` returns one trajectory per slot; each round has its own seed.
     """
@@ -38,9 +38,9 @@ class Sampled:
     """Rollouts of one training step, in the order in which they were played.
 
     Attributes:
-        kept: Those to learn from.
-        played: All of them: success rates count these, or dropping groups would bias them.
-        rounds: Number of rounds that it took.
+        kept: The trajectories to learn from.
+        played: All trajectories, for success rates: dropped groups would bias them.
+        rounds: Number of rounds that were played.
     """
 
     kept: list[Trajectory]
@@ -49,34 +49,35 @@ class Sampled:
 
 
 def sample(draw: Draw, config: SamplingConfig | None) -> Sampled:
-    """Roll out one training step by the method's sampling rule; None: sibling groups, once."""
+    """Roll out one training step by the method's sampling rule; None: one round of groups."""
     return SAMPLING[config.rule if config else None](draw, config)
 
 
 def grouped(draw: Draw, _config: None) -> Sampled:
-    """``group_size`` siblings of each of ``groups`` tasks."""
+    """Roll out ``group_size`` siblings of each of ``groups`` tasks."""
     return _once(draw, group_slots(draw.tasks(draw.groups, 0), draw.group_size))
 
 
 def independent(draw: Draw, _config: IndependentSampling) -> Sampled:
-    """Roll out groups of one trajectory, each of another task as far as the panel has enough.
+    """Roll out groups of one trajectory, of different tasks if the panel has enough.
 
-    For PPO, whose critic takes the place of siblings: as many rollouts as the group methods play.
+    For PPO, which compares with its critic instead of siblings. The number of trajectories is that
+    of the group methods.
     """
     return _once(draw, group_slots(draw.tasks(draw.groups * draw.group_size, 0), 1))
 
 
 def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
-    """Roll out ``groups`` new tasks until groups x siblings trajectories are kept.
+    """Play rounds of ``groups`` tasks until groups x siblings trajectories are kept.
 
     Groups with equal episode returns are dropped, except in the last of ``config.rounds``: their
-    siblings differ only by the penalty of invalid actions. No kept group is cut off (DAPO,
-    arXiv 2503.14476, as verl-agent's script runs it). Each round draws new tasks (ledger 26).
+    siblings differ only by the penalty for invalid actions. Surplus groups of a round are kept
+    (DAPO, arXiv 2503.14476, as in verl-agent's script). Each round draws new tasks (ledger 26).
     """
     kept: list[Trajectory] = []
     played: list[Trajectory] = []
     for turn in range(config.rounds):
-        # Numbered on from the round before: groups of two rounds must not become one.
+        # Group numbers continue across rounds, so that groups of different rounds stay distinct.
         slots = group_slots(
             draw.tasks(draw.groups, turn), draw.group_size, first_group=turn * draw.groups
         )
@@ -90,7 +91,7 @@ def dynamic(draw: Draw, config: DynamicSampling) -> Sampled:
 
 
 def informative(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
-    """Those of groups whose episode returns are not all equal."""
+    """The trajectories of groups whose episode returns are not all equal."""
     returns: dict[int, set[float]] = {}
     for trajectory in trajectories:
         returns.setdefault(trajectory.slot.group, set()).add(trajectory.episode_return)

@@ -1,8 +1,8 @@
 """Embedded trainer: rollout, credit, update, validation and records in one process (CPU or GPU).
 
-Every random generator is seeded by (run seed, step, purpose), and the scorer's cache is cleared
-before each step. A run resumed from a checkpoint thus continues bit for bit on a CPU, although
-neither is stored.
+Checkpoints store neither random states nor the scorer's cache: every random generator is seeded by
+(run seed, step, purpose), and the cache is cleared before each step. On a CPU, a resumed run thus
+continues bit for bit.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ logger = logging.getLogger(__name__)
 # Environments that `open_ahead` opened before a fork, by `_environment_key`.
 _opened: dict[tuple[str, str, str | None], Environment] = {}
 
-# Allocations before young objects are examined (Python's default is 700), and collections of the
-# young before the old ones' turn, which is thereby left to the checkpoints.
+# Thresholds of the garbage collector. GC_YOUNG: allocations before the youngest objects are
+# examined (Python's default: 700). GC_OLD: collections of younger objects before the oldest are
+# examined, so high that this happens only at checkpoints.
 GC_YOUNG = 100_000
 GC_OLD = 1_000_000
 
@@ -102,8 +103,8 @@ class Session(Learned):
         config: The run's configuration.
         environment: Panels, games and episodes.
         reference: The initial policy, for the KL term; None without one.
-        scorer: Remembers the pairs of one training step.
-        diagnostics: Samples for analysis, and the precision of credit.
+        scorer: Scorer with a cache of the pairs of one training step.
+        diagnostics: Records samples for analysis, and measures the precision of credit.
     """
 
     config: RunConfig
@@ -115,15 +116,14 @@ class Session(Learned):
 
 def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> None:
     """See :func:`scpo.trainers.train`."""
-    # Runs that share a machine must not take all of its cores each.
+    # Several runs may share a machine, so one must not take all of its cores.
     torch.set_num_threads(config.machine.threads)
     session = _open(config, folder, should_stop)
 
-    # Before the first line is logged: no run continues on other games than it began with.
+    # Checked before the first line is logged: a run must not continue on other games.
     folder.pin_panels(panel_records(session.environment, config))
 
-    # GPUs whose memory is watched: those that the variable makes visible; without it the first,
-    # torch's default device.
+    # GPUs whose memory is measured: those of CUDA_VISIBLE_DEVICES, or the first, torch's default.
     gpus = None
     if session.policy.device.type == "cuda":
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
@@ -134,7 +134,7 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     ):
         last_step = _resume(session, tracker)
         if last_step is None:
-            # The curve starts with the policy before training.
+            # Step 0 is the policy before training.
             metrics, timing = _measure(session, 0)
             _probe(session, 0)
             tracker.log(0, metrics, timing | memory.take())
@@ -143,15 +143,15 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         for step in range(last_step + 1, config.trainer.steps + 1):
             metrics, timing = _training_step(session, step, tracker)
             if step % config.trainer.validation.every == 0 or step == config.trainer.steps:
-                # Validated at the last step too, so that every run ends with a measured policy.
+                # Also at the last step, so that every run ends with a measured policy.
                 validation, seconds = _measure(session, step)
                 metrics, timing = metrics | validation, timing | seconds
             _probe(session, step)
             tracker.log(step, metrics, timing | memory.take())
             stop = should_stop()
             if stop or step % config.trainer.checkpoint_every == 0 or step == config.trainer.steps:
-                # After the line is logged: the checkpoint holds the checksums of the logs at its
-                # step.
+                # Saved after the line is logged, because the checkpoint holds the checksums of the
+                # logs at its step.
                 _save(session, tracker, step)
                 collect()
             if stop:
@@ -159,22 +159,21 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 
 def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> Session:
-    """Open environment, models and scorer; with a warm start of the policy if it has one."""
+    """Open environment, models and scorer, including the warm start of a policy that has one."""
     environment = _environment_of(config)
     policy = make_policy(config, environment, should_stop)
 
-    # fused: one kernel for all parameters; on a CPU a step of 65 ms takes less than one.
+    # fused: one kernel for all parameters; on a CPU a step then takes less than 1 ms, not 65 ms.
     optimizer = torch.optim.AdamW(
         policy.model.parameters(),
         lr=config.trainer.optimizer.learning_rate,
         weight_decay=config.trainer.optimizer.weight_decay,
         fused=True,
     )
-    # Without a KL term nothing reads the initial policy, which would double the memory of the
-    # weights.
+    # Only the KL term needs the initial policy, a second copy of the weights.
     reference = None
     if config.trainer.loss.kl_coefficient > 0:
-        # A shallow copy with weights of its own: tokenizer and settings are shared.
+        # Only the weights are copied: tokenizer and settings are shared.
         reference = copy.copy(policy)
         reference.model = copy.deepcopy(policy.model).requires_grad_(False)
 
@@ -207,7 +206,7 @@ def _open(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
 
 def _resume(session: Session, tracker: Tracker) -> int | None:
     """Load the newest intact checkpoint and truncate the logs to it; None: start from step 0."""
-    # Usable only with the logs of its step, which are cut there.
+    # `resume_at` truncates the logs; a checkpoint whose logs are damaged is skipped.
     checkpoint = newest_usable(
         tracker.folder, lambda found: tracker.resume_at(found.step, found.logs)
     )
@@ -220,7 +219,7 @@ def _resume(session: Session, tracker: Tracker) -> int | None:
 
 
 def _save(session: Session, tracker: Tracker, step: int) -> None:
-    """Write a checkpoint of the present state as that of ``step``, with the logs up to it."""
+    """Write a checkpoint of the present state as that of ``step``."""
     keep = session.config.trainer.keep_checkpoints
     save_checkpoint(tracker.folder.checkpoints, step, session, keep=keep, logs=tracker.sums)
 
@@ -235,7 +234,7 @@ def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, f
             logger.info("validation: panel %s", panel)
             repeats = session.config.env.validation_panels[panel].repeats
             slots = group_slots(session.environment.panel(panel).tasks, repeats)
-            # The seed holds neither run nor step: curves differ by the policy, not by the draws.
+            # The seed contains neither run nor step, so that curves differ only by the policy.
             panels[panel] = _play(session, slots, (validation.seed,), validation.temperature)
         session.diagnostics.record_validation(step, panels)
     return validation_metrics(panels), dict(clock.seconds)
@@ -244,7 +243,7 @@ def _measure(session: Session, step: int) -> tuple[dict[str, float], dict[str, f
 def _play(
     session: Session, slots: Sequence[Slot], seed: tuple[int, ...], temperature: float | None = None
 ) -> list[Trajectory]:
-    """An episode in each slot; ``temperature`` None: training's."""
+    """Play an episode in each slot; ``temperature`` None: that of training."""
     return rollout(
         session.environment,
         session.policy,
@@ -261,7 +260,7 @@ def _training_step(
     """One training step: rollout, measurements, credit, critic, update, diagnostics.
 
     Returns:
-        Metrics, which a repeated run gives bit for bit on a CPU, and seconds, which it does not.
+        Metrics, which are equal in a repeated run on a CPU bit for bit, and timings, which are not.
     """
     config = session.config
     clock = Clock()
@@ -271,10 +270,10 @@ def _training_step(
             sampled = _roll_out(session, step)
         uncached_s = _uncached_s(session.environment) - uncached_s
         generations = _generations(sampled.kept)
-        # Before the update: entropies and hindsight are those of the policy that sampled.
+        # Before the update: entropies and hindsight must be those of the policy that sampled.
         with clock("measure"):
             measured = measure(session.policy, sampled.kept, config)
-        # Rows, scores of step texts, advantages: all of credit but the update.
+        # Rows of the batch, scores of step texts, and advantages.
         with clock("credit"):
             batch = step_batch(
                 sampled.kept,
@@ -282,7 +281,7 @@ def _training_step(
                 position_N=_positions(config, sampled.kept),
                 measured=measured,
             )
-            # Forgets the pairs of earlier steps, which a resumed run would not have either.
+            # Clears the cached pairs of earlier steps, which a resumed run would not have either.
             session.scorer.begin_step()
             advantage, credit, targets = _estimate(session, step, tracker, batch, generations)
             scored = session.scorer.report()
@@ -299,11 +298,11 @@ def _training_step(
                 reference=session.reference,
             )
 
-    # The first run on a machine fills the caches of the environment for all others, so that its
-    # seconds would compare the order of the runs, not their methods.
+    # The first run on a machine fills the environment's caches for all others. These seconds are
+    # moved out, because they depend on the order of the runs and not on the method.
     clock.move(uncached_s, to="uncached", out_of=("rollout", "step"))
 
-    # Outside the clock of the step, whose seconds are compared with the paper's (ledger 54).
+    # Not part of the step's seconds, which are compared with the paper's (ledger 54).
     with clock("diagnostics"):
         precision = session.diagnostics.record(step, batch, credit, sampled.kept)
     metrics = _rollout_metrics(sampled) | critic | actor | credit.metrics | precision
@@ -311,7 +310,7 @@ def _training_step(
 
 
 def _uncached_s(environment: Environment) -> float:
-    """Seconds spent so far on what the caches did not hold; 0 without caches that outlive a run."""
+    """Seconds spent so far on cache misses; 0 without caches that outlive a run."""
     return environment.uncached_s if isinstance(environment, CachingEnvironment) else 0.0
 
 
@@ -322,9 +321,9 @@ def _estimate(
     batch: StepBatch,
     generations: Sequence[Generation],
 ) -> tuple[FloatArray, CreditDiagnostics, Targets | None]:
-    """Advantages of rows (N,), or of tokens (N, L) together with the critic's value targets.
+    """Compute advantages of rows (N,), or of tokens (N, L) with the critic's value targets.
 
-    If the scorer fails permanently, the state learned before this step is saved.
+    If the scorer fails permanently, the state before this step is saved as a checkpoint.
     """
     config = session.config
     critic = session.critic
@@ -338,33 +337,27 @@ def _estimate(
         return advantage_NL, credit, Targets(value_NL, return_NL)
 
     try:
-        speculate = config.machine.scorer.speculate
-        credited = assign(
+        advantage_N, credit = assign(
             batch,
             session.scorer,
             config.trained,
             seed=seed,
-            speculate=speculate,
+            speculate=config.machine.scorer.speculate,
             buffer=session.buffer,
             memory=session.memory,
         )
     except ScorerError:
-        # Nothing of this step has been learned yet, so that a restart repeats it with a working
-        # scorer.
+        # This step has not changed the learned state, so that a resumed run can repeat it.
         _save(session, tracker, step - 1)
         raise
 
-    return *credited, None
+    return advantage_N, credit, None
 
 
 def _update_critic(
     session: Session, generations: Sequence[Generation], targets: Targets | None, step: int
 ) -> dict[str, float]:
-    """Update the critic, before the policy's update as in verl; nothing to do without a critic.
-
-    Returns:
-        The critic's metrics.
-    """
+    """Update the critic, before the policy as in verl; returns its metrics, empty without one."""
     if session.critic is None or targets is None:
         return {}
     rng = np.random.default_rng((session.config.seed, step, CRITIC))
@@ -372,19 +365,19 @@ def _update_critic(
 
 
 def _rollout_metrics(sampled: Sampled) -> dict[str, float]:
-    """Metrics of a rollout: episodes count all that were played, rows only those learned from."""
+    """Metrics of a rollout: of episodes over all that were played, of rows over the kept ones."""
     episodes = episode_metrics(sampled.played, by_family=False)
     metrics = {f"train/{name}": value for name, value in episodes.items()}
     metrics["train/sampling_rounds"] = float(sampled.rounds)
     metrics["train/rows"] = float(sum(map(len, sampled.kept)))
-    # Share of prompts that were longer than allowed and lost their beginning.
+    # Share of prompts that lost their beginning because they were too long.
     truncated = [generation.truncated for generation in _generations(sampled.kept)]
     metrics["train/prompt_truncated"] = float(np.mean(truncated))
     return metrics
 
 
 def _roll_out(session: Session, step: int) -> Sampled:
-    """Rollouts of a step by the method's sampling rule, seeded by (run seed, step)."""
+    """Roll out a step by the method's sampling rule, seeded by (run seed, step)."""
     config = session.config
     panel = session.environment.panel("train").tasks
 
@@ -392,7 +385,7 @@ def _roll_out(session: Session, step: int) -> Sampled:
         return training_tasks(panel, groups=count, seed=config.seed, step=step, turn=turn)
 
     def play(slots: Sequence[Slot], turn: int) -> list[Trajectory]:
-        # Each round of sampling needs draws of its own.
+        # Each round of sampling has a seed of its own.
         seed = (config.seed, step, AGAIN, turn) if turn else (config.seed, step, ROLLOUT)
         return _play(session, slots, seed)
 
@@ -401,13 +394,13 @@ def _roll_out(session: Session, step: int) -> Sampled:
 
 
 def _positions(config: RunConfig, trajectories: Sequence[Trajectory]) -> NDArray[np.int64]:
-    """Processing order as the paper's four GPUs would leave it, although this is one process.
+    """Processing order of the rows on the paper's four GPUs, computed in this one process.
 
-    The order decides which steps the matcher credits (section 3.4), so that it must not depend on
-    the machine (ledger 9).
+    The order decides which steps the matcher credits (section 3.4), so it must not depend on the
+    machine (ledger 9).
 
     Returns:
-        ``position_N``, for rows trajectory by trajectory in time order.
+        ``position_N``, with rows trajectory by trajectory in time order.
     """
     lengths = np.array([generation.tokens for generation in _generations(trajectories)])
     shaper = config.trained.shaper
@@ -424,19 +417,19 @@ def _generations(trajectories: Sequence[Trajectory]) -> list[Generation]:
 def _set_learning_rate(optimizer: torch.optim.Optimizer, config: RunConfig, step: int) -> None:
     """Linear warm-up, then constant; computed from the step, so that no checkpoint stores it."""
     settings = config.trainer.optimizer
-    # Steps count from 1, so that the first one already learns.
+    # Steps count from 1, so that the rate of the first one is not 0.
     warmup = min(1.0, step / max(1, settings.warmup_steps))
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * warmup
 
 
 def _probe(session: Session, step: int) -> None:
-    """Play the probe game outside training and record its similarity matrix (credit heatmap)."""
+    """If it is due, play the probe game and record its similarity matrix (credit heatmap)."""
     config = session.config
     if not session.diagnostics.probe_due(step):
         return
     slots = group_slots(session.environment.panel("probe").tasks, config.trainer.probe_siblings)
-    # Seeded by the step: each probe has its own draws, which no other part of the run shares.
+    # Each probe has a random stream of its own.
     trajectories = _play(session, slots, (config.seed, step, PROBE))
     batch = step_batch(
         trajectories,
@@ -451,7 +444,7 @@ def open_ahead(config: RunConfig) -> None:
 
     An environment's caches do not affect results, so workers may inherit them.
     """
-    # The first optimizer of a process imports for a second.
+    # The first optimizer of a process imports modules for a second; forked workers inherit them.
     torch.optim.AdamW([torch.zeros(1)])
     environment = open_environment(config)
     if isinstance(environment, OpenableEnvironment):
@@ -465,17 +458,18 @@ def _environment_of(config: RunConfig) -> Environment:
 
 
 def _environment_key(config: RunConfig) -> tuple[str, str, str | None]:
-    """Everything that an environment is made from."""
+    """All settings that determine an environment."""
     return config.env.model_dump_json(), config.machine.cache_dir, config.data_folder
 
 
 @contextmanager
 def _collected_at_checkpoints() -> Iterator[Callable[[], None]]:
-    """Collect garbage at checkpoints only: yields the function to call there.
+    """Collect garbage only at checkpoints; yields the function to call there.
 
-    Python's collector examines all live objects whenever they have grown by a quarter. A run keeps
-    millions of prompts, games and states, hardly any in cycles: collecting took 12 of a study
-    run's 55 s. Objects that survive a collection are frozen, which excludes them from the next.
+    Python's collector examines all live objects whenever their number has grown by a quarter. A run
+    keeps millions of prompts, games and states, hardly any in reference cycles: collections took 12
+    of the 55 s of a run of the study. Objects that survive a collection are frozen, which excludes
+    them from later ones.
     """
     before = gc.get_threshold()
     gc.set_threshold(GC_YOUNG, 10, GC_OLD)

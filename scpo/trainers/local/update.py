@@ -1,4 +1,4 @@
-"""One policy update: of the model that acts, on advantages of rows or of tokens."""
+"""Update of the policy by advantages of rows or of tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from scpo.generation import Generation, Ids
-from scpo.policies.base import TrainedPolicy
+from scpo.policies.base import TokenStatistics, TrainedPolicy
 from scpo.policies.batches import descend, micro_batches, mini_batches, token_pairs
 from scpo.policies.loss import has_advantage, policy_loss
 
@@ -27,8 +27,8 @@ class UpdateBatch:
 
     Attributes:
         generations: One sampled response for each row.
-        advantage: Per row, shape (N,), or per response token, shape (N, L) with L the longest
-            response.
+        advantage: One for each row, shape (N,), or for each response token, shape (N, L) with L the
+            longest response.
     """
 
     generations: Sequence[Generation]
@@ -52,29 +52,29 @@ def update(
     """Run clipped PPO over ``config.epochs`` passes.
 
     Dropout is off: the ratio to the sampling policy must start at 1. With
-    ``config.skip_updates_without_advantage``, a mini-batch in which no row has an advantage changes
-    neither policy nor optimizer: its gradient comes only from the entropy bonus and the KL term,
-    and Adam rescales it to nearly full size (ledger 55).
+    ``config.skip_updates_without_advantage``, mini-batches in which no row has an advantage are
+    skipped: their gradient would come only from the entropy bonus and the KL term, and Adam would
+    rescale it to nearly full size (ledger 55).
 
     Args:
-        policy: Changed in place.
-        optimizer: The policy's, changed in place.
+        policy: The policy, changed in place.
+        optimizer: Optimizer of the policy, changed in place.
         batch: Responses and advantages.
         config: Loss, mini-batch size in rows, epochs.
         rng: Shuffles the rows into mini-batches.
         reference: The initial policy, for the KL term; None without one.
 
     Returns:
-        ``actor/*``: means over the response tokens of the mini-batches with an update, absent if
-        there was no such mini-batch. ``actor/updates``: optimizer steps;
-        ``update/without_advantage``: those on a mini-batch without an advantage;
-        ``update/skipped``: such mini-batches that were skipped.
+        ``actor/loss`` and ``actor/grad_norm``, means over the optimizer steps, and the other
+        statistics ``actor/*``, means over their response tokens; absent without an optimizer step.
+        ``actor/updates``: number of optimizer steps; ``update/without_advantage``: of those on a
+        mini-batch without an advantage; ``update/skipped``: number of skipped mini-batches.
     """
     policy.model.eval()
     sums: dict[str, float] = defaultdict(float)
     tokens = steps = blind = skipped = 0.0
     for _ in range(config.epochs):
-        # Shuffled, where verl takes the rows as they were balanced (ledger 48).
+        # Shuffled; verl takes the rows in the order in which it has balanced them (ledger 48).
         for rows in mini_batches(len(batch.generations), config.mini_batch_rows, rng):
             if not has_advantage(batch.advantage[rows]):
                 if config.skip_updates_without_advantage:
@@ -82,8 +82,7 @@ def update(
                     continue
                 blind += 1
             optimizer.zero_grad()
-            # The loss is a mean over the mini-batch's response tokens, however it is cut (ledger
-            # 47).
+            # The loss is a mean over the mini-batch's tokens, not of micro-batch means (ledger 47).
             count = sum(len(batch.generations[row].response_ids) for row in rows)
             for name, value in _accumulate(
                 policy, batch, rows, config, tokens=count, reference=reference
@@ -94,12 +93,11 @@ def update(
             )
             tokens, steps = tokens + count, steps + 1
 
-    # The loss of a mini-batch is a mean over tokens already; the other sums are over tokens.
+    # These two have one value for each step; the other sums are over tokens.
     per_step = {"actor/grad_norm", "actor/loss"}
-    means = {
-        name: value / (steps if name in per_step else tokens)
-        for name, value in sorted(sums.items())
-    }
+    means = {}
+    for name, value in sorted(sums.items()):
+        means[name] = value / (steps if name in per_step else tokens)
     counts = {"actor/updates": steps, "update/without_advantage": blind, "update/skipped": skipped}
     return means | counts
 
@@ -113,43 +111,41 @@ def _accumulate(
     tokens: int,
     reference: TrainedPolicy | None,
 ) -> Iterator[tuple[str, float]]:
-    """Add the gradient of one mini-batch, micro-batch by micro-batch, and yield its sums.
+    """Accumulate the gradient of a mini-batch over its micro-batches, and yield their metrics.
 
     Args:
-        policy: Gets the gradient.
+        policy: The policy, whose gradient is accumulated.
         batch: Responses and advantages.
         rows: Rows of the mini-batch.
         config: Loss and micro-batch size.
-        tokens: Response tokens of the whole mini-batch, which every part divides by: micro-batches
-            only bound memory and change no gradient but by rounding.
-        reference: For the KL term.
+        tokens: Number of response tokens of the mini-batch, the divisor of every micro-batch's
+            loss. Micro-batches thus bound the memory and change the gradient only by rounding.
+        reference: The initial policy, for the KL term; None without one.
 
     Yields:
         Name and value of each metric of each micro-batch.
     """
     for part in micro_batches(batch.pairs, rows, config.micro_batch_rows, policy.batch_tokens):
         statistics, mask = policy.statistics(part.prompts, part.responses, config.temperature)
-        reference_logprob = None
+        device, length = mask.device, mask.shape[1]
+        # Equal pairs of prompt and response are scored once; `pair` maps each row to its pair.
+        pair = torch.tensor(part.pair_of, device=device)
+        reference_logprob_NL = None
         if reference is not None:
             with torch.no_grad():
-                reference_logprob = reference.statistics(
-                    part.prompts, part.responses, config.temperature
-                )[0].logprob_NL
-        # Equal pairs of prompt and response were scored once; each row now takes its pair's
-        # numbers.
-        index = torch.tensor(part.pair_of, device=mask.device)
+                scored, _ = reference.statistics(part.prompts, part.responses, config.temperature)
+            reference_logprob_NL = scored.logprob_NL[pair]
+        old_logprob_NL = _old_logprobs([batch.generations[row] for row in part.rows], length)
         loss = policy_loss(
-            type(statistics)(statistics.logprob_NL[index], statistics.entropy_NL[index]),
-            _old_logprobs([batch.generations[row] for row in part.rows], mask.shape[1]).to(
-                mask.device
-            ),
-            _advantages(batch, part.rows, mask.shape[1]).to(mask.device),
-            mask[index],
+            TokenStatistics(statistics.logprob_NL[pair], statistics.entropy_NL[pair]),
+            old_logprob_NL.to(device),
+            _advantages(batch, part.rows, length).to(device),
+            mask[pair],
             config.loss,
             tokens=tokens,
-            reference_logprob_NL=None if reference_logprob is None else reference_logprob[index],
+            reference_logprob_NL=reference_logprob_NL,
         )
-        # Frees the graph: only one micro-batch's activations are held at a time.
+        # Also frees the graph, so that only one micro-batch's activations are in memory.
         loss.total.backward()
         yield "actor/loss", float(loss.total.detach())
         yield "actor/clip_fraction", loss.clipped
@@ -159,7 +155,7 @@ def _accumulate(
 
 
 def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.Tensor:
-    """Shape (rows,), or (rows, length) where every token has its own."""
+    """Advantages of rows, shape (rows,), or of their tokens, shape (rows, length)."""
     advantage = torch.tensor(batch.advantage[rows])
     if advantage.ndim == 1:
         return advantage
@@ -167,12 +163,12 @@ def _advantages(batch: UpdateBatch, rows: Sequence[int], length: int) -> torch.T
 
 
 def _old_logprobs(generations: Sequence[Generation], length: int) -> torch.Tensor:
-    """Log-probabilities at sampling, ``(rows, length)``, 0 after the end of a response.
+    """Log-probabilities from the rollout, shape (rows, length), 0 after the end of a response.
 
-    Those of the rollout itself: no pass over the old policy is made, as verl makes one.
+    verl instead computes them again, with a forward pass of the old policy.
     """
-    rows = [
-        generation.logprobs + (0.0,) * (length - len(generation.logprobs))
-        for generation in generations
-    ]
-    return torch.tensor(rows, dtype=torch.float32)
+    padded = []
+    for generation in generations:
+        padding = length - len(generation.logprobs)
+        padded.append([*generation.logprobs, *[0.0] * padding])
+    return torch.tensor(padded, dtype=torch.float32)
