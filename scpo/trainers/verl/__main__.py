@@ -1,11 +1,11 @@
-"""verl's own entry point with SCPO in it: every word of verl's command line, and the run folder.
+"""verl's own entry point with SCPO: verl's command line, and the run folder.
 
     python -m scpo.trainers.verl +scpo.run_folder=runs/<id> trainer.v1.trainer_mode=scpo <verl's
     overrides>
 
-`python train.py --prepare trainer=verl key=value ...` makes the folder. A run that should use our
-environments needs none of this: `python train.py trainer=verl ...` prepares the data and writes the
-overrides by itself.
+`python train.py --prepare trainer=verl key=value ...` creates the folder. This entry point is not
+needed for runs on the environments of this project: `python train.py trainer=verl ...` prepares the
+data, writes the overrides and trains.
 """
 
 from __future__ import annotations

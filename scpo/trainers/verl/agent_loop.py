@@ -1,4 +1,4 @@
-"""verl agent loop over the environments: one output per environment step, with credit's inputs."""
+"""verl's agent loop over the environments: one output for each step, with the inputs of credit."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from scpo.trainers.verl.episode import Answer, Turn, play
 from scpo.trainers.verl.hindsight_pass import HINDSIGHT
 from scpo.trainers.verl.workplace import workplace_of
 
-# For every episode verl logs that it has no rules for a tokenizer without a model type, which is
+# For every episode, verl warns that it has no rules for a tokenizer without a model type, which is
 # intended here.
 logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(logging.ERROR)
 
 VERSIONS = ("min_global_steps", "max_global_steps")
-"""Weight versions that sampled a response; verl reads them of every output."""
+"""Fields with the oldest and newest version of the weights that sampled a response."""
 
 
 class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
     """Registered as ``scpo`` in ``agent_loops.yaml``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Every prompt is one message of its own: verl's rules for the joints of a model family's
-        # turns do not apply, and their checks refuse small tokenizers.
+        # Every prompt is a single message, so verl's rules for joining the turns of a model family
+        # do not apply, and their checks would reject small tokenizers.
         super().__init__(*args, **{**kwargs, "hf_model_type": None})
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         """Play the episode of one row of the data; see ``scpo.trainers.verl.data``.
 
         Args:
-            sampling_params: verl's, of training or validation.
+            sampling_params: Sampling parameters of verl, for training or validation.
             **kwargs: The columns of the row, with verl's ``session_id`` (number of the sibling) and
                 ``global_steps``.
 
         Returns:
-            One output for each environment step: verl's batch has a row for each.
+            One output, a row of verl's batch, for each environment step.
 
         Raises:
             RolloutError: The row is of another training step, or the engine's response is unusable.
@@ -57,11 +57,11 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         task = Task(entry["task"], entry["family"], entry["sha256"])
         slot = Slot(entry["group"], entry["repeat"] + kwargs["session_id"], task)
 
-        # Played among the validation's episodes, but as in training.
+        # The probe is played with the validation, but sampled as in training.
         if entry["panel"] == PROBE:
             sampling_params = {**sampling_params, "temperature": place.config.trainer.temperature}
-        # One id for the whole episode: verl's servers route its turns to the same engine, which has
-        # the prefix in its cache.
+        # One id for the whole episode, so that verl sends all its turns to the same engine, which
+        # has their common prefix in its cache.
         request = uuid4().hex
 
         async def ask(prompt: str) -> Answer:
@@ -77,8 +77,8 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 retries=place.config.env.failure_retries,
             )
         except Exception as error:
-            # After any error, verl would go on without this episode's rows. Ray's own text of the
-            # error would hold every stack.
+            # verl goes on without this episode's rows after an error, so it is logged for the
+            # trainer, with its cause: the text of Ray's error would contain every stack trace.
             cause = error.cause if isinstance(error, RayTaskError) else error
             reason = f"{type(cause).__name__}: {cause}"
             place.failures.append(
@@ -89,9 +89,12 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
         return _outputs(turns, self._hindsight(place.config, entry["panel"], turns))
 
     def _check_schedule(self, entry: dict[str, Any], step: int) -> None:
-        """Reject a dataloader whose step differs from the run's: its tasks would be wrong.
+        """Check that the task is scheduled for the run's present step.
 
-        After a resume, verl's dataloader goes on from its own state, the run from its checkpoint.
+        After a resume, verl's dataloader continues from a state of its own, which may differ.
+
+        Raises:
+            RolloutError: The task is scheduled for another step.
         """
         scheduled = entry["index"] // self.data_config.train_batch_size + 1
         if entry["panel"] == TRAIN and scheduled != step:
@@ -108,7 +111,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 row or fail on it later.
         """
         ids = encode(self.tokenizer, [prompt])[0]
-        # The end of a prompt holds the present observation and the admissible commands.
+        # Keep the end of a prompt, which holds the present observation and the admissible commands.
         cut = ids[-self.rollout_config.prompt_length :]
         output = await self.server_manager.generate(
             request_id=request,
@@ -121,7 +124,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
                 f"{len(cut)} tokens"
             )
 
-        # verl's metrics of a batch read both of every row.
+        # verl's metrics read both fields in every row.
         missing = [name for name in VERSIONS if name not in output.extra_fields]
         if missing:
             raise RolloutError(
@@ -154,27 +157,27 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]  # verl is untyped
 
 
 def _outputs(turns: list[Turn], hindsight: list[Ids] | None) -> list[AgentLoopOutput]:
-    """One output a turn, all with the same fields set: verl stacks them.
+    """One output for each turn; all have the same fields, because verl stacks them.
 
     Args:
-        turns: The episode.
-        hindsight: A prompt's token ids for each turn, as of ``_hindsight``.
+        turns: The turns of the episode.
+        hindsight: Token ids of a prompt for each turn, from ``_hindsight``; None if unused.
     """
     total = sum(turn.row.reward for turn in turns)
     outputs = []
-    for place, turn in enumerate(turns):
+    for index, turn in enumerate(turns):
         generation = turn.answer.generation
         extra_fields = {**turn.answer.origin, **turn.row.extra_field(), "reward_extra_info": {}}
         if hindsight is not None:
-            extra_fields[HINDSIGHT] = list(hindsight[place])
+            extra_fields[HINDSIGHT] = list(hindsight[index])
         outputs.append(
             AgentLoopOutput(
                 prompt_ids=list(generation.prompt_ids),
                 response_ids=list(generation.response_ids),
-                # Prompt and response of one turn: all of the response was sampled.
+                # All tokens of a turn's response were sampled by the policy.
                 response_mask=[1] * len(generation.response_ids),
                 response_logprobs=list(generation.logprobs) or None,
-                # verl has one score an episode, which every row carries.
+                # verl's score is that of the whole episode, in every row.
                 reward_score=total,
                 num_turns=2,
                 metrics=AgentLoopMetrics(),

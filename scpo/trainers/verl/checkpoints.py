@@ -21,7 +21,7 @@ def verl_folder(folder: RunFolder, step: int) -> Path:
 def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, keep: int) -> None:
     """Mark a checkpoint as complete, and delete all complete ones but the newest ``keep``.
 
-    Call it once the checkpoint's step is in the logs.
+    Must be called after the checkpoint's step has been logged.
 
     Args:
         folder: The run.
@@ -30,9 +30,8 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
             checkpoint truncates its logs to them.
         keep: Number of checkpoints to keep, at least 1.
     """
-    folder.mark_complete(
-        step, folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER]), logs
-    )
+    files = folder_sums(folder.checkpoint(step), leave_out=[CHECKPOINT_MARKER])
+    folder.mark_complete(step, files, logs)
     for old in folder.complete_checkpoints()[:-keep]:
         checkpoint = folder.checkpoint(old)
         # The marker goes first: a folder whose deletion is interrupted must not look complete.
@@ -43,9 +42,8 @@ def mark_complete(folder: RunFolder, step: int, logs: Mapping[str, FileSum], *, 
 class Sealing:
     """Seals checkpoints (checksums and marker) in a thread, so that the next rollout need not wait.
 
-    The files of a checkpoint of a 7B model have 91 GB. The checkpoint becomes valid, and older ones
-    are deleted, when the checksums are written. A run that is killed before that resumes from the
-    previous checkpoint.
+    A checkpoint of a 7B model has 91 GB. It becomes valid, and older ones are deleted, when its
+    marker is written. A run that is killed before that resumes from the previous checkpoint.
     """
 
     def __init__(self, folder: RunFolder, *, keep: int) -> None:
@@ -89,7 +87,7 @@ def newest(folder: RunFolder) -> int | None:
     Raises:
         RecordError: The run has complete checkpoints, but all of them are damaged.
     """
-    # First of all, because an incomplete checkpoint may fill the disk that the run will write to.
+    # First, because an incomplete checkpoint may fill the disk that the run will write to.
     folder.drop_half_checkpoints()
     return next(folder.whole_checkpoints(), None)
 

@@ -1,7 +1,7 @@
 """Panels as verl's data files: one row per prompt, in training order.
 
-The training file is the whole schedule of the run, so verl reads it once, from front to back, and a
-resumed run goes on where its dataloader stopped: step for step the same tasks as with the local
+The training file is the schedule of the whole run. verl reads it once, from beginning to end, and a
+resumed run continues where its dataloader stopped. The tasks of each step are those of the local
 trainer.
 """
 
@@ -28,12 +28,12 @@ def training_rows(environment: Environment, config: RunConfig) -> Iterator[dict[
     for step in range(1, config.trainer.steps + 1):
         chosen = training_tasks(tasks, groups=count, seed=config.seed, step=step)
         for group, task in enumerate(chosen):
-            # The agent loop finds the training step from the index again (`_check_schedule`).
+            # The agent loop computes the training step from the index (`_check_schedule`).
             yield _row(config, (step - 1) * count + group, TRAIN, task, group=group)
 
 
 def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dict[str, Any]]:
-    """Rows of every validation panel with repeats, and of the probe for methods with a shaper."""
+    """Rows of all validation panels, with repeats, and of the probe for methods with a shaper."""
     panels = config.env.validation_panels
     episodes = {name: panels[name].repeats for name in sorted(panels)}
     if config.trained.shaper:
@@ -41,7 +41,7 @@ def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dic
     index = 0
     for panel, repeats in episodes.items():
         for group, task in enumerate(environment.panel(panel).tasks):
-            # Repeats are rows, not verl's `val_kwargs.n`, which is one number for all panels.
+            # Repeats are rows, because verl's `val_kwargs.n` is one number for all panels.
             for repeat in range(repeats):
                 yield _row(config, index, panel, task, group=group, repeat=repeat)
                 index += 1
@@ -50,7 +50,7 @@ def validation_rows(environment: Environment, config: RunConfig) -> Iterator[dic
 def _row(
     config: RunConfig, index: int, panel: str, task: Task, *, group: int, repeat: int = 0
 ) -> dict[str, Any]:
-    """Verl's columns; the agent loop makes the real prompts, step by step, from ``extra_info``.
+    """One row with verl's columns; the agent loop makes the prompts of each step from the task.
 
     Args:
         config: The run's configuration.
@@ -70,10 +70,7 @@ def _row(
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows as a Parquet file, which is what verl's data set reads.
-
-    Atomically, so that a run that dies here leaves no half a schedule.
-    """
+    """Write rows as a Parquet file for verl, atomically, so that no incomplete schedule is left."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -10,11 +10,11 @@ from scpo.errors import RolloutError
 
 
 class WithDeadline:
-    """verl's checkpoint manager with a time limit on ``update_weights``; all else is passed on.
+    """verl's checkpoint manager with a time limit on ``update_weights``, otherwise unchanged.
 
     Args:
         manager: The manager, which sends the update's weights to the rollout engine.
-        seconds: The limit; infinity for none.
+        seconds: The limit; infinity: no limit.
     """
 
     def __init__(self, manager: Any, seconds: float) -> None:
@@ -22,7 +22,7 @@ class WithDeadline:
         self._seconds = seconds
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for names that this class lacks.
+        # Python calls this only for names that this class lacks.
         return getattr(self._manager, name)
 
     def update_weights(self, *args: Any, **kwargs: Any) -> Any:
@@ -39,7 +39,7 @@ class WithDeadline:
             except BaseException as error:  # noqa: BLE001 (raised by the caller's thread)
                 answer.set_exception(error)
 
-        # A thread that hangs cannot be ended: a daemon does not keep the process alive.
+        # A daemon, because a thread that hangs cannot be ended and would keep the process alive.
         threading.Thread(target=send, name="weights", daemon=True).start()
         timeout = None if self._seconds == float("inf") else self._seconds
         if not wait([answer], timeout).done:

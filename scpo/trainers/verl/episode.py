@@ -22,7 +22,7 @@ class Answer:
 
     Attributes:
         generation: Text and tokens; ``prompt_ids`` are those that the model read.
-        origin: Fields of verl's own that go into ``extra_fields`` as they are.
+        origin: Fields of verl that are copied into ``extra_fields``.
         prompt: The whole prompt as text, from which a hindsight prompt is made.
     """
 
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Turn:
-    """One output of the agent loop: tokens, and what the environment made of them."""
+    """One output of the agent loop: tokens of a response, and the environment's step on it."""
 
     answer: Answer
     row: StepRow
@@ -48,11 +48,11 @@ async def play(
     """Play one episode to its end.
 
     Args:
-        environment: Starts it.
-        panel: Whose task it is.
-        slot: Its group, place among the siblings and task.
+        environment: Starts the episode.
+        panel: Panel of the task.
+        slot: Group, number among the siblings, and task of the episode.
         ask: Samples a response to a prompt.
-        retries: How often an episode whose environment fails starts again in a fresh one.
+        retries: How often the episode may start again after its environment failed.
 
     Returns:
         The turns in time order.
@@ -60,7 +60,7 @@ async def play(
     Raises:
         EnvironmentFailure: The environment failed more often than ``retries`` allows.
     """
-    # Turns of a broken episode are dropped whole: its state in the environment is lost.
+    # After a failure all turns are dropped, because the state in the environment is lost.
     for attempt in range(retries + 1):
         try:
             turns = await _attempt(environment, panel, slot, ask)
@@ -81,11 +81,11 @@ async def play(
 
 
 async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -> list[Turn]:
-    """Play once, from the start to the end; the rows get the episode's length at the end."""
+    """Play the episode once, without retries."""
     episode = environment.start(slot.task, slot.sibling)
     turns: list[Turn] = []
     while not episode.done:
-        # Before the step, which replaces them.
+        # Read before the step, which changes them.
         anchor = episode.observation
         state = state_text(episode)
         given = given_state(episode)
@@ -94,23 +94,22 @@ async def _attempt(environment: Environment, panel: str, slot: Slot, ask: Ask) -
         row = _row(
             panel, slot, step=len(turns), anchor=anchor, result=result, generation=answer.generation
         )
-        turns.append(
-            Turn(answer, replace(row, state=state, given=None if given is None else asdict(given)))
-        )
-    # Every row carries the length, so that `read_rows` notices a lost one.
+        row = replace(row, state=state, given=None if given is None else asdict(given))
+        turns.append(Turn(answer, row))
+    # Every row has the episode's length, so that `read_rows` notices lost rows.
     return [replace(turn, row=replace(turn.row, length=len(turns))) for turn in turns]
 
 
 def _row(
     panel: str, slot: Slot, *, step: int, anchor: str, result: StepResult, generation: Generation
 ) -> StepRow:
-    """The row of one step, without the state before it and the episode's length."""
+    """The row of one step; the caller adds the state before it and the episode's length."""
     return StepRow(
         panel=panel,
         group=slot.group,
         sibling=slot.sibling,
         step=step,
-        # The length is known at the end of the episode.
+        # Known only at the end of the episode.
         length=0,
         task=slot.task.id,
         family=slot.task.family,

@@ -33,8 +33,8 @@ class Columns:
     """verl's measurements, for each row of its batch, padding included.
 
     Attributes:
-        tokens: Prompt and response tokens of each row.
-        response_tokens: Response tokens of each row.
+        tokens: Number of prompt and response tokens of each row.
+        response_tokens: Number of response tokens of each row.
         entropy: Entropy of each response token under the policy that sampled it. None if the method
             does not require it, as for the columns below.
         value: The critic's value before each response token.
@@ -81,7 +81,7 @@ def estimate(
     buffer: ReferenceBuffer | None = None,
     memory: Memory | None = None,
 ) -> Estimate:
-    """Call ``scpo.credit.assign`` on a batch of verl; raises what it raises.
+    """Call ``scpo.credit.assign`` on a batch of verl; its errors are passed on.
 
     Args:
         rows: The environment steps among verl's rows.
@@ -89,9 +89,9 @@ def estimate(
         config: The run's configuration.
         step: Training step, part of every seed.
         scorer: Scorer of the shaper and the state identity; None if the method needs none.
-        ranks: Data-parallel ranks of verl's balanced batch.
-        buffer: Successes of earlier training steps.
-        memory: Findings of the state identity in earlier training steps.
+        ranks: Number of data-parallel ranks over which verl has balanced the batch.
+        buffer: Successes of earlier training steps; None without a reference buffer.
+        memory: Findings of the state identity in earlier steps; None if it keeps none.
     """
     shaper = config.trained.shaper
     seed = (config.seed, step)
@@ -106,24 +106,23 @@ def estimate(
         measured=_measured(rows, columns, config),
     )
     if resolve(config.trained).level == "row":
-        speculate = config.machine.scorer.speculate
         advantage_N, diagnostics = assign(
             batch,
             scorer,
             config.trained,
             seed=seed,
-            speculate=speculate,
+            speculate=config.machine.scorer.speculate,
             buffer=buffer,
             memory=memory,
         )
-        # Every token of a response gets its step's advantage, as in verl's outcome estimators. Rows
-        # are in canonical order here; `spread` brings them back to verl's.
+        # Every token of a response gets its step's advantage, as in verl's outcome estimators. The
+        # steps are in canonical order; `spread` converts to verl's order.
         shared = []
         for length, value in zip(columns.response_tokens, rows.spread(advantage_N), strict=True):
             shared.append(np.full(length, value, dtype=np.float32))
         return Estimate(shared, shared, batch, trajectories, diagnostics)
 
-    # Token level: ragged columns of verl's rows to a padded matrix in canonical order, and back.
+    # Token level: convert verl's ragged column to a padded matrix in canonical order, and back.
     response_N = columns.response_tokens[rows.place_N]
     mask_NL = np.arange(int(response_N.max())) < response_N[:, None]
     value_NL = np.zeros(mask_NL.shape, dtype=np.float32)
@@ -141,8 +140,8 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
     """Optional columns of ``StepBatch`` that the method requires, in the order of ``rows``."""
     needed = required(config.method)
     measured = {}
-    # verl gives an entropy for each token; estimators read the response's mean, which is what the
-    # local trainer measures.
+    # verl gives an entropy for each token; estimators read the mean over the response, as the local
+    # trainer measures it.
     if "entropy" in needed:
         entropy = _fetched(columns.entropy, "entropy")
         mean_N = np.array([entropy[place].mean() for place in rows.place_N], dtype=np.float32)
@@ -154,7 +153,7 @@ def _measured(rows: Rows, columns: Columns, config: RunConfig) -> dict[str, Floa
 
 
 def _fetched(column: Column | None, name: str) -> Column:
-    """The column, checked to be there.
+    """Return the column after checking that it is not None.
 
     Raises:
         ValueError: The trainer did not fetch a column that the method requires.

@@ -27,12 +27,12 @@ def hindsight_logprob(
     """Mean token log-probability (nats) of responses after their hindsight prompt.
 
     Args:
-        worker_group: verl's workers with the policy, before they update it.
+        worker_group: verl's workers with the policy, before its update.
         extra_fields: The ``extra_fields`` of every row of verl's batch.
         responses: Token ids of every row.
-        is_padding: True for rows that verl added.
-        multiple: The number of rows is rounded up to a multiple of it, so that every rank has
-            equally many full micro-batches.
+        is_padding: True for padding rows of verl.
+        multiple: Divisor of the number of scored rows, which are filled up, so that all ranks have
+            the same number of full micro-batches.
         temperature: Sampling temperature of the rollout.
 
     Returns:
@@ -45,9 +45,9 @@ def hindsight_logprob(
     ]
     if not chosen:
         return logprob_N
-    # Filled up with copies of the first row, whose scores are cut off below.
+    # Filled up with copies of the first row, whose scores are dropped below.
     filled = chosen + [chosen[0]] * (-len(chosen) % multiple)
-    keys = [f"{PARTITION}_{place}" for place in range(len(filled))]
+    keys = [f"{PARTITION}_{index}" for index in range(len(filled))]
     rows = [_row(extra_fields[row][HINDSIGHT], responses[row]) for row in filled]
     tags = [{"seq_len": len(row["input_ids"])} for row in rows]
     try:
@@ -67,9 +67,9 @@ def _scored(
 ) -> list[float]:
     """Mean log-probability of each row's response, in nats.
 
-    The workers read rows from TransferQueue and write their answers there: only keys travel with
-    the call. The rows have a partition of their own, since verl's replay buffer takes every row of
-    the training partition for a trajectory.
+    The workers read rows from TransferQueue and write their results there; the call passes only
+    keys. The rows have a partition of their own, because verl's replay buffer would take rows of
+    the training partition for trajectories.
     """
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -88,13 +88,13 @@ def _scored(
 
 
 def _mean(logprob_L: torch.Tensor, length: int) -> float:
-    """Average over the response, the last ``length`` tokens; position t - 1 predicts token t."""
+    """Mean over the last ``length`` tokens, the response; position t - 1 predicts token t."""
     # In float32: a mean over hundreds of tokens loses digits in bfloat16.
     return float(logprob_L[-length - 1 : -1].float().mean())
 
 
 def _row(prompt: Sequence[int], response: torch.Tensor) -> dict[str, Any]:
-    """The fields of a row that verl's engine reads, in the form of its agent loop."""
+    """A row with the fields that verl's engine reads, in the format of verl's agent loop."""
     prompts = torch.tensor(prompt, dtype=torch.int64)
     ids = torch.cat([prompts, response])
     mask = torch.ones_like(response)

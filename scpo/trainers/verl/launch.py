@@ -25,7 +25,7 @@ from scpo.records import RunFolder
 from scpo.records.files import write_bytes, write_yaml
 from scpo.schema.model import TinyModel
 from scpo.stop_signals import STOP_SIGNALS
-from scpo.trainers.verl import update_guard
+from scpo.trainers.verl import sockets, update_guard
 from scpo.trainers.verl.checkpoints import newest, verl_folder
 from scpo.trainers.verl.cpu.cpu_settings import cpu_environment, cpu_settings
 from scpo.trainers.verl.data import TRAIN, training_rows, validation_rows, write_parquet
@@ -38,7 +38,6 @@ from scpo.trainers.verl.readiness import (
     temp_variables,
     trainer_of,
 )
-from scpo.trainers.verl.sockets import MODULES, environment
 from scpo.trainers.verl.verl_settings import Files, settings
 from scpo.trainers.verl.versions import check_signatures, check_version
 from scpo.trainers.verl.workplace import Workplace
@@ -52,11 +51,11 @@ logger = logging.getLogger(__name__)
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """Chat template that passes text through; verl requires a template of every policy."""
 
-# Ours: nodes of a job start their Ray within seconds of each other.
+# Ours; the nodes of a job start their Ray within seconds of each other.
 NODES_DEADLINE_S = 300.0
 NODES_POLL_S = 1.0
 
-# Ours: games that are opened in advance before the next look at whether the run shall stop.
+# Ours; number of games that are opened in advance between two checks for a stop.
 CACHED_AT_ONCE = 256
 START_RAY = (
     "Start it: ray start --head --port=6379 on the first node, ray start --address=<its name>:6379 "
@@ -75,9 +74,8 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
     check_version()
     words = prepare(config, folder, should_stop)
 
-    # The first import of verl: by now its environment variables are set.
+    # The first import of verl, which reads the environment variables that `prepare` has set.
     check_signatures()
-
     verl_config = compose_verl(words)
     write_yaml(folder.path / "verl_config.yaml", OmegaConf.to_container(verl_config, resolve=True))
     verl = trainer_of(config).verl
@@ -85,17 +83,18 @@ def train(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool])
         if verl.nodes == 1 or wait_for_nodes(verl.nodes, verl.gpus, should_stop):
             _run(verl_config)
 
-    # Kept after an error, for Ray's logs; a run on several nodes joined a Ray that is not its own.
+    # After an error the folder is kept, for Ray's logs. A run on several nodes has none, because it
+    # joined another Ray.
     shutil.rmtree(ray_temp_folder(folder.path), ignore_errors=True)
 
 
 def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool]) -> list[str]:
-    """Files and words for verl, written into the run folder; safe to call again.
+    """Write verl's files and command line into the run folder; may be called again.
 
-    Sets environment variables of this process, which verl and a Ray of our own read.
+    Sets environment variables of this process, which verl and a Ray of the run's own read.
 
     Returns:
-        verl's command line: our settings, then ``trainer.verl.overrides``, which thereby win.
+        verl's overrides: the run's settings, then ``trainer.verl.overrides``, which win.
 
     Raises:
         ConfigError: The configuration does not fit the machine.
@@ -110,32 +109,36 @@ def prepare(config: RunConfig, folder: RunFolder, should_stop: Callable[[], bool
     # Settings of the configuration, then those of the machine.
     verl = trainer_of(config).verl
     chosen = settings(config, files, attention=None if on_cpu else attention(config))
-    platform = cpu_environment(verl.engine) if on_cpu else {}
+    cpu_variables: dict[str, str] = {}
     if on_cpu:
+        cpu_variables = cpu_environment(verl.engine)
         chosen += cpu_settings(verl.engine, verl.gpus if verl.nodes == 1 else None)
-        chosen += own_ray(files.run_folder) if verl.nodes == 1 else ()
+        if verl.nodes == 1:
+            chosen += own_ray(files.run_folder)
     else:
         chosen += gpu_settings(config, files.run_folder)
 
-    # Variables of all processes of this attempt.
-    variables = (
-        platform | temp_variables() | environment(files.run_folder, platform.get(MODULES, ""))
-    )
-    variables |= update_guard.environment(config.trainer.skip_updates_without_advantage)
+    # Environment variables of all processes of this attempt.
+    variables = {
+        **cpu_variables,
+        **temp_variables(),
+        **sockets.environment(files.run_folder, cpu_variables.get(sockets.MODULES, "")),
+        **update_guard.environment(config.trainer.skip_updates_without_advantage),
+    }
     os.environ.update(variables)
 
-    # On the CPU a Ray of our own inherits them.
+    # On the CPU, a Ray of the run's own inherits the variables.
     if not on_cpu or verl.nodes > 1:
         chosen += ray_settings(config, variables)
-    extra = list(verl.overrides)
-    _write_down(folder, chosen, extra)
-    return [*(setting.override for setting in chosen), *extra]
+    words = [*(setting.override for setting in chosen), *verl.overrides]
+    _write_down(folder, chosen, verl.overrides, words)
+    return words
 
 
 def _fill_caches(place: Workplace, should_stop: Callable[[], bool]) -> None:
     """Open the games of the whole schedule, which the agent loops would do within the first steps.
 
-    Of two runs on one machine, the first one's rollouts would otherwise look slower.
+    Otherwise the rollouts of the first run on a machine would be slower than those of later runs.
     """
     if not isinstance(place.environment, CachingEnvironment):
         return
@@ -152,7 +155,7 @@ def _fill_caches(place: Workplace, should_stop: Callable[[], bool]) -> None:
 def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
     """Policy, data files and the checkpoint to resume from.
 
-    The data files are written at each attempt: they depend only on the configuration, so that a
+    The data files are written at each attempt. They depend only on the configuration, so that a
     resumed run reads the same schedule.
     """
     config = place.config
@@ -173,13 +176,16 @@ def _files(place: Workplace, should_stop: Callable[[], bool]) -> Files:
 
 
 def _model(place: Workplace, should_stop: Callable[[], bool]) -> tuple[str, str | None]:
-    """Prepare policy and separate tokenizer; tiny policies are warm-started in the run folder."""
+    """Paths of the policy and of a separate tokenizer, None without one.
+
+    Tiny policies are warm-started and written into the run folder.
+    """
     model = place.config.model
     if model.kind == "huggingface":
         return model.path, None
     if not isinstance(model, TinyModel):
         raise ConfigError(
-            f"model={model.name} is behind an API: there are no weights of it to train"
+            f"model={model.name} is called through an API: there are no weights to train"
         )
     target = place.folder.path / "policy"
     made_once(target, lambda scratch: _write_tiny(place, model, scratch, should_stop), should_stop)
@@ -192,7 +198,7 @@ def _write_tiny(
     """Write a tiny policy after its warm start, and its tokenizer, as verl loads them.
 
     Raises:
-        ConfigError: The environment has no demonstrations, or its prompts are not the compact ones.
+        ConfigError: The environment has no demonstrations, or the prompts are not compact.
     """
     from scpo.policies.warm_start import warm_started
 
@@ -209,42 +215,43 @@ def _write_tiny(
     )
     tokenizer.chat_template = PLAIN_TEMPLATE
 
-    # Beside a config.json, AutoTokenizer would take the model type's own class for our word-level
-    # one.
+    # In a folder of its own: next to the model's config.json, AutoTokenizer would use the class of
+    # the model type for this word-level tokenizer.
     tokenizer.save_pretrained(target / "tokenizer")
     policy.save_pretrained(target)
 
 
 def compose_verl(words: Sequence[str]) -> Any:
-    """Verl's own configuration with these words.
+    """Compose verl's configuration with these overrides.
 
     Raises:
-        ConfigError: verl has no such key, or its composition fails otherwise.
+        ConfigError: verl has no such key, or the composition fails otherwise.
     """
     from hydra import compose, initialize_config_module
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
 
-    # Hydra refuses a second initialisation, and this run's own configuration was composed by it.
+    # Hydra was initialised for the run's own configuration, and rejects a second initialisation.
     GlobalHydra.instance().clear()
     with initialize_config_module("verl.trainer.config", version_base=None):
         try:
             return compose("ppo_trainer", overrides=list(words))
         except HydraException as error:
             raise ConfigError(
-                f"verl's configuration refuses a word ({first_line(error)}); check "
+                f"verl's configuration rejects an override ({first_line(error)}); check "
                 "trainer.verl.overrides"
             ) from error
 
 
-def _write_down(folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[str]) -> None:
-    """Write ``verl_settings.yaml``, values with sources, and the manual ``verl_command.txt``."""
+def _write_down(
+    folder: RunFolder, chosen: Sequence[Setting], extra: Sequence[str], words: Sequence[str]
+) -> None:
+    """Write the settings with their sources, and the equivalent command for use by hand."""
     listed = [
         {"key": setting.key, "value": setting.value, "source": setting.source} for setting in chosen
     ]
     listed += [{"word": word, "source": "trainer.verl.overrides"} for word in extra]
     write_yaml(folder.path / "verl_settings.yaml", listed)
-    words = [*(setting.override for setting in chosen), *extra]
     command = " \\\n    ".join(["python -m scpo.trainers.verl", *map(shlex.quote, words)])
     write_bytes(folder.path / "verl_command.txt", f"{command}\n".encode())
 
@@ -257,12 +264,12 @@ def wait_for_nodes(
 ) -> bool:
     """Wait until ``nodes`` nodes with ``gpus`` GPUs each have joined Ray (here or RAY_ADDRESS).
 
-    verl counts the GPUs once, at its start, and refuses to train on fewer than configured.
+    verl counts the GPUs only at its start, and refuses to train on fewer than configured.
 
     Args:
         nodes: Number of nodes.
-        gpus: GPUs of each.
-        should_stop: Asked while waiting.
+        gpus: Number of GPUs of each node.
+        should_stop: Called while waiting; True ends the wait.
         deadline_s: Longest wait, in seconds.
 
     Returns:
@@ -271,7 +278,7 @@ def wait_for_nodes(
     Raises:
         ConfigError: No Ray runs here, or too few nodes have joined it in time.
     """
-    # Imported late: the versions of verl and Ray are checked first.
+    # Imported here, because the version of verl is checked first.
     import ray
 
     asked = f"trainer.verl.nodes={nodes}"
@@ -289,7 +296,7 @@ def wait_for_nodes(
             logger.info("waiting for %d nodes with %d GPUs, %d are there", nodes, gpus, len(there))
             time.sleep(NODES_POLL_S)
     finally:
-        # verl joins again, with the settings of `ray_settings`.
+        # verl joins Ray again, with the settings of `ray_settings`.
         ray.shutdown()
     return True
 
@@ -304,9 +311,12 @@ def _with_gpus(nodes: Sequence[Mapping[str, Any]], gpus: int) -> list[str]:
 
 
 def _join_ray(asked: str) -> None:
-    """Join the running Ray, and keep this process's handlers of the stop signals.
+    """Join the running Ray, then restore this process's handlers of the stop signals.
 
-    ``ray.init`` replaces the handler of SIGTERM, so that a waiting run could not be stopped.
+    ``ray.init`` replaces the handler of SIGTERM, and a waiting run could then not be stopped.
+
+    Raises:
+        ConfigError: No Ray runs here.
     """
     import ray
 
@@ -326,10 +336,10 @@ def _join_ray(asked: str) -> None:
 
 @contextmanager
 def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
-    """While this process waits for Ray, carry the wish to stop over to the process that trains.
+    """Pass a request to stop on to the process that trains, by creating a file.
 
-    This process handles the stop signals; the trainer, a Ray actor, looks for the file after each
-    of its steps.
+    This process handles the stop signals while it waits for Ray; the trainer, a Ray actor, checks
+    for the file after each step.
     """
     path.unlink(missing_ok=True)
     over = threading.Event()
@@ -351,7 +361,7 @@ def _stop_file(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
 
 
 def _run(verl_config: Any) -> None:
-    """Train on Ray; what the trainer died of is raised here as itself."""
+    """Train on Ray; raises the trainer's own error instead of Ray's."""
     import ray
 
     from scpo.trainers.verl.runner import run

@@ -29,7 +29,7 @@ def trainer_of(config: RunConfig) -> VerlTrainer:
 
 
 def check_machine(config: RunConfig) -> bool:
-    """Check the machine; return True if the run uses the CPU.
+    """Check that this machine can run the configuration; return True if the run uses the CPU.
 
     Raises:
         ConfigError: A requirement is missing: GPUs, their memory, cores, or a package.
@@ -44,14 +44,18 @@ def check_machine(config: RunConfig) -> bool:
 
 
 def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
-    """The rollout engine against the device, and whether it is installed."""
+    """Check that the rollout engine fits the device and is installed.
+
+    Raises:
+        ConfigError: The engine does not fit the device, or is not installed.
+    """
     verl = trainer_of(config).verl
     if verl.engine == "hf" and not on_cpu:
         raise ConfigError(
             "trainer.verl.engine=hf is Hugging Face generate, for the CPU only; on a GPU use "
             "trainer=verl (trainer.verl.engine=vllm), or machine.device=cpu"
         )
-    if on_cpu and (verl.engine == "vllm" and (verl.gpus > 1 or not is_vllm_for_cpu())):
+    if on_cpu and verl.engine == "vllm" and (verl.gpus > 1 or not is_vllm_for_cpu()):
         raise ConfigError(
             f"trainer={config.trainer.name} with trainer.verl.gpus={verl.gpus} "
             f"trainer.verl.engine={verl.engine}, but torch sees no CUDA device here; allowed "
@@ -66,7 +70,7 @@ def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
 
 
 def is_vllm_for_cpu() -> bool:
-    """The installed vLLM is a build for the CPU."""
+    """True if the installed vLLM is a build for the CPU."""
     return (installed_version("vllm") or "").endswith("+cpu")
 
 
@@ -74,13 +78,13 @@ def _check_gpus(config: RunConfig) -> None:
     """Compare number and memory of the GPUs with what the run needs.
 
     Raises:
-        ConfigError: There are too few, or the estimate of the memory exceeds the smallest one's.
+        ConfigError: There are too few GPUs, or the estimated memory exceeds that of the smallest.
     """
     import torch
 
     verl = trainer_of(config).verl
     visible = torch.cuda.device_count()
-    # With several nodes, this one has only a part of the GPUs.
+    # With several nodes, this node has only some of the GPUs.
     if verl.gpus > visible and verl.nodes == 1:
         fitting = "trainer=verl_1gpu" if visible == 1 else f"trainer.verl.gpus={visible}"
         raise ConfigError(
@@ -100,11 +104,11 @@ def _check_cores(config: RunConfig) -> None:
     """Compare the cores of this process with what Ray's workers reserve.
 
     Raises:
-        ConfigError: There are too few.
+        ConfigError: There are too few cores.
     """
     trainer = trainer_of(config)
     needed = cores_needed(trainer)
-    # Ray gives each worker a core of its own, and waits for a missing one without a message.
+    # Ray reserves a core for each worker, and waits for missing cores without a message.
     if usable_cores() < needed and trainer.verl.nodes == 1:
         raise ConfigError(
             f"verl needs {needed} CPU cores for {trainer.verl.gpus} GPUs, this process may use "
@@ -117,7 +121,7 @@ def attention(config: RunConfig) -> Attention:
     """Attention of the update: flash-attn, or torch's own with verl's fused kernels.
 
     Raises:
-        ConfigError: flash is configured, but the package is not installed.
+        ConfigError: flash is configured, but flash-attn is not installed.
     """
     wanted = trainer_of(config).verl.attention
     installed = importlib.util.find_spec("flash_attn") is not None
@@ -130,8 +134,8 @@ def attention(config: RunConfig) -> Attention:
 
 
 def gpu_settings(config: RunConfig, run_folder: Path) -> Iterator[Setting]:
-    """Settings that follow this machine: the run's own Ray, with the cores of this process."""
-    # A Ray that somebody started, at RAY_ADDRESS, keeps its own settings.
+    """Settings that depend on this machine: of the run's own Ray, and of its storage units."""
+    # A running Ray at RAY_ADDRESS keeps its own settings.
     if trainer_of(config).verl.nodes == 1 and "RAY_ADDRESS" not in os.environ:
         source = "the cores of this process; Ray would count the node's"
         yield Setting("ray_kwargs.ray_init.num_cpus", usable_cores(), source)
@@ -158,7 +162,7 @@ def own_ray(run_folder: Path) -> Iterator[Setting]:
 
 
 def temp_variables() -> dict[str, str]:
-    """TMPDIR of every process of a run where the present one is too long for vLLM's sockets too."""
+    """TMPDIR for all processes of a run, if the present one is too long for vLLM's sockets."""
     short = str(temp_root())
     if short == tempfile.gettempdir():
         return {}
@@ -166,7 +170,7 @@ def temp_variables() -> dict[str, str]:
 
 
 def ray_settings(config: RunConfig, variables: dict[str, str]) -> Iterator[Setting]:
-    """Settings of a running multi-node Ray, and environment variables of all its processes."""
+    """Address of a running multi-node Ray, and environment variables of all processes in Ray."""
     if trainer_of(config).verl.nodes > 1:
         yield Setting(
             "ray_kwargs.ray_init.address",

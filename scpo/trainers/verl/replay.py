@@ -1,8 +1,7 @@
 """Replay buffer that detects rollouts that cannot finish.
 
-verl's own buffer would let the trainer train on partial data, or wait for ever.
-
-verl loads this file by its path, in the process of the trainer.
+With verl's own buffer, the trainer would train on partial data or wait for ever. verl loads this
+file by its path, in the process of the trainer.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ PING_S = 10.0
 
 
 class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untyped
-    """Raise RolloutError on a failed episode, a dead rollout process, or a stalled rollout.
+    """Raises RolloutError after a failed episode, a dead rollout process, or a stalled rollout.
 
-    The trainer sets ``stall_s`` and ``failures`` when it creates the buffer, and ``actors`` once
+    The trainer sets ``stall_s`` and ``failures`` when it creates the buffer, and ``actors`` when
     they run.
 
     Attributes:
-        poll_interval: Seconds between two polls of the rollout; the name is verl's.
+        poll_interval: Seconds between two polls of the rollout; an attribute of verl.
         actors: Processes that the rollout depends on, by their names in messages.
         stall_s: Seconds without a finished episode after which the rollout counts as stuck.
         failures: Log of failed episodes (``Workplace.failures``), for the message.
@@ -35,7 +34,7 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # verl polls every 2 s, which is long for a short rollout; each poll lists all rows.
+        # verl's 2 s are long for a short rollout; much less is slow, because a poll lists all rows.
         self.poll_interval = 1.0
         self.actors: dict[str, Any] = {}
         self.stall_s = float("inf")
@@ -45,14 +44,14 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         self._pings: dict[str, Any] = {}
 
     def sample(self, *args: Any, **kwargs: Any) -> Any:
-        """Sample as verl does; restarts the time without a finished episode."""
+        """Sample as verl does; the time without a finished episode is counted from now."""
         self._seen = ()
         self._progress_at = time.monotonic()
         return super().sample(*args, **kwargs)
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
-        # verl asks this in every round, before it takes a batch: with failed episodes it would
-        # train on what their groups have left, or play other tasks in their place.
+        # verl calls this in every round, before it takes a batch. With failed episodes it would
+        # train on the rest of their groups, or play other tasks instead.
         failed = self.failure_keys[partition_id]
         if failed:
             last = self.failures.last() if self.failures is not None else None
@@ -69,12 +68,12 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         return super()._terminal_eviction_reasons(global_steps, partition_id)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        # Called in every round of verl's wait, which has no limit of its own.
+        # Called in every round of verl's wait, which has no time limit.
         now = time.monotonic()
         if now - self._ping_at > PING_S:
             self._ping_at = now
             self._check_actors()
-        # Numbers of rows of ended episodes, and of tasks all of whose episodes have ended.
+        # Number of rows of ended episodes, and number of tasks whose episodes have all ended.
         counts = (len(self.partitions[partition_id]), len(self.finished_keys[partition_id]))
         if counts != self._seen:
             self._seen = counts
@@ -88,10 +87,10 @@ class WatchedReplayBuffer(ReplayBuffer):  # type: ignore[misc]  # verl is untype
         return float(super()._wait_for_next_poll(partition_id, last_debug_time))
 
     def _check_actors(self) -> None:
-        """Ping every process: a busy actor may answer late, a dead one raises at once."""
+        """Ping every process: a dead one raises at once, a busy one may answer later."""
         for name in self.actors.keys() - self._pings.keys():
             self._pings[name] = self.actors[name].__ray_ready__.remote()
-        # Does not wait: an actor that has not answered yet is checked at a later poll.
+        # timeout=0: an actor that has not answered yet is checked at a later poll.
         answered, _ = ray.wait(list(self._pings.values()), num_returns=len(self._pings), timeout=0)
         for name, ping in list(self._pings.items()):
             if ping in answered:

@@ -1,4 +1,4 @@
-"""verl's task runner, with our trainer registered in its process."""
+"""verl's task runner, with the trainer of this project registered in its process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl.utils.device import auto_set_device
 from scpo.scoring.ray_scorer import remember_gpus
 from scpo.stop_signals import STOP_SIGNALS
 
-# The class inside Ray's actor wrapper: an actor class cannot be derived from.
+# The class that Ray's actor class wraps, because an actor class cannot be subclassed.
 _TaskRunner = main_ppo.TaskRunnerV1.__ray_metadata__.modified_class
 
 
@@ -24,24 +24,24 @@ class ScpoTaskRunner(_TaskRunner):  # type: ignore[misc, valid-type]
     """The actor that holds the trainer."""
 
     def run(self, config: Any) -> None:
-        """Register the trainer here, where verl looks it up, then train."""
+        """Register the trainer in this process, where verl looks it up, then train."""
         from scpo.trainers.verl import trainer  # noqa: F401
 
         super().run(config)
 
 
 class KeepsStopSignals:
-    """Makes the task runner for verl and gives this process its signal handlers back.
+    """Creates the task runner for verl and restores the signal handlers of this process.
 
-    Ray takes SIGTERM for itself when it starts, and aborts the process: a run that is asked to stop
-    would lose its step. verl asks for the task runner right after it has started Ray.
+    When Ray starts, it replaces the handler of SIGTERM by one that aborts the process, so that a
+    run that is asked to stop would lose its step. verl calls ``remote`` right after starting Ray.
     """
 
     def __init__(self) -> None:
         self.handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def remote(self) -> Any:
-        """The task runner, as Ray's own actor classes give it."""
+        """Return the task runner, as ``remote`` of a Ray actor class does."""
         if threading.current_thread() is threading.main_thread():
             # Python allows handlers to be set in the main thread only.
             for number, handler in self.handlers.items():
@@ -50,7 +50,7 @@ class KeepsStopSignals:
 
 
 def run(config: Any) -> None:
-    """Run ``verl.trainer.main_ppo`` on a composed configuration, with our task runner."""
+    """Run ``verl.trainer.main_ppo`` on a composed configuration, with ``ScpoTaskRunner``."""
     auto_set_device(config)
     validate_config(
         _in_tasks(config),
@@ -62,7 +62,11 @@ def run(config: Any) -> None:
 
 
 def _in_tasks(config: Any) -> Any:
-    """Copy with ``train_batch_size`` in verl's units: its check counts tasks as rows."""
+    """Copy that passes verl's check of the batch size, which expects one row for each episode.
+
+    An episode here has a row for each step, so that fewer episodes than the check expects fill a
+    mini-batch.
+    """
     checked = copy.deepcopy(config)
     checked.data.train_batch_size = max(
         checked.data.train_batch_size, checked.actor_rollout_ref.actor.ppo_mini_batch_size

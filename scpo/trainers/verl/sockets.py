@@ -1,8 +1,8 @@
-"""Unique socket names per run, so that runs on one node never share a socket.
+"""Unique socket names for each attempt, so that runs on one node never share a socket.
 
 The rollout engine gets new weights through sockets in the node's temporary folder, which verl names
-after Ray's job id. The first job of every local Ray cluster is 01000000: without other names, the
-engine of one run would take the weights of another.
+after Ray's job id. The first job of every local Ray cluster is 01000000, so that with verl's names
+the engine of one run would get the weights of another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 
 VARIABLE = "SCPO_SOCKETS"
-"""Environment variable of all processes of a run: the name of its sockets."""
+"""Environment variable with the name of an attempt's sockets."""
 MODULE = __name__
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 """Environment variable of verl: comma-separated modules that it imports."""
@@ -38,5 +38,5 @@ def name_by_run() -> None:
 
 
 if VARIABLE in os.environ:
-    # Not set in the process that prepares an attempt, where Ray may not be installed.
+    # The variable is not set in the process that prepares an attempt, which may lack Ray.
     name_by_run()

@@ -1,7 +1,7 @@
 """Seconds of the parts of a training step, next to the estimate for the paper's hardware.
 
-The estimate is arithmetic over sizes and peak speeds; nobody has measured it. Logged with every
-step, it shows which part of the first real run differs.
+The estimate was computed from sizes and peak speeds, not measured. It is logged with every step, to
+show which parts of the first run on that hardware differ.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ TIMERS: dict[str, tuple[str, ...]] = {
     "validation": ("testing",),
     "checkpoint": ("save_checkpoint",),
 }
-"""Part -> verl's and our timers; what is left of a step is ``sync and driver``."""
+"""Part -> its timers in verl and here; the rest of a step is ``sync and driver``."""
 REST = "sync and driver"
 
 SAVE_CHECKPOINT = "timing_s/save_checkpoint"
 
-# Part of save_checkpoint: the wait for the checksums of the checkpoint before.
+# Part of save_checkpoint: the wait for the checksums of the previous checkpoint.
 CHECKSUMS_WAIT = "timing_s/checksums_wait"
 
-# Measured inside verl's timer of the advantages, but no part of training.
+# Included in verl's timer of the advantages, but not part of training.
 DIAGNOSTICS = "diagnostics"
 
 SIZES = (1.5, 7.0)  # billions of parameters
@@ -45,25 +45,25 @@ SECONDS: dict[str, tuple[float, float]] = {
 }
 """Part -> estimated seconds at each of ``SIZES`` on 4 x A800, as a mean over all steps of a run.
 
-Validation and checkpoints come every five steps (Table 3) and then take five times as long.
+Validation and checkpoints are due every five steps (Table 3), and then take five times as long.
 """
 ESTIMATED_GPUS = 4
 
 # Table 3: steps between validations, and between checkpoints.
 EVERY = 5
-# Table 3: episodes of a step, and their steps at most.
+# Table 3: episodes of a training step, and the largest number of steps of an episode.
 EPISODES, HORIZON = 16 * 8, 50
 
 
 def estimated(config: RunConfig) -> dict[str, float] | None:
-    """Seconds of each part, a mean over the run's steps.
+    """Estimate the seconds of each part, as a mean over the run's steps.
 
-    None outside of scale=paper on ALFWorld, and with other episodes than the paper's (Table 3).
-    Linear in the number of parameters and inverse in the number of GPUs; a model below a third of
-    the smallest size counts as one of that third.
+    The estimate is linear in the number of parameters and inverse in the number of GPUs; a model
+    below a third of the smallest size is estimated as if it had that third.
 
     Returns:
-        Seconds by the parts of ``SECONDS``. A validation is spread over the steps between two.
+        Part of ``SECONDS`` -> seconds; None except for scale=paper on ALFWorld with the number and
+        horizon of the paper's episodes (Table 3).
     """
     billions = (parameters(config.model) or 0.0) / 1e9
     of_the_paper = config.scale == "paper" and config.env.name == "alfworld"
@@ -72,23 +72,27 @@ def estimated(config: RunConfig) -> dict[str, float] | None:
     episodes = config.trainer.groups * config.trainer.group_size
     if (episodes, config.env.horizon) != (EPISODES, HORIZON):
         return None
-    # Place between the two sizes: 0 at the small one, 1 at the large one.
+    # Position between the two sizes: 0 at the small one, 1 at the large one.
     small, large = SIZES
-    place = (max(billions, small / 3) - small) / (large - small)
+    position = (max(billions, small / 3) - small) / (large - small)
     gpus = config.trainer.verl.gpus * config.trainer.verl.nodes
     seconds = {}
     for part, (low, high) in SECONDS.items():
-        linear = max(low / 3, low + place * (high - low))
+        linear = max(low / 3, low + position * (high - low))
         seconds[part] = linear * ESTIMATED_GPUS / gpus
 
-    # The table holds means over steps with one of each every five.
-    every = {
+    # `SECONDS` holds means with one of each in every five steps.
+    for part, steps in _intervals(config).items():
+        seconds[part] *= EVERY / steps
+    return seconds
+
+
+def _intervals(config: RunConfig) -> dict[str, int]:
+    """Part that not every step has -> number of steps between two."""
+    return {
         "validation": config.trainer.validation.every,
         "checkpoint": config.trainer.checkpoint_every,
     }
-    for part, steps in every.items():
-        seconds[part] *= EVERY / steps
-    return seconds
 
 
 def measured(took: Mapping[str, float]) -> dict[str, float]:
@@ -120,10 +124,7 @@ def compared(config: RunConfig, took: Mapping[str, float]) -> dict[str, float]:
     parts = measured(took)
     line = {f"{MEASURED}{part}": seconds for part, seconds in parts.items()}
     if expected is not None:
-        once = {
-            "validation": config.trainer.validation.every,
-            "checkpoint": config.trainer.checkpoint_every,
-        }
+        intervals = _intervals(config)
         for part in parts:
-            line[f"{ESTIMATE}{part}"] = expected[part] * once.get(part, 1)
+            line[f"{ESTIMATE}{part}"] = expected[part] * intervals.get(part, 1)
     return line

@@ -1,6 +1,6 @@
-"""verl's synchronous trainer with our credit, validation, records and checkpoints.
+"""verl's synchronous trainer with this project's credit, validation, records and checkpoints.
 
-Registered as ``scpo`` in the process that imports this module: that of the task runner.
+It is registered as ``scpo`` in the process that imports this module, that of the task runner.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from scpo.trainers.verl.versions import check_signatures
 from scpo.trainers.verl.workplace import workplace_of
 
 TOKEN_COLUMNS = {"entropy": "entropy", "value": "values"}
-"""What a method may require of each token -> verl's name of it."""
+"""Column of tokens that a method may require -> its name in verl."""
 
 
 @register_trainer(MODE)
 class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
-    """One run: what is overridden is what differs from verl.
+    """Trainer of one run; overrides the methods in which it differs from verl.
 
     Attributes:
         place: Configuration, run folder and environment.
         buffer: Successes of earlier steps; None without a reference buffer.
-        state_memory: Findings of the state identity; None where it keeps none.
+        state_memory: Findings of the state identity; None if it keeps none.
         tracker: Writes the run's logs.
         scorer: The scorer; None for methods that need none.
-        memory: Watches the memory of the node.
+        memory: Measures the memory in use on the node.
         sealing: Computes checksums of checkpoints in a thread.
     """
 
@@ -81,35 +81,36 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         on_gpu = config.trainer.device != "cpu"
         # On a GPU, a neural scorer runs in a process of its own.
         self.scorer = open_ray_scorer(run, on_gpu=on_gpu) if run.trained.needs_scorer else None
-        # Ray's processes on this node descend from the parent of this one
+        # Ray's processes on this node descend from the parent of this process.
         self.memory = NodeMemory(os.getppid(), os.environ.get(BEFORE_RAY, "") if on_gpu else None)
         self.sealing = Sealing(self.place.folder, keep=run.trainer.keep_checkpoints)
         self._saved_step: int | None = None
         self._checksums_wait = 0.0
         self._save_s = 0.0
-        # Mini-batches of the update of the present step.
+        # Number of mini-batches in the update of the present step.
         self._mini_batches = 0
         self._validation: dict[str, float] = {}
         super().__init__(config)
 
-    # What verl calls, in the order of a run
+    # Overridden methods, in the order in which verl calls them
 
     def _build_replay_buffer(self) -> Any:
-        # verl compares this word in eight places; ours names the same algorithm.
+        # verl compares the mode with "sync" in eight places; this trainer's algorithm is the same.
         self.trainer_mode = "sync"
         buffer = super()._build_replay_buffer()
-        # verl constructs the buffer itself, so that its settings can only be set afterwards.
+        # verl constructs the buffer, so its settings can only be set afterwards.
         buffer.stall_s = self.place.stall_s
         buffer.failures = self.place.failures
         return buffer
 
     def _load_checkpoint(self) -> None:
-        # verl restores weights, optimizer and dataloader, and reads `global_steps` off the folder.
+        # verl restores weights, optimizer and dataloader, and takes `global_steps` from the name of
+        # the folder.
         super()._load_checkpoint()
-        # Step 0 has no checkpoint: buffer and memory are empty.
         folder = self.place.folder
         step = self.global_steps
         if not step:
+            # Without a checkpoint, buffer and memory stay empty.
             self.tracker.resume_at(-1, None)
             return
         if self.buffer is not None:
@@ -120,7 +121,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train; close the records even after an error."""
-        # The rollout's processes exist from here on, and can be watched.
+        # From here on, the rollout's processes run and can be checked.
         servers = self.llm_server_manager.server_handles
         self.replay_buffer.actors = rollout_actors(agent_loop_manager.agent_loop_workers, servers)
         failed = True
@@ -129,7 +130,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 try:
                     super().fit(agent_loop_manager)
                 finally:
-                    # Completes the last checkpoint even after an error.
+                    # The last checkpoint is completed even after an error.
                     self.sealing.wait()
             failed = False
         finally:
@@ -144,7 +145,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _setup(self) -> None:
         super()._setup()
-        # verl makes the manager in its setup; the limit goes around it.
+        # verl has created the manager; wrap it with the time limit.
         self.checkpoint_manager: Any = WithDeadline(self.checkpoint_manager, self.place.stall_s)
 
     def _balance_batch(
@@ -154,15 +155,14 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         logging_prefix: str = "global_seqlen",
         keep_minibatch: bool = False,
     ) -> Any:
-        """verl's, and then its padding spread over the mini-batches; real rows keep their order.
+        """Balance as verl does, then spread the padding over the mini-batches.
 
-        The order of real rows is that in which SCPO's matcher processes them (ledger 9), so that it
-        must not change here.
+        Real rows keep their order, which is the order in which SCPO's matcher processes them
+        (ledger 9).
         """
         batch = super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
         shape = {"ranks": self._ranks, "mini_batch": self._mini_batch}
-        # verl leaves all padding at the end of each rank's part, which the last mini-batch would
-        # get.
+        # verl leaves the padding at the end of each rank's part, all in the last mini-batch.
         batch.reorder(spread_padding(_padding_of(batch), **shape))
         self._mini_batches = len(batch) // self._mini_batch * self.place.config.trainer.epochs
         metrics["train/smallest_mini_batch"] = float(min(real_rows(_padding_of(batch), **shape)))
@@ -170,12 +170,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @property
     def _ranks(self) -> int:
-        """Data-parallel ranks of the update, as recorded when verl balanced the batch."""
+        """Number of data-parallel ranks of the update, known since verl has balanced the batch."""
         return int(max(self.actor_rollout_wg._dispatch_info["actor"])) + 1
 
     @property
     def _mini_batch(self) -> int:
-        """Rows of a mini-batch over all ranks, as ``_update_actor`` configures the engine."""
+        """Rows of a mini-batch over all ranks, as in verl's ``_update_actor``."""
         return int(
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size
             * self.config.actor_rollout_ref.rollout.n
@@ -184,18 +184,17 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Advantages of all response tokens, in place of verl's estimator.
 
-        A function registered as verl's estimator would not do: it sees neither trajectories nor
-        observations.
+        A function registered as an estimator in verl would not suffice, because it gets neither
+        trajectories nor observations.
 
         Args:
             batch: Keys and tags of verl's rows, balanced and padded.
-            metrics: Of the step; ours are added.
+            metrics: Metrics of the step, to which those of rollout and credit are added.
 
         Returns:
             The batch with the columns ``advantages`` and ``returns``.
         """
-        # Only what the method requires is fetched from TransferQueue: each column is a tensor over
-        # all tokens.
+        # Only required columns are fetched from TransferQueue: each is a tensor over all tokens.
         wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
         names = {name: TOKEN_COLUMNS[name] for name in wanted}
         fields = ["response_mask", "extra_fields", "responses", *names.values()]
@@ -204,7 +203,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
         by_token = {}
         for name, column in names.items():
-            # NumPy has no bfloat16, in which an engine may compute.
+            # Converted to float32, because an engine may give bfloat16, which NumPy lacks.
             by_token[name] = [row.float().numpy() for row in data[column].unbind()]
         columns = Columns(
             np.array([tag["seq_len"] for tag in batch.tags]),
@@ -213,11 +212,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             hindsight=self._hindsight(batch, data, metrics),
         )
 
-        # The environment steps among the rows, and credit and advantages of them.
+        # Credit and advantages of the environment steps.
         episodes = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
         rows = read_rows(list(data["extra_fields"]), _padding_of(batch), episodes=episodes)
         if self.scorer is not None:
-            # Forgets the pairs of earlier steps, which a resumed run would not have either.
+            # Clears the cached pairs of earlier steps, which a resumed run would not have either.
             self.scorer.begin_step()
         estimated = estimate(
             rows,
@@ -232,7 +231,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         metrics.update(self.scorer.report() if self.scorer is not None else {})
         metrics.update(self._recorded(rows, estimated))
 
-        # Back to verl, row by row as the batch is.
+        # Return the columns to verl, in the order of its rows.
         estimates = {
             "advantages": _jagged(estimated.advantage),
             "returns": _jagged(estimated.target),
@@ -245,9 +244,9 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _save_checkpoint(self) -> None:
         started = time.monotonic()
-        # Before anything is written: a folder that is being hashed must not be deleted or filled.
+        # Wait before anything is written: a folder must not change while it is hashed.
         self._checksums_wait = self.sealing.wait()
-        # Each checkpoint in a folder of its own, so that it can be whole or absent.
+        # Each checkpoint has a folder of its own, so that it is either complete or absent.
         checkpoint = self.place.folder.checkpoint(self.global_steps)
         with open_dict(self.config):
             self.config.trainer.default_local_dir = str(checkpoint)
@@ -256,12 +255,12 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             write_bytes(checkpoint / REFERENCES, self.buffer.dump())
         if self.state_memory is not None:
             write_bytes(checkpoint / MEMORY_FILE, self.state_memory.dump())
-        # The checksums follow in `_finished`, when this step is in the logs too.
+        # `_finished` computes the checksums, after this step has been logged.
         self._saved_step = self.global_steps
         self._save_s = time.monotonic() - started
 
     def on_step_end(self) -> None:
-        """Save when asked to stop: the engine still sleeps here, so memory is free."""
+        """Save a checkpoint if asked to stop; the rollout engine sleeps here, so memory is free."""
         if self.place.stop_file.exists() and self._saved_step != self.global_steps:
             self._save_checkpoint()
         super().on_step_end()
@@ -270,7 +269,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         """Play all panels; returns the metrics, which verl logs with the step."""
         rows = self._play_validation()
         run = self.place.config
-        # By name, the order of the local trainer, so that records of both are alike.
+        # Sorted by name as in the local trainer, so that the records of both are equal.
         panels = {}
         for name in sorted(run.env.validation_panels):
             panels[name] = of_panel(rows, name).trajectories
@@ -290,16 +289,16 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             self._diagnostics.record_probe(self.global_steps, batch)
         return self._validation
 
-    # What those are made of
+    # Parts of the overridden methods
 
     def _hindsight(self, batch: Any, data: Any, metrics: dict[str, Any]) -> Any:
-        """Log-probabilities of all responses after their hindsight.
+        """Log-probabilities of all responses after their hindsight prompts; None if not required.
 
-        Before the update: the policy is the one that sampled. None: the method asks for none.
+        Called before the update, while the policy is still the one that sampled.
         """
         if "hindsight_logprob" not in required(self.place.config.method):
             return None
-        # Every rank must get equally many full micro-batches.
+        # All ranks must get the same number of full micro-batches.
         micro = self.config.actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu or 1
         started = time.perf_counter()
         found = hindsight_logprob(
@@ -321,7 +320,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         )
 
     def _recorded(self, rows: Rows, estimated: Estimate) -> dict[str, float]:
-        """Record the step's samples; returns all metrics of rollout and credit, with timings."""
+        """Record the step's samples; return all metrics and timings of rollout and credit."""
         credit = estimated.diagnostics
         trajectories = estimated.trajectories
         started = time.perf_counter()
@@ -335,7 +334,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     def _update_counts(self, share_blind: float | None) -> dict[str, float]:
         """Counts of updates, from the share of mini-batches without an advantage."""
-        # The critic is warming up: no update of the policy.
+        # Without a share, there was no update of the policy: the critic is warming up.
         if share_blind is None:
             return {}
         skip = self.place.config.trainer.skip_updates_without_advantage
@@ -344,11 +343,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     def _play_validation(self) -> Rows:
         """Play all rows of the validation file, batch by batch, through verl's rollout.
 
-        verl's own validation reads only the last output of an episode, for its score.
+        verl's own validation reads only the score in the last output of an episode.
         """
         fields: list[Any] = []
         for entries in self.val_dataloader:
-            # Each episode is a group of its own: validation compares no siblings.
+            # Each episode is a group of its own, because validation compares no siblings.
             ids = [str(uuid.uuid4()) for _ in entries["raw_prompt"]]
             entries["uid"] = np.array(ids, dtype=object)
             prompts = tu.get_tensordict(entries)
@@ -362,18 +361,18 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
                 keys=batch.keys, partition_id="val", select_fields=["extra_fields"]
             )
             fields += list(data["extra_fields"])
-            # TransferQueue keeps rows until they are cleared, and panels may be large.
+            # Cleared for each batch, because panels may be large.
             tq.kv_clear(keys=batch.keys, partition_id="val")
         return read_rows(fields, [False] * len(fields), episodes=len(self.val_dataset))
 
     def _finished(self, metrics: dict[str, Any], step: int) -> None:
-        """Record a finished step, begin with its checkpoint's checksums, and stop if asked to."""
+        """Record a finished step, start the checksums of its checkpoint, and stop if asked to."""
         learned, took = split_metrics(metrics)
-        # verl reports the mean over mini-batches, which becomes their number here.
+        # verl reports a share of the mini-batches, which is converted to counts.
         learned |= self._update_counts(learned.pop(f"actor/{update_guard.BLIND}", None))
         if self._saved_step == step:
             took[CHECKSUMS_WAIT] = self._checksums_wait
-            # verl times only the saves of its own schedule, not that of a run that is stopped.
+            # verl times only scheduled saves, not that of a run that is asked to stop.
             took.setdefault(SAVE_CHECKPOINT, self._save_s)
         parts = compared(self.place.config, took)
         self.tracker.log(step, learned, without_samples(took) | parts | self.memory.take())
@@ -385,7 +384,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
 
 def _padding_of(batch: Any) -> list[bool]:
-    """True for rows that verl added; their ``extra_fields`` are copies of another row's."""
+    """True for padding rows of verl, whose ``extra_fields`` are copies of another row's."""
     return [bool(tag.get("is_padding", False)) for tag in batch.tags]
 
 

@@ -1,4 +1,4 @@
-"""verl's metrics in our records: what was learned in one file, how long it took in the other."""
+"""verl's metrics in the run's records: results in metrics.jsonl, timings in timing.jsonl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from scpo.diagnostics.validation_episodes import episode_metrics
 from scpo.rollout import Trajectory
-from scpo.trainers.verl.verl_rows import Rows, StepRow
+from scpo.trainers.verl.verl_rows import Rows
 
 CLOCK = (
     "timing_s/",
@@ -19,42 +19,36 @@ CLOCK = (
     "critic/perf/",
     "global_seqlen/",
 )
-"""Prefixes of what depends on the machine."""
+"""Prefixes of metrics that depend on the machine."""
 STEP, DIAGNOSTICS = "timing_s/step", "timing_s/diagnostics"
 SCORER = ("scpo/pairs_truncated", "scpo/scorer_crashes")
-"""What the scorer says of its own work (``PairCache.report``)."""
+"""Reports of the scorer on its own work (``PairCache.report``), which depend on the machine."""
 
 
 def split_metrics(metrics: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """Split into (learned, took), numbers only; ours replace verl's validation metrics.
+    """Split the metrics of a step by file, as with trainer=local; only numbers are kept.
 
     Args:
-        metrics: What verl logs of one step.
+        metrics: The metrics that verl logs for one step.
 
     Returns:
-        Metrics of what was learned, for ``metrics.jsonl``, and of what it took, for
-        ``timing.jsonl``, where a number may depend on the machine.
+        ``(learned, took)``: metrics for ``metrics.jsonl``, and those that may depend on the
+        machine, for ``timing.jsonl``.
     """
-    numbers = {
-        name: float(value)
-        for name, value in metrics.items()
-        if isinstance(value, int | float | np.number)
-    }
-    # In two files, as with trainer=local, where a repeated run has the same bytes of the first.
-    learned = {}
-    took = {}
-    for name, value in numbers.items():
-        if name.startswith(CLOCK) or name in SCORER:
-            took[name] = value
-        else:
-            learned[name] = value
+    learned: dict[str, float] = {}
+    took: dict[str, float] = {}
+    for name, value in metrics.items():
+        if not isinstance(value, int | float | np.number):
+            continue
+        target = took if name.startswith(CLOCK) or name in SCORER else learned
+        target[name] = float(value)
     return learned, took
 
 
 def without_samples(took: Mapping[str, float]) -> dict[str, float]:
-    """Timings of the learning step, without those of our samples and the precision measurement.
+    """Timings of a step, with the diagnostics' seconds subtracted from those of the step.
 
-    With ``trainer=local`` they follow the step; verl's clock of the step includes them.
+    With ``trainer=local`` the diagnostics follow the step; verl's timer of the step includes them.
     """
     if STEP not in took or DIAGNOSTICS not in took:
         return dict(took)
@@ -73,17 +67,16 @@ def rollout_metrics(rows: Rows, trajectories: Sequence[Trajectory]) -> dict[str,
 
 
 def of_panel(rows: Rows, panel: str) -> Rows:
-    """The rows of one panel; all panels are played as one validation of verl's."""
+    """The rows of one panel; verl plays all panels in one validation."""
     chosen = [row for row, step in enumerate(rows.steps) if step.panel == panel]
-    steps: list[StepRow] = [rows.steps[row] for row in chosen]
+    steps = [rows.steps[row] for row in chosen]
     return Rows(steps, rows.place_N[chosen], rows.total)
 
 
 def record_what_is_logged(logger: Any, finished: Callable[[dict[str, Any], int], None]) -> None:
-    """Call ``finished(metrics, step)`` after verl's logger: its ``log`` call ends a step.
+    """Call ``finished(metrics, step)`` after each ``log`` call of verl's logger.
 
-    verl has no hook between a step's last metric and the next step; it calls ``log`` once a step,
-    with all of them.
+    verl has no hook at the end of a step, but calls ``log`` once for each step, with all metrics.
     """
     log = logger.log
 

@@ -1,4 +1,4 @@
-"""Rows of verl's batches: conversion to StepBatch and back, padding. Imports no verl, no torch."""
+"""Rows of verl's batches: conversion to steps and back, padding; imports neither verl nor torch."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ class StepRow:
     """One environment step, which the agent loop adds to the tokens of an output.
 
     Attributes:
-        panel: ``train``, or the name of the validation panel.
-        group: Number of the task in its training step or panel: its siblings share it.
+        panel: ``train``, ``probe``, or the name of a validation panel.
+        group: Number of the task in its training step or panel, shared by its siblings.
         sibling: Number of the episode in its group.
-        step: 0-based time index inside the episode.
-        length: Steps of the whole episode, so that a lost row is noticed.
+        step: 0-based time index in the episode.
+        length: Number of steps of the whole episode, so that a lost row is noticed.
         task: Id of the task.
-        family: Column of the result table it counts for.
-        sha256: Hash of the task's content; empty where it is not checked.
+        family: Column of the result table to which the task belongs.
+        sha256: Hash of the task's content; empty if it is not checked.
         anchor: Raw observation before the action.
         action: The projected action that was executed.
         next_observation: The environment's response.
-        reward: Environment reward of this step. verl's own score of a row is the episode's, on
-            every row.
+        reward: Environment reward of this step; verl's own score of a row is that of the episode.
         valid: The response had the required format.
         won: Success as the benchmark defines it, at this step.
         score: The benchmark's graded result of this step; None for benchmarks without one.
         truncated: The prompt was longer than allowed and lost its beginning.
-        state: The state before the action, as one text; None where the environment gives none.
-        next_state: The state after it.
+        state: The state before the action, as one text; None if the environment gives none.
+        next_state: The state after the action.
         given: ``scpo.envs.base.GivenState`` before the action, as a dict; None without one.
-        next_given: The same after it.
-        no_op: Whether the answer is a no-op, where the environment reports it.
+        next_given: The same after the action.
+        no_op: Whether the answer is a no-op; None if the environment does not report it.
         restarts: Number of times that the environment failed and the episode restarted.
     """
 
@@ -87,13 +86,13 @@ class StepRow:
 class Rows:
     """The environment steps in a batch of verl, trajectory by trajectory in time order.
 
-    Canonical order makes the arithmetic of estimators, and so every bit of their answers,
-    independent of how verl balanced the batch.
+    This canonical order makes the results of estimators independent, bit for bit, of how verl
+    balanced the batch.
 
     Attributes:
-        steps: One for each row, padding excluded.
-        place_N: Index of each in verl's batch.
-        total: Rows of verl's batch, padding included.
+        steps: One step for each row, padding excluded.
+        place_N: Index of each step's row in verl's batch.
+        total: Number of rows in verl's batch, padding included.
     """
 
     steps: list[StepRow]
@@ -102,7 +101,7 @@ class Rows:
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        """The episodes, without prompts and tokens: those stay with verl."""
+        """The episodes, without prompts and tokens, which only verl has."""
         episodes = groupby(self.steps, key=lambda row: row.episode)
         return [_trajectory(list(episode)) for _, episode in episodes]
 
@@ -111,24 +110,24 @@ class Rows:
     ) -> IntArray:
         """``StepBatch.position_N``: by tokens for the order ``length``, else verl's batch order.
 
-        ``balanced`` refers to verl's order where verl has the method's number of data-parallel
-        ranks; otherwise (one GPU) the order is computed, as with trainer=local (ledger 27).
+        The order ``balanced`` is that of verl if verl has the method's number of data-parallel
+        ranks. Otherwise (one GPU) it is computed, as with trainer=local (ledger 27).
 
         Args:
             order: The shaper's setting.
-            length_N: Tokens of each row, in the order of ``steps``.
-            ranks: Data-parallel ranks that verl balanced the batch over.
-            order_ranks: Those of the method.
+            length_N: Number of tokens of each row, in the order of ``steps``.
+            ranks: Number of data-parallel ranks over which verl has balanced the batch.
+            order_ranks: Number of data-parallel ranks of the method.
         """
         if order == "length":
             return positions(length_N, "length", 1)
-        # By tokens, as verl-agent balances; verl 0.9.1 itself balances an estimate of the work.
+        # Balanced by tokens as in verl-agent; verl 0.9.1 balances by an estimate of the work.
         if order == "balanced" and ranks != order_ranks:
             return positions(length_N, "balanced", order_ranks)
         return self.place_N
 
     def spread(self, value_N: NDArray[Any]) -> NDArray[Any]:
-        """Values of the steps as rows of verl's batch, 0 on padding; further axes are kept."""
+        """Values of the steps in the order of verl's rows, 0 on padding; further axes are kept."""
         spread = np.zeros((self.total, *value_N.shape[1:]), dtype=value_N.dtype)
         spread[self.place_N] = value_N
         return spread
@@ -140,17 +139,17 @@ def read_rows(
     """Find the environment steps among verl's rows.
 
     Args:
-        extra_fields: Of every row; those of padding rows are copies of another row's.
+        extra_fields: Fields of every row; those of padding rows are copies of another row's.
         is_padding: True for rows that verl added to fill its mini-batches.
         episodes: Expected number of episodes.
 
     Raises:
-        RolloutError: A row was not made by our agent loop, or an episode or step is missing or
+        RolloutError: A row is not from ``EnvironmentLoop``, or an episode or step is missing or
             duplicated, which would silently shift returns and credit.
     """
     places = [place for place, padding in enumerate(is_padding) if not padding]
     steps = {place: _row(extra_fields[place], place) for place in places}
-    # verl balances and pads the batch, so its order does not follow the episodes.
+    # Sorted, because verl balances the batch, whose order is thus not that of the episodes.
     places.sort(key=lambda place: (*steps[place].episode, steps[place].step))
     _check_complete([steps[place] for place in places], episodes)
     return Rows(
@@ -171,15 +170,15 @@ def _row(extra_fields: Mapping[str, Any], place: int) -> StepRow:
 
 
 def _check_complete(steps: Sequence[StepRow], episodes: int) -> None:
-    """Refuse sorted steps in which an episode, or a step of one, is missing or double.
+    """Check that no episode and no step of one is missing or duplicated in sorted steps.
 
     Raises:
-        RolloutError: Names the episode, or the number of episodes.
+        RolloutError: Steps of an episode, or episodes, are missing or duplicated.
     """
     found = 0
     for (panel, group, sibling), episode in groupby(steps, key=lambda row: row.episode):
         rows = list(episode)
-        # Each row carries its episode's length, so that a lost last step is noticed too.
+        # Each row has its episode's length, so that a lost last step is noticed, too.
         if [row.step for row in rows] != list(range(rows[0].length)):
             raise RolloutError(
                 f"panel {panel}, group {group}, sibling {sibling} (task {rows[0].task}): its "
@@ -227,15 +226,15 @@ def _given(values: dict[str, Any] | None) -> GivenState | None:
 
 
 def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
-    """Order in which mini-batches have equal amounts of padding, up to one row per rank.
+    """Order in which mini-batches have equal amounts of padding, up to one row for each rank.
 
-    verl fills a batch with rows that nothing is learned from and leaves them at the end of each
-    rank's part. All of them then fall into the last mini-batch: of 4,100 rows in mini-batches of
-    256, that had four real ones, and with a mean over tokens and Adam made nearly a whole step.
-    verl-agent fills with copies instead, 128 real rows at least.
+    verl fills up a batch with rows from which nothing is learned, at the end of each rank's part,
+    so that all of them are in the last mini-batch. With 4,100 rows in mini-batches of 256, the last
+    one had four real rows, yet Adam and the mean over tokens made nearly a full step from them.
+    verl-agent instead fills up with copies, and the last mini-batch has at least 128 real rows.
 
-    Rank r holds rows r * N / ranks and on, and gives each mini-batch the next ``mini_batch /
-    ranks`` of them. Real rows keep their order.
+    Rank r has the rows from r * N / ranks on, and takes the next ``mini_batch / ranks`` of them for
+    each mini-batch. Real rows keep their order.
 
     Args:
         is_padding: One flag for each of N rows, N a multiple of ``mini_batch``.
@@ -249,7 +248,7 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
     order = []
     batches = len(is_padding) // mini_batch
 
-    # Padding rows beyond the even share go to the next mini-batches in turn, over all ranks.
+    # Padding rows beyond the even share go to mini-batches in turn, continued from rank to rank.
     given = 0
     for rank in range(ranks):
         rows = range(rank * share, (rank + 1) * share)
@@ -260,7 +259,7 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
         given += more
         for number in range(batches):
             filled = even + (number in extra)
-            # The rest of this rank's share of the mini-batch: real rows, in their order.
+            # The rest of this rank's part of the mini-batch are real rows, in their order.
             kept = mini_batch // ranks - filled
             order += [*real[:kept], *padding[:filled]]
             real = real[kept:]
@@ -270,7 +269,7 @@ def spread_padding(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -
 
 
 def real_rows(is_padding: Sequence[bool], *, ranks: int, mini_batch: int) -> list[int]:
-    """Number of real rows in each mini-batch; arguments as of :func:`spread_padding`."""
+    """Number of real rows in each mini-batch; arguments as in :func:`spread_padding`."""
     padding_of_parts = np.reshape(
         is_padding, (ranks, len(is_padding) // mini_batch, mini_batch // ranks)
     )

@@ -17,7 +17,7 @@ from scpo.trainers.verl import update_guard
 from scpo.verl_config import Setting, engine_seed, prompts_per_step, siblings
 
 MODE = "scpo"
-"""Name of our trainer and of our agent loop in verl's registries."""
+"""Name of the project's trainer and agent loop in verl's registries."""
 AGENT_LOOPS = Path(__file__).with_name("agent_loops.yaml")
 REPLAY = Path(__file__).with_name("replay.py")
 
@@ -28,12 +28,11 @@ class Files:
 
     Attributes:
         model: Folder or hub name of the policy.
-        train: The run's schedule, one row for each prompt.
-        validation: The validation panels, and the probe.
+        train: File with the run's schedule, one row for each prompt.
+        validation: File with the validation panels and the probe.
         run_folder: The run folder.
-        resume_from: Checkpoint in verl's own layout (a folder ``global_step_<n>``); None: start
-            anew.
-        tokenizer: Folder of the tokenizer; None: the model's own.
+        resume_from: Folder of a checkpoint of verl, ``global_step_<n>``; None: start from step 0.
+        tokenizer: Folder of the tokenizer; None: that of the model.
     """
 
     model: str
@@ -45,25 +44,25 @@ class Files:
 
 
 SDPA_ROWS = 8
-"""Maximum rows of a micro-batch without flash-attn: packed rows share a mask of tokens x tokens."""
+"""Most rows of a micro-batch without flash-attn, where they share a mask of tokens x tokens."""
 
 
 def settings(
     config: RunConfig, files: Files, attention: Literal["flash", "sdpa"] | None = "flash"
 ) -> list[Setting]:
-    """Everything that differs from verl's defaults, in the order in which it is written down.
+    """All settings that differ from verl's defaults, in the order of ``verl_settings.yaml``.
 
     Args:
         config: The run's configuration.
         files: What the launcher prepared.
-        attention: Attention kernel of the update on this machine; None on a CPU, whose settings
-            choose it.
+        attention: Attention kernel of the update on this machine; None on a CPU, where
+            ``cpu_settings`` sets it.
 
     Raises:
-        ConfigError: The mini-batch cannot be expressed in verl's unit.
+        ConfigError: The size of the mini-batch cannot be expressed in verl's unit.
     """
     trainer = _verl(config)
-    # In a copy: the run's configuration, from which its id is made, stays as composed.
+    # Changed in a copy, because the run's id is made from its configuration.
     if attention == "sdpa":
         trainer = trainer.model_copy(
             update={"micro_batch_rows": min(SDPA_ROWS, trainer.micro_batch_rows)}
@@ -120,7 +119,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
     model, actor, ref = (f"actor_rollout_ref.{part}" for part in ("model", "actor", "ref"))
     yield Setting(f"{model}.path", files.model, "model")
 
-    # The CPU settings of engine=hf name another module here, which imports the guard itself.
+    # With engine=hf, `cpu_settings` sets this key to another module, which imports the guard.
     if trainer.verl.engine != "hf":
         yield Setting(
             f"{model}.external_lib", update_guard.MODULE, "trainer.skip_updates_without_advantage"
@@ -145,13 +144,13 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
         "trainer.verl.offload_reference",
     )
     for part in (actor, ref):
-        # The default is false in verl's YAML, but true in its dataclass. With true, each rank keeps
-        # whole gradients: 28 GiB at 7B.
+        # The default is false in verl's YAML, but true in its dataclass. If it is true, each rank
+        # keeps unsharded gradients: 28 GiB at 7B.
         key = f"{part}.fsdp_config.use_no_sync_for_gradient_accumulation"
         yield Setting(key, False, "gradients are reduced after every micro-batch")
 
     if trainer.verl.engine != "hf":
-        # On the CPU everything is float32.
+        # Not with engine=hf: on the CPU everything is float32.
         yield Setting(
             f"{ref}.fsdp_config.model_dtype",
             "bf16",
@@ -163,7 +162,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _without_flash(config: RunConfig) -> Iterator[Setting]:
-    """Torch's attention, and logits in chunks; else verl computes log-probabilities per token."""
+    """Torch's attention, and log-probabilities in chunks; verl would loop over the tokens."""
     parts = ["actor_rollout_ref.model"]
     if "value" in required(config.method):
         parts.append("critic.model")
@@ -181,10 +180,10 @@ def _without_flash(config: RunConfig) -> Iterator[Setting]:
 
 
 def _mini_batch(config: RunConfig) -> int:
-    """``mini_batch_rows`` in verl's unit, tasks: verl multiplies it by ``rollout.n``.
+    """``mini_batch_rows`` in verl's unit, tasks, which verl multiplies by ``rollout.n``.
 
     Raises:
-        ConfigError: It is not a multiple of the siblings.
+        ConfigError: It is not a multiple of the number of siblings.
     """
     rows = config.trainer.mini_batch_rows
     n = siblings(config)
@@ -235,7 +234,7 @@ def _optimizer(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         f"{actor}.optim.clip_grad", optimizer.gradient_clip, "trainer.optimizer.gradient_clip"
     )
-    # verl makes a critic only for gae; our trainer calls neither of its estimators.
+    # verl creates a critic only for gae; neither of its two estimators is called.
     estimator = "gae" if "value" in required(config.method) else "grpo"
     yield Setting(
         "algorithm.adv_estimator",
@@ -269,7 +268,7 @@ def _critic(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[S
 
 
 def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    """The rollout engine, its sampling, and our agent loop."""
+    """The rollout engine, its sampling, and the agent loop."""
     rollout = "actor_rollout_ref.rollout"
     verl = trainer.verl
     yield Setting(f"{rollout}.name", verl.engine, "trainer.verl.engine")
@@ -305,7 +304,7 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
     )
     yield Setting(f"{rollout}.free_cache_engine", verl.free_cache, "trainer.verl.free_cache")
     yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
-    # vLLM's default is the model's own context, 32,768 tokens with Qwen2.5.
+    # vLLM's default is the context length of the model, 32,768 tokens with Qwen2.5.
     length = trainer.max_prompt_tokens + trainer.max_response_tokens
     yield Setting(
         f"{rollout}.max_model_len",
@@ -318,7 +317,7 @@ def _rollout(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[
 
 
 def _run(config: RunConfig, trainer: VerlTrainer, files: Files) -> Iterator[Setting]:
-    """Length of the run, validation, checkpoints, and our records in place of verl's."""
+    """Length of the run, validation, checkpoints, and the run's records in place of verl's."""
     yield Setting("trainer.v1.trainer_mode", MODE, "our trainer")
     yield Setting(
         "trainer.v1.sampler.custom_sampler.path", str(REPLAY), "stops at the first lost episode"

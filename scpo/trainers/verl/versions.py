@@ -36,7 +36,7 @@ OVERRIDDEN: dict[str, dict[str, tuple[str, ...]]] = {
     "verl.workers.engine.base:BaseEngine": {"train_batch": ("self", "data", "loss_function")},
     "verl.trainer.main_ppo:run_ppo": {"": ("config", "task_runner_class")},
 }
-"""Module and class (or function) -> method -> parameter names of what scpo overrides or calls."""
+"""Class or function of verl -> method that scpo overrides or calls -> names of its parameters."""
 
 
 def check_version() -> None:
@@ -56,10 +56,10 @@ def check_version() -> None:
 
 
 def check_signatures() -> None:
-    """Import verl and compare the signatures that scpo overrides with the supported ones.
+    """Import verl and compare the signatures in ``OVERRIDDEN`` with those of the installed verl.
 
     Raises:
-        ConfigError: The installed 0.9.1 holds other code (a patched or an editable installation).
+        ConfigError: The installed verl is not the release, such as a patched or editable one.
     """
     for owner, methods in OVERRIDDEN.items():
         for name, expected in methods.items():

@@ -15,15 +15,15 @@ from scpo.schema.run import RunConfig
 from scpo.schema.trainer import VerlTrainer
 
 KEY = "scpo"
-"""The section that is added to verl's configuration; ``scpo.run_folder`` is all it holds."""
+"""Section that is added to verl's configuration; its only key is ``run_folder``."""
 
 
 @dataclass(frozen=True)
 class Workplace:
     """One run, as seen from one of its processes.
 
-    The launcher, the trainer and every agent loop have one each: Ray's actors share no memory, so
-    that they communicate through files of the run folder.
+    The launcher, the trainer and every agent loop have one each. Ray's actors share no memory, so
+    they communicate through files of the run folder.
 
     Attributes:
         config: The configuration, as recorded in the run folder.
@@ -40,7 +40,7 @@ class Workplace:
 
     @property
     def stall_s(self) -> float:
-        """Seconds that a rollout may be silent; no limit in run folders of other trainers."""
+        """Longest time without a finished episode, in seconds; no limit for other trainers."""
         trainer = self.config.trainer
         if isinstance(trainer, VerlTrainer):
             return float(trainer.verl.stall_s)
@@ -48,7 +48,7 @@ class Workplace:
 
     @property
     def stop_file(self) -> Path:
-        """Written by the process that was asked to stop, read by the one that trains."""
+        """File that the launcher creates when the run is asked to stop, for the trainer."""
         return self.folder.path / "stop"
 
     @property
@@ -61,7 +61,7 @@ class Workplace:
 def open_workplace(run_folder: str) -> Workplace:
     """The workplace of a run folder, one for each process.
 
-    Cached, because every episode of an agent loop asks for it, and opening an environment takes
+    It is cached, because every episode of an agent loop needs it, and opening an environment takes
     seconds.
     """
     folder = RunFolder(run_folder)

@@ -1,4 +1,4 @@
-"""verl settings for machines without a GPU; unused where there is one."""
+"""verl settings for runs on the CPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ PLATFORM = "scpo.trainers.verl.cpu.platform"
 HF_ROLLOUT = "scpo.trainers.verl.cpu.hf_rollout"
 VLLM_WORKER = "scpo.trainers.verl.cpu.vllm_worker.CpuWorkerExtension"
 LOGICAL_CPUS = 16
-"""Ray's account of the machine; verl reserves more logical cores than a laptop has real ones."""
+"""Number of cores that Ray assumes: verl reserves more than a laptop has."""
 STORE_BYTES = 200_000_000
 
 
 def cpu_environment(engine: str) -> dict[str, str]:
-    """Environment variables of every process; verl and vLLM read them when they are imported."""
+    """Environment variables of all processes; verl and vLLM read them when they are imported."""
     verl = {
         "VERL_USE_EXTERNAL_MODULES": PLATFORM,
         "VERL_PLATFORM": "cpu",
@@ -26,7 +26,7 @@ def cpu_environment(engine: str) -> dict[str, str]:
         return verl
     return {
         **verl,
-        # GB of cache for keys and values.
+        # GiB of cache for keys and values.
         "VLLM_CPU_KVCACHE_SPACE": "1",
         # A container may not own the core that a thread would be bound to.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -35,12 +35,12 @@ def cpu_environment(engine: str) -> dict[str, str]:
 
 
 def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
-    """Settings of verl that follow those of the run.
+    """Settings of verl that are added after those of the run.
 
     Args:
         engine: The rollout engine, ``vllm`` or ``hf``.
-        ranks: Data-parallel ranks, each on a logical GPU; None for a Ray that runs already and has
-            resources of its own.
+        ranks: Number of data-parallel ranks, each on a logical GPU; None to join a running Ray,
+            which has resources of its own.
     """
     return [
         Setting("trainer.device", "cpu", "no GPU"),
@@ -56,7 +56,7 @@ def cpu_settings(engine: str, ranks: int | None = 1) -> list[Setting]:
 
 
 def _ray(ranks: int) -> Iterator[Setting]:
-    """A Ray of the run's own, with cores and GPUs that exist in its account only."""
+    """A Ray of the run's own, with logical cores and GPUs that the machine need not have."""
     yield Setting("ray_kwargs.ray_init.num_cpus", LOGICAL_CPUS + 3 * ranks, "logical cores")
     yield Setting(
         "ray_kwargs.ray_init.num_gpus",

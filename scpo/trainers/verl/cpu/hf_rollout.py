@@ -1,7 +1,7 @@
 """The rollout engine ``hf`` for verl: Hugging Face generate in a Ray actor.
 
-verl imports this module as ``actor_rollout_ref.model.external_lib`` in every process that looks an
-engine up.
+verl imports this module as ``actor_rollout_ref.model.external_lib`` in every process that looks up
+an engine.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ GATHER_S = 0.005
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt with its sampling parameters, and where the answer goes.
+    """A prompt with its sampling parameters, and the future of its answer.
 
     Attributes:
         prompt: Token ids.
-        sampling: verl's: ``temperature``, ``max_tokens``.
-        answer: Awaited by the caller of ``generate``.
+        sampling: verl's sampling parameters, such as ``temperature`` and ``max_tokens``.
+        answer: Future that the call of ``generate`` awaits.
     """
 
     prompt: list[int]
@@ -51,9 +51,9 @@ class HfServer:
     Args:
         path: Folder or hub name of the model.
         end_id: Token that ends a response.
-        pad_id: Token to the left of shorter prompts.
-        max_tokens: Most response tokens where a request names no limit.
-        rows: Most requests that are sampled together.
+        pad_id: Token that fills shorter prompts on the left.
+        max_tokens: Largest number of response tokens, for requests without a limit.
+        rows: Largest number of requests that are sampled together.
     """
 
     def __init__(self, path: str, end_id: int, pad_id: int, max_tokens: int, rows: int) -> None:
@@ -70,10 +70,7 @@ class HfServer:
     async def generate(
         self, prompt_ids: Iterable[int], sampling_params: dict[str, Any], request_id: str, **_: Any
     ) -> TokenOutput:
-        """Sample one response.
-
-        verl asks for one at a time; requests of episodes that run at once are sampled together.
-        """
+        """Sample one response; concurrent requests are sampled together."""
         answer: asyncio.Future[TokenOutput] = asyncio.get_running_loop().create_future()
         self.waiting.append(Request(list(prompt_ids), sampling_params, answer))
         if self.worker is None:
@@ -81,10 +78,10 @@ class HfServer:
         return await answer
 
     async def _work(self) -> None:
-        """Sample what waits, batch by batch, until nothing does."""
+        """Sample the waiting requests, batch by batch, until none is left."""
         while self.waiting:
             await asyncio.sleep(GATHER_S)
-            # One temperature a batch: generate takes a single one.
+            # A batch has one temperature, because transformers' `generate` takes only one.
             temperature = self.waiting[0].temperature
             alike = [request for request in self.waiting if request.temperature == temperature]
             batch = alike[: self.rows]
@@ -100,13 +97,13 @@ class HfServer:
             for request, output in zip(batch, outputs, strict=True):
                 request.answer.set_result(output)
 
-        # The next request starts it again.
+        # The next request starts a new worker.
         self.worker = None
 
     @torch.no_grad()
     def _sample(self, batch: list[Request], temperature: float) -> list[TokenOutput]:
         """Sample a response to each request; temperature 0 is greedy."""
-        # Padding to the left: generation goes on from the last column of all rows.
+        # Padded on the left, because generation continues from the last column of all rows.
         width = max(len(request.prompt) for request in batch)
         padded = []
         attended = []
@@ -129,8 +126,7 @@ class HfServer:
             eos_token_id=self.end_id, pad_token_id=self.pad_id, **how,
         )  # fmt: skip
 
-        # Logits as the model gives them, at the sampling temperature: the log-probabilities that
-        # the update's ratio is taken to.
+        # Log-probabilities at the sampling temperature, to which the update's ratio refers.
         logprob_NLV = torch.stack(output.logits, 1).div(temperature or 1.0).log_softmax(-1)
         token_NL = output.sequences[:, width:]
         logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]
@@ -138,7 +134,7 @@ class HfServer:
         return [self._output(*row) for row in rows]
 
     def _output(self, tokens: list[int], logprobs: list[float], limit: int) -> TokenOutput:
-        """One response up to its end token, that included, or its limit."""
+        """One response, up to and including its end token, or up to its limit."""
         end = tokens.index(self.end_id) + 1 if self.end_id in tokens else len(tokens)
         length = min(end, limit)
         version = dict.fromkeys(
@@ -152,7 +148,11 @@ class HfServer:
         )
 
     async def load(self, state: dict[str, torch.Tensor], version: int | None) -> None:
-        """Take the weights of the update; every name must be known."""
+        """Load the weights of the update.
+
+        Raises:
+            ValueError: A weight is not one of this model.
+        """
         # Not strict, because tied weights arrive under one name only.
         unknown = self.model.load_state_dict(state, strict=False).unexpected_keys
         if unknown:
@@ -160,7 +160,7 @@ class HfServer:
         self.version = version
 
     async def nothing(self, *_args: Any, **_options: Any) -> None:
-        """Do nothing: only engines with a cache of their own need this call."""
+        """Ignore a call that only other engines need."""
 
     sleep = wake_up = abort_all_requests = resume_generation = clear_kv_cache = start_profile = (
         stop_profile
@@ -171,7 +171,7 @@ class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
     """One server for each data-parallel rank."""
 
     async def launch_servers(self) -> None:
-        # 1000: every running episode waits in a call of its own.
+        # max_concurrency: every running episode waits in a call of its own.
         tokenizer = omega_conf_to_dataclass(self.model_config).tokenizer
         server = (
             ray.remote(HfServer)
@@ -190,7 +190,7 @@ class HfReplica(RolloutReplica):  # type: ignore[misc]  # verl is untyped
 
 
 class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
-    """The side of the update: sends the weights of its rank to the server of the same number."""
+    """Part of the update's process: sends the weights of its rank to the server of this rank."""
 
     async def resume(self, tags: list[str]) -> None:
         """Nothing was released."""
@@ -208,7 +208,7 @@ class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
 
 
 def _server_name(rank: int) -> str:
-    """Name of a server among Ray's actors, by which the update finds it."""
+    """Name of a server's Ray actor, by which the update finds it."""
     return f"hf_server_{rank}"
 
 

@@ -38,16 +38,16 @@ MISSING: dict[str, Any] = {
     # torch.manual_seed seeds the CPU already.
     **dict.fromkeys(("manual_seed", "manual_seed_all"), _nothing),
     "mem_get_info": lambda *_: (0, 0),
-    # Checkpoints hold this state.
+    # verl's checkpoints contain the random state.
     "get_rng_state": torch.get_rng_state,
     "set_rng_state": torch.set_rng_state,
 }
-"""What verl calls of ``torch.cuda`` and ``torch.cpu`` lacks."""
+"""Functions of ``torch.cuda`` that verl calls and ``torch.cpu`` lacks."""
 
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCpu(PlatformBase):  # type: ignore[misc]  # verl is untyped
-    """One device, gloo for communication, a logical GPU of Ray to be placed on."""
+    """A single device, with gloo for communication and a logical GPU of Ray for placement."""
 
     device_name = "cpu"
     vendor_name = "cpu"
@@ -91,14 +91,14 @@ class PlatformCpu(PlatformBase):  # type: ignore[misc]  # verl is untyped
 
 
 def _fill_in_torch_cpu() -> None:
-    """Give ``torch.cpu`` what verl calls of a device module; what a version of torch has stays."""
+    """Add the functions of ``MISSING`` to ``torch.cpu``, unless this version of torch has them."""
     for name, value in MISSING.items():
         if not hasattr(torch.cpu, name):
             setattr(torch.cpu, name, value)
 
 
 def _one_backend() -> None:
-    """Verl asks for ``cpu:gloo,<device>:<backend>``, which names the CPU twice here."""
+    """Request the backend gloo; verl's ``cpu:gloo,<device>:<backend>`` would name the CPU twice."""
     from verl.utils import distributed
 
     original = distributed.initialize_global_process_group_ray
@@ -108,7 +108,7 @@ def _one_backend() -> None:
 
 
 def _no_pinned_memory() -> None:
-    """Turn off pinned memory in the reference policy's offloading: it requires a GPU driver."""
+    """Turn off pinned memory, which requires a GPU driver, in the reference policy's offloading."""
     from torch.distributed.fsdp import CPUOffloadPolicy
 
     def without_pinning(policy: Any, pin_memory: bool = False) -> None:

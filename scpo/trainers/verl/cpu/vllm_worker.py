@@ -1,7 +1,8 @@
 """vLLM's worker without a GPU; vLLM imports this module in the process that holds the model.
 
-vLLM's CPU build packs every linear layer for its own kernels once the model is loaded and frees the
-weight, so those of the next update would have nowhere to go. Here the layers stay as they are.
+After loading a model, vLLM's CPU build packs every linear layer for its own kernels and frees the
+original weight, so that the weights of the next update could not be loaded. This module keeps the
+layers unpacked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from vllm.model_executor.layers import utils
 
 
 def _keep(layer: Any, remove_weight: bool) -> None:
-    """In place of vLLM's packing: use the weight as it is, with torch's own product."""
+    """Replacement of vLLM's packing: keep the weight, and multiply with torch."""
     layer.cpu_linear = torch.nn.functional.linear
 
 
@@ -22,4 +23,4 @@ utils.dispatch_cpu_unquantized_gemm = _keep
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):  # type: ignore[misc]  # verl is untyped
-    """verl's own, in a module that is imported before the model is loaded."""
+    """verl's extension, in this module so that vLLM imports it before it loads the model."""
