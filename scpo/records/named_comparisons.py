@@ -10,7 +10,7 @@ comparison is taken out of the file before it has results.
 """
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,24 +168,16 @@ def judge(
         recorded.setdefault(entry.key, entry)
     entries = {entry.key: entry for entry in named_in_archive} | recorded
 
+    def finished(compared: Iterable[Side]) -> bool:
+        return _both_finished(runs_dir, compared, archived)
+
     verdict = Verdict(measure)
     present: set[tuple[str, ...]] = set()
     for pair in pairs:
         late = False
-        for (env, model), rows in sides.items():
-            compared = _compared(rows, pair)
-            if compared is None:
-                continue
-            comparison = NamedComparison(
-                experiment=experiment,
-                scale=scale,
-                env=env,
-                model=model,
-                measure=str(measure),
-                first=compared[0].settings,
-                second=compared[1].settings,
-                late=_both_finished(runs_dir, compared, archived),
-            )
+        for comparison in _of_pair(
+            sides, pair, finished, experiment=experiment, scale=scale, measure=str(measure)
+        ):
             present.add(comparison.key)
             if comparison.key not in entries:
                 entries[comparison.key] = comparison
@@ -200,7 +192,7 @@ def judge(
         taken_out = _rows_of(entry, sides)
         if taken_out is None:
             continue
-        if not _both_finished(runs_dir, taken_out, archived):
+        if not finished(taken_out):
             # Entries of the archive are not in the record, and cannot be removed from it.
             if entry.key in recorded:
                 verdict.forgotten.append(entry)
@@ -211,6 +203,31 @@ def judge(
         if entry.measure == verdict.measure and pair not in verdict.withdrawn:
             verdict.withdrawn.append(pair)
     return verdict
+
+
+def _of_pair(
+    sides: Sides,
+    pair: Pair,
+    late: Callable[[Iterable[Side]], bool],
+    *,
+    experiment: str,
+    scale: str,
+    measure: str,
+) -> Iterator[NamedComparison]:
+    """Yield an entry for each benchmark on which both rows of a pair have runs."""
+    for (env, model), rows in sides.items():
+        compared = _compared(rows, pair)
+        if compared is not None:
+            yield NamedComparison(
+                experiment=experiment,
+                scale=scale,
+                env=env,
+                model=model,
+                measure=measure,
+                first=compared[0].settings,
+                second=compared[1].settings,
+                late=late(compared),
+            )
 
 
 def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
@@ -244,18 +261,8 @@ def _is_done(runs_dir: Path, run: str) -> bool:
 def of_pairs(
     sides: Sides, pairs: Iterable[Pair], *, experiment: str, scale: str, measure: str, late: bool
 ) -> Iterator[NamedComparison]:
-    """Entries for the comparisons of a manifest that is older than the record."""
+    """Entries for the comparisons of a manifest, all with the same ``late``."""
     for pair in pairs:
-        for (env, model), rows in sides.items():
-            compared = _compared(rows, pair)
-            if compared is not None:
-                yield NamedComparison(
-                    experiment=experiment,
-                    scale=scale,
-                    env=env,
-                    model=model,
-                    measure=measure,
-                    first=compared[0].settings,
-                    second=compared[1].settings,
-                    late=late,
-                )
+        yield from _of_pair(
+            sides, pair, lambda _: late, experiment=experiment, scale=scale, measure=measure
+        )

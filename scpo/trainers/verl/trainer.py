@@ -92,7 +92,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         self._validation: dict[str, float] = {}
         super().__init__(config)
 
-    # Overridden methods, in the order in which verl calls them
+    # Overridden methods
 
     def _build_replay_buffer(self) -> Any:
         # verl compares the mode with "sync" in eight places; this trainer's algorithm is the same.
@@ -194,27 +194,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         Returns:
             The batch with the columns ``advantages`` and ``returns``.
         """
-        # Only required columns are fetched from TransferQueue: each is a tensor over all tokens.
-        wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
-        names = {name: TOKEN_COLUMNS[name] for name in wanted}
-        fields = ["response_mask", "extra_fields", "responses", *names.values()]
-        data = tq.kv_batch_get(
-            keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
-        )
-        by_token = {}
-        for name, column in names.items():
-            # Converted to float32, because an engine may give bfloat16, which NumPy lacks.
-            by_token[name] = [row.float().numpy() for row in data[column].unbind()]
-        columns = Columns(
-            np.array([tag["seq_len"] for tag in batch.tags]),
-            np.array([len(row) for row in data["response_mask"].unbind()]),
-            **by_token,
-            hindsight=self._hindsight(batch, data, metrics),
-        )
+        extra_fields, columns = self._fetch_columns(batch, metrics)
 
         # Credit and advantages of the environment steps.
         episodes = self.config.data.train_batch_size * self.config.actor_rollout_ref.rollout.n
-        rows = read_rows(list(data["extra_fields"]), _padding_of(batch), episodes=episodes)
+        rows = read_rows(extra_fields, _padding_of(batch), episodes=episodes)
         if self.scorer is not None:
             # Clears the cached pairs of earlier steps, which a resumed run would not have either.
             self.scorer.begin_step()
@@ -290,6 +274,27 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         return self._validation
 
     # Parts of the overridden methods
+
+    def _fetch_columns(self, batch: Any, metrics: dict[str, Any]) -> tuple[list[Any], Columns]:
+        """Fetch the ``extra_fields`` of all rows, and the columns that the method requires."""
+        # Other columns are left in TransferQueue: each is a tensor over all tokens.
+        wanted = required(self.place.config.method) & TOKEN_COLUMNS.keys()
+        names = {name: TOKEN_COLUMNS[name] for name in wanted}
+        fields = ["response_mask", "extra_fields", "responses", *names.values()]
+        data = tq.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=fields
+        )
+        by_token = {}
+        for name, column in names.items():
+            # Converted to float32, because an engine may give bfloat16, which NumPy lacks.
+            by_token[name] = [row.float().numpy() for row in data[column].unbind()]
+        columns = Columns(
+            np.array([tag["seq_len"] for tag in batch.tags]),
+            np.array([len(row) for row in data["response_mask"].unbind()]),
+            **by_token,
+            hindsight=self._hindsight(batch, data, metrics),
+        )
+        return list(data["extra_fields"]), columns
 
     def _hindsight(self, batch: Any, data: Any, metrics: dict[str, Any]) -> Any:
         """Log-probabilities of all responses after their hindsight prompts; None if not required.

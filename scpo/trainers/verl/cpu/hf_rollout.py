@@ -196,7 +196,7 @@ class HfAdapter(BaseRollout):  # type: ignore[misc]  # verl is untyped
         """Nothing was released."""
 
     async def release(self) -> None:
-        """The server's memory is its own."""
+        """Nothing to release: the server has memory of its own."""
 
     async def update_weights(
         self, weights: Iterable[tuple[str, torch.Tensor]], global_steps: int | None = None, **_: Any
