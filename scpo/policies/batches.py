@@ -40,8 +40,8 @@ def mini_batches(
     """Shuffle rows and cut them into parts of equal size, about ``mini_batch_rows``.
 
     The parts are equal because a short last mini-batch would make an optimiser step of full size
-    from few rows: the loss is a mean over the mini-batch's tokens, and Adam rescales gradients
-    anyway. verl and verl-agent do not shuffle (ledger 48).
+    from few rows: the loss is a mean over the mini-batch's tokens, and Adam rescales gradients.
+    verl and verl-agent do not shuffle (ledger 48).
 
     Args:
         rows: Number of rows.

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from scpo.generation import Generation
 from scpo.policies.base import TrainedPolicy, ValueModel
 from scpo.policies.batches import descend, micro_batches, mini_batches, response_mask, token_pairs
+from scpo.steps import FloatArray
 
 if TYPE_CHECKING:
     from scpo.advantages.gae import CriticSettings
     from scpo.schema.trainer import TrainerSettings
-
-FloatArray = NDArray[np.float32]
 
 
 @dataclass
@@ -66,7 +65,7 @@ def make_critic(policy: TrainedPolicy, config: CriticSettings, weight_decay: flo
 def values(critic: Critic, generations: Sequence[Generation], batch_rows: int) -> FloatArray:
     """Value before each response token, shape (N, L); 0 outside the responses.
 
-    ``batch_rows``: largest number of distinct rows of a forward pass.
+    ``batch_rows``: largest number of distinct (prompt, response) pairs of a forward pass.
     """
     critic.model.eval()
     mask_NL = response_mask(generations)
@@ -131,13 +130,13 @@ def update_critic(
             steps += 1
 
     mask_NL = response_mask(generations)
-    means = {
-        "critic/value": targets.value_NL[mask_NL].mean(),
-        "critic/return": targets.return_NL[mask_NL].mean(),
+    metrics = {
+        "critic/value": float(targets.value_NL[mask_NL].mean()),
+        "critic/return": float(targets.return_NL[mask_NL].mean()),
     }
-    return {name: float(value) for name, value in means.items()} | {
-        name: value / steps for name, value in sums.items()
-    }
+    for name, total in sums.items():
+        metrics[name] = total / steps
+    return metrics
 
 
 def _accumulate(

@@ -37,7 +37,7 @@ _POLL_S = 0.2
 
 
 def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[[], bool]) -> Path:
-    """Return ``folder``, built by ``make(scratch)`` if it does not exist; never an incomplete one.
+    """Return ``folder``, built by ``make`` if it does not exist; it is never incomplete.
 
     Every run of a sweep begins with the folder's content. Checksums of its files are therefore
     verified each time, and a damaged folder is built again.
@@ -45,7 +45,7 @@ def made_once(folder: Path, make: Callable[[Path], None], should_stop: Callable[
     Args:
         folder: Folder of the result; its name must contain a hash of all that the result depends
             on.
-        make: Writes the files into the folder that it is given.
+        make: Writes the files into the temporary folder that it is called with.
         should_stop: Called repeatedly while another process builds the folder; True ends the wait.
 
     Raises:
@@ -86,7 +86,7 @@ def _make(folder: Path, make: Callable[[Path], None]) -> None:
 
     The caller holds the lock.
     """
-    # Killed processes left these folders: while the lock is held, no other process builds one.
+    # While the lock is held, no other process builds the folder: killed processes left these.
     for left in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(left, ignore_errors=True)
     # Renamed when complete, so that readers never see an incomplete folder.
@@ -134,12 +134,12 @@ def start_key(
     """Hash of everything that the weights after a supervised start depend on.
 
     Args:
-        recipe: Version of the code that trains; raised when the same settings give other weights.
+        recipe: Version of the code that trains; raised when it gives other weights than before.
         model: Shape of the model and settings of its start; the critic's are left out.
         env: The environment's settings.
         shown: Fields of ``env`` that demonstrations depend on.
-        environment: The environment; its training panel is hashed, because demonstrations are of
-            the tasks outside it.
+        environment: The environment; its training panel is hashed, because only tasks outside the
+            panel are demonstrated.
     """
     import torch
 
@@ -148,7 +148,7 @@ def start_key(
         # Another version of torch trains other weights.
         "torch": torch.__version__,
         "model": model.model_dump(mode="json", exclude={"value_model"}),
-        # Settings that demonstrations do not show, such as the horizon, share one start.
+        # Other settings, such as the horizon, are left out: runs that differ in them share a start.
         "env": env.model_dump(mode="json", include=shown),
         "train_panel": environment.panel("train").sha256,
     }
@@ -178,7 +178,7 @@ def _locked(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     with path.open("w") as file:
         locked = _try_lock(file)
         if not locked:
-            # The folder's name, such as "warm start", because users do not know the hash.
+            # Users do not know the hash, so the folder around it is named, such as "warm start".
             kind = path.parent.name.replace("_", " ")
             logger.info("waiting for the %s %s, which another run makes", kind, path.stem)
         while not locked:

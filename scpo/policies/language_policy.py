@@ -98,14 +98,14 @@ class LocalPolicy:
         # Similar lengths share a pass, which then needs little padding; ties by row, so that the
         # passes are the same in every process.
         order = sorted(range(len(cut)), key=lambda row: (len(cut[row]), row))
-        answers: list[Generation | None] = [None] * len(cut)
+        generations: dict[int, Generation] = {}
         for start in range(0, len(order), self.batch_rows):
             rows = order[start : start + self.batch_rows]
             sampled = self._sample([cut[row] for row in rows], temperature, uniforms_NL[rows])
             for row, (ids, logprobs) in zip(rows, sampled, strict=True):
                 truncated = len(encoded[row]) > len(cut[row])
-                answers[row] = Generation(self.decode(ids), cut[row], ids, logprobs, truncated)
-        return [answer for answer in answers if answer is not None]
+                generations[row] = Generation(self.decode(ids), cut[row], ids, logprobs, truncated)
+        return [generations[row] for row in range(len(cut))]
 
     def _sample(
         self, prompts: list[tuple[int, ...]], temperature: float, uniforms_NL: NDArray[np.float64]
@@ -224,8 +224,8 @@ class LocalPolicy:
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, **options: Any) -> Any:
         """Output of the model.
 
-        Positions are computed from ``mask``. Without them a model counts from the first column, and
-        the result of a prompt would depend on its padding.
+        Positions are computed from ``mask``. Without positions a model counts from the first
+        column, and the result of a prompt would depend on its padding.
 
         Args:
             ids: Token ids (N, width), without those in the cache.
@@ -284,8 +284,8 @@ def _cache_argument(model: PreTrainedModel) -> str:
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:
-    """Position of each token among those of the attention mask; 0 on padding."""
-    # Left padding has a cumulative sum of 0 and so would get position -1.
+    """Position of each token among those of the attention mask; on padding any valid position."""
+    # Left padding, with a cumulative sum of 0, would get position -1.
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 NO_ADVANTAGE = 1e-6
 """Largest advantage that counts as zero.
 
-Advantages are of order 1; float32 statistics of equal returns leave 1e-7.
-``trainer.skip_updates_without_advantage`` and the health rule ``moves_without_credit`` rest on it
-(ledger 55).
+Advantages are of order 1; rounding leaves about 1e-7 where all returns of a group are equal.
+``trainer.skip_updates_without_advantage`` and the health rule ``moves_without_credit`` use this
+bound (ledger 55).
 """
 
 
@@ -52,9 +52,9 @@ class PolicyLoss:
 def token_statistics(
     logits_NLV: torch.Tensor, token_NL: torch.Tensor, temperature: float
 ) -> TokenStatistics:
-    """Log-probability of each response token and entropy (nats) of its distribution.
+    """Log-probability of each response token and entropy of its distribution, both in nats.
 
-    Both at the sampling temperature.
+    Both are computed at the sampling temperature.
     """
     logprob_NLV = (logits_NLV.float() / temperature).log_softmax(-1)
     logprob_NL = logprob_NLV.gather(-1, token_NL[..., None])[..., 0]

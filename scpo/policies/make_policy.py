@@ -42,7 +42,7 @@ def make_policy(
         return _huggingface_policy(config, config.model)
     if config.model.kind == "api":
         raise ConfigError(
-            f"model={config.model.name} is behind an API: there are no weights of it to load here"
+            f"model={config.model.name} is behind an API: it has no weights to load here"
         )
     if config.model.kind == "tiny" and config.env.prompt != "compact":
         raise ConfigError(
@@ -65,9 +65,12 @@ def make_policy(
 
 
 def _huggingface_policy(config: RunConfig, settings: HuggingFaceModel) -> LocalPolicy:
-    """Load a Hugging Face model if the estimated memory fits.
+    """Load a Hugging Face model, if the memory that the run is estimated to need is available.
 
-    Otherwise the kernel or CUDA would end the process with a less helpful message.
+    Without this check the kernel or CUDA would end the process with a less helpful message.
+
+    Raises:
+        ConfigError: The memory is too small, or the model cannot be loaded.
     """
     device = pick_device(config.machine.device)
     trained = config.method.kind == "trained"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from scpo.errors import ConfigError
+from scpo.errors import ConfigError, first_line
 from scpo.records.memory import GIB
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def load_pretrained(
     except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(
             f"model.path={path!r}: no Hugging Face causal LM could be loaded "
-            f"({str(error).partition(chr(10))[0]}); give a folder with config.json, weights and "
+            f"({first_line(error)}); give a folder with config.json, weights and "
             "tokenizer, or a hub name that this machine can reach"
         ) from error
 
@@ -89,7 +89,7 @@ def load_pretrained(
 def _has_plain_tokenizer(path: str) -> bool:
     """Return True for a folder whose tokenizer was saved as a plain ``PreTrainedTokenizerFast``.
 
-    transformers 5 writes the class as ``TokenizersBackend``.
+    transformers 5 writes the name of this class as ``TokenizersBackend``.
     """
     config = Path(path) / "tokenizer_config.json"
     return (
@@ -103,9 +103,8 @@ def load_huggingface(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load the policy of ``conf/model/<name>.yaml`` with ``kind: huggingface``.
 
-    ``trained``: ignore the configured type and load the weights in float32, because a step of 1e-6
-    changes only 2 % of bfloat16 weights; recompute activations in the backward pass, and switch
-    dropout off.
+    ``trained``: load the weights in float32 for any configured type, because a step of 1e-6 changes
+    only 2 % of bfloat16 weights; recompute activations in the backward pass; switch dropout off.
     """
     model, tokenizer = load_pretrained(config.path, "float32" if trained else config.dtype)
     if trained:

@@ -48,7 +48,7 @@ def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     split = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
-    # The first has id 0. The tags are tokens even if no text contains them.
+    # The padding token has id 0. The tags are tokens even if no text contains them.
     special = [PAD, CLOSE_TAG, UNKNOWN, OPEN_TAG]
     words = {word for text in texts for word, _ in split.pre_tokenize_str(text.lower())}
 
@@ -80,7 +80,8 @@ SHOWN = {
     "history_length",
 }
 
-# Raise it when a change of the code below or of that of the demonstrations gives other weights.
+# Version of the cached weights: raise it when a change to this file or to the demonstrations gives
+# other weights.
 RECIPE = 1
 
 # Rows of a micro-batch whose activations fit the cache of a CPU core: with 128 rows, a row took 1.3
@@ -107,7 +108,7 @@ def warm_started(
         env: The environment's settings, for the key of the cache.
         environment: Gives the demonstrations and its vocabulary.
         cache_dir: The machine's cache, shared by all runs.
-        should_stop: Called between updates, and while another run builds the policy; True ends it.
+        should_stop: Called between updates, and while another run builds the policy; True stops.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True before the policy was built.
@@ -176,13 +177,16 @@ def imitate(
         tokenizer: Its tokenizer.
         demonstrations: Successful episodes; their order does not matter, since rows are shuffled.
         config: Updates, batch size, learning rate, weight of the prompts, seed.
-        should_stop: Asked before each update.
+        should_stop: Called before each update; True stops the training.
 
     Returns:
-        ``rows`` demonstrated steps, and ``response_loss``: nats per response token over the last
-        100 updates.
+        ``rows``: number of demonstrated steps; ``response_loss``: nats per response token, mean
+        over the last 100 updates.
+
+    Raises:
+        KeyboardInterrupt: ``should_stop`` returned True.
     """
-    # It only encodes, pads and runs forward passes here; the limits for sampling are not used.
+    # Only encodes, pads and runs forward passes here; the limits for sampling are not used.
     policy = LocalPolicy(
         model, tokenizer, max_prompt_tokens=10**6, max_response_tokens=1, batch_rows=1
     )
@@ -267,16 +271,16 @@ def _add_gradient(policy: LocalPolicy, rows: list[Row], prompt_weight: float, to
     # Each position predicts the next token.
     logits = policy.forward(ids, mask).logits[:, :-1]
     target = ids[:, 1:]
-    entropy = torch.nn.functional.cross_entropy(
+    loss = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), target.flatten(), reduction="none"
-    )
+    ).view_as(target)
     # Rows are padded on the left, so that all responses end in the last column.
     place = torch.arange(target.shape[1], device=ids.device)[None]
     lengths = torch.tensor([len(response) for _, response in rows], device=ids.device)[:, None]
     is_response = (place >= target.shape[1] - lengths).float()
     # Left padding has weight 0, also where the target is the first token of the prompt.
-    weight = is_response + prompt_weight * (mask[:, 1:] * mask[:, :-1]) * (1 - is_response)
-    entropy = entropy.view_as(weight)
+    is_prompt = mask[:, 1:] * mask[:, :-1] * (1 - is_response)
+    weight = is_response + prompt_weight * is_prompt
     # Divided by the batch's response tokens, so that micro-batches add up to one mean.
-    ((entropy * weight).sum() / tokens).backward()
-    return float((entropy.detach() * is_response).sum() / tokens)
+    ((loss * weight).sum() / tokens).backward()
+    return float((loss.detach() * is_response).sum() / tokens)

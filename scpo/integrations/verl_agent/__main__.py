@@ -3,8 +3,8 @@
     python -m scpo.integrations.verl_agent runs/<id> [verl-agent's overrides ...]
 
 `python train.py --prepare scale=paper trainer=verl_agent method=scpo` makes the folder. The fork's
-overrides are generated from it and shown; overrides from the command line come after them. Run it
-where the fork's modules (`verl`, `agent_system`, `gigpo`) can be imported.
+overrides are generated from it and shown; overrides from the command line come after them. The
+fork's modules (`verl`, `agent_system`, `gigpo`) must be importable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def hooked_runner(task_runner: Any) -> Any:
     """The fork's task runner, a Ray actor class, with the hooks installed in its process."""
     import ray
 
-    # Ray wraps the class of an actor; this is the class itself, from which one can inherit.
+    # Ray wraps the class of an actor, and only the class inside can be inherited from.
     class HookedTaskRunner(task_runner.__ray_metadata__.modified_class):  # type: ignore[misc]
         """Install the hooks, then run the fork's task runner."""
 
@@ -45,7 +45,7 @@ def hooked_runner(task_runner: Any) -> Any:
             install(open_hooks(config.scpo.run_folder))
             super().run(config)
 
-    # The fork's own task runner asks Ray for one CPU too.
+    # One CPU, as the fork requests for its own task runner.
     return ray.remote(num_cpus=1)(HookedTaskRunner)
 
 
@@ -87,14 +87,14 @@ def check_packages() -> None:
     if missing:
         raise ConfigError(
             f"verl-agent's environment is needed, this one lacks {', '.join(missing)}: activate "
-            "it, with its checkout on PYTHONPATH, as docs/verl.md says under verl-agent"
+            "it, with its checkout on PYTHONPATH (docs/verl.md, section verl-agent)"
         )
 
 
 def compose_fork(folder: Path, overrides: Sequence[str]) -> Any:
-    """Compose the fork's configuration with these overrides.
+    """Compose the fork's configuration in ``folder`` with these overrides.
 
-    The fork's own Hydra decorator finds the configuration only if the fork runs as a script.
+    The fork's own Hydra decorator finds the folder only if the fork runs as a script.
 
     Raises:
         ConfigError: An override has an unknown key.

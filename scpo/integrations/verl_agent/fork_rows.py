@@ -21,7 +21,7 @@ from scpo.integrations.verl_agent.recording import (
 from scpo.shaping.order import positions
 from scpo.steps import FloatArray, IntArray, StepBatch
 
-# Columns of the fork's batch, and those that `recording` adds.
+# Required columns: the fork's own, and those that `recording` adds.
 NEEDED = (
     "uid",
     "anchor_obs",
@@ -43,14 +43,14 @@ def step_batch(
     entropy_N: FloatArray | None = None,
     length_N: NDArray[np.int64] | None = None,
 ) -> StepBatch:
-    """Build the StepBatch of the fork's rows, in their order; rows that it copied are marked.
+    """Build the StepBatch of the fork's rows, in their order; copies made by the fork are marked.
 
     Args:
         columns: ``non_tensor_batch``.
         success_threshold: tau_succ; a return above it is a success for the shaper.
         entropy_N: Mean token entropy of each row, where the estimator requires it.
-        length_N: Tokens of each row, if they determine the processing order: longest first, ties in
-            time order. None: rows are processed in the fork's order.
+        length_N: Number of tokens of each row, if it determines the processing order: longest
+            first, ties in time order. None: rows are processed in the fork's order.
 
     Raises:
         StepBatchError: A column is missing, or a row breaks the data contract.
@@ -119,14 +119,14 @@ def _smallest(label_N: NDArray[Any], number_N: NDArray[np.int64]) -> NDArray[np.
 
 
 def _ever(flag_N: NDArray[Any], trajectory_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """True on all rows of a trajectory that has the flag at some step."""
+    """True on all rows of a trajectory in which the flag is set at some step."""
     # The fork marks success at single steps, the contract on every row.
-    true = np.unique(trajectory_N[np.array([bool(flag) for flag in flag_N], dtype=np.bool_)])
-    return np.isin(trajectory_N, true)
+    is_set_N = np.array([bool(flag) for flag in flag_N], dtype=np.bool_)
+    return np.isin(trajectory_N, trajectory_N[is_set_N])
 
 
 def _repeated(trajectory_N: NDArray[np.int64], step_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """True on all rows of a (trajectory, step) but its first."""
+    """True on every row of a (trajectory, step) but the first."""
     # The fork copies rows to fill its mini-batches, and does not mark the copies.
     _, first = np.unique(np.stack([trajectory_N, step_N]), axis=1, return_index=True)
     repeated = np.ones(len(step_N), dtype=np.bool_)

@@ -23,15 +23,15 @@ ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 # val_data_size of verl-agent's script.
 VALIDATION_EPISODES = 128
 DATA = "~/data/verl-agent/text"
-"""Output of verl-agent's examples/data_preprocess/prepare.py; sets only the tasks per step."""
+"""Output of verl-agent's examples/data_preprocess/prepare.py; only its numbers of rows are used."""
 
 
 def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
     """The settings of the paper's script with the values of this run.
 
     Raises:
-        ConfigError: The fork cannot run this method, model or environment, or not with the settings
-            of the run.
+        ConfigError: The run has another trainer, a model or an environment that the fork cannot
+            run, or a setting that the fork does not have.
     """
     trainer = _check(config)
     return [
@@ -50,7 +50,7 @@ def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[s
 
 
 def _check(config: RunConfig) -> VerlTrainer:
-    """Check that the fork can train exactly what the run configures; returns the run's trainer.
+    """Check that the fork can train exactly what the run configures, and return its trainer.
 
     Raises:
         ConfigError: The fork would train something else.
@@ -68,7 +68,8 @@ def _check(config: RunConfig) -> VerlTrainer:
             f"verl-agent has no env={config.env.name}; allowed: {', '.join(ENVIRONMENTS)}"
         )
 
-    # The run would record a setting that the fork does not read as if it had taken effect.
+    # The fork does not read these settings; the run would record another value as if it had taken
+    # effect.
     for key, configured, only in _fixed_settings(config, trainer):
         if configured != only:
             raise ConfigError(
@@ -97,8 +98,8 @@ def _fixed_settings(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[s
 def _data(config: RunConfig) -> Iterator[Setting]:
     """Tasks, episodes and environment."""
     trainer = config.trainer
-    # The fork reads files of prompts, but uses only their number of rows: its environments draw the
-    # tasks.
+    # The fork's environments draw the tasks; of the files of prompts it uses only the number of
+    # rows.
     yield Setting(
         "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
     )
@@ -215,7 +216,9 @@ def _method(config: RunConfig) -> Iterator[Setting]:
     actor = "actor_rollout_ref.actor"
     own = estimator.name if estimator.name in OF_THE_FORK else "grpo"
     yield Setting(
-        "algorithm.adv_estimator", own, "method.estimator; of another, ours takes its place"
+        "algorithm.adv_estimator",
+        own,
+        "method.estimator; grpo for one that the fork lacks, whose advantages the hooks replace",
     )
     yield Setting("algorithm.gamma", estimator.gamma, "method.estimator.gamma")
     yield Setting("algorithm.use_kl_in_reward", False, "verl-agent's script")
@@ -249,17 +252,15 @@ def _method(config: RunConfig) -> Iterator[Setting]:
 
 def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     """The critic's model, optimizer and batches; nothing without a critic."""
-    if not isinstance(config.trained.estimator, GaeSettings) or not isinstance(
-        config.model, HuggingFaceModel
-    ):
+    estimator = config.trained.estimator
+    if not isinstance(estimator, GaeSettings):
         return
+    assert isinstance(config.model, HuggingFaceModel)  # noqa: S101 (checked before)
 
     # The critic's own rate and clip; weight decay and gradient clip are the policy's, as with
     # trainer=local.
-    critic = config.trained.estimator.critic
-    yield Setting(
-        "algorithm.lam", config.trained.estimator.gae_lambda, "method.estimator.gae_lambda"
-    )
+    critic = estimator.critic
+    yield Setting("algorithm.lam", estimator.gae_lambda, "method.estimator.gae_lambda")
     yield Setting("critic.optim.lr", critic.learning_rate, "method.estimator.critic.learning_rate")
     yield Setting(
         "critic.optim.weight_decay",
@@ -281,7 +282,7 @@ def _run(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         "trainer.balance_batch",
         True,
-        'verl-agent\'s default; the order "balanced" is what it leaves',
+        "verl-agent's default; it produces the paper's processing order",
     )
     yield Setting("trainer.critic_warmup", 0, "verl-agent's script")
     yield Setting("trainer.n_gpus_per_node", trainer.verl.gpus, "trainer.verl.gpus")

@@ -57,7 +57,10 @@ class Hooks:
         return wrapped
 
     def agg_loss(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the trainer's ``agg_loss``, which sees the entropies before they are dropped."""
+        """Wrap the trainer's ``agg_loss`` to keep the mean entropy of each row.
+
+        The trainer passes the tokens' entropies to this function and then drops them.
+        """
 
         def wrapped(loss_mat: Any, loss_mask: Any, loss_agg_mode: str) -> Any:
             if "entropy" in required(self.config.method):
@@ -68,7 +71,11 @@ class Hooks:
         return wrapped
 
     def compute_advantage(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the trainer's ``compute_advantage`` to add credit to ``step_rewards``."""
+        """Wrap the trainer's ``compute_advantage``.
+
+        For an estimator of the fork, SCPO's credit is added to ``step_rewards``. For any other, and
+        for a state identity that the fork lacks, the advantages are computed here.
+        """
 
         def wrapped(data: Any, adv_estimator: Any, **options: Any) -> Any:
             estimator = self.config.trained.estimator
@@ -117,22 +124,26 @@ class Hooks:
         return int(self.trainer.global_steps)
 
     def _record(self, batch: StepBatch, diagnostics: CreditDiagnostics) -> None:
-        """Record the credit of this step; lines of an earlier attempt from here on are dropped."""
+        """Record the credit of this step.
+
+        The first call drops the lines that an earlier attempt wrote from this step on.
+        """
         Diagnostics(self.config, self.folder, self.scorer).record(self.step, batch, diagnostics)
         for path, values in (
             (self.folder.metrics, diagnostics.metrics),
             (self.folder.timing, diagnostics.timings),
         ):
             if path.name not in self._logs:
-                log = self._logs[path.name] = JsonLines(path)
+                log = JsonLines(path)
                 log.replace(log.up_to(self.step - 1))
+                self._logs[path.name] = log
             self._logs[path.name].append({"step": self.step, **values})
 
 
 def _lengths(data: Any, shaper: ShaperConfig | None) -> IntArray | None:
-    """Tokens of prompt and response of each row, without padding, as the fork balances them.
+    """Number of tokens of each row's prompt and response, by which the fork balances rows.
 
-    None if the processing order does not depend on them.
+    Padding is not counted. None if the processing order does not depend on the lengths.
     """
     if shaper is None or shaper.order != "length":
         return None

@@ -1,4 +1,4 @@
-"""Record each row's step, action and response, which the fork's rollout does not keep."""
+"""Record each row's step, action, next observation and win, which the fork's rollout drops."""
 
 from __future__ import annotations
 
@@ -25,10 +25,19 @@ NEXT_STATE = "scpo_next_state"
 
 
 class RecordingEnvironments:
-    """Wrapper of the fork's environment manager that records actions and answers of each step.
+    """Wrapper of the fork's environment manager that records what happens at each step.
 
-    With ``states`` it also records the state of each ALFWorld episode before the first step and
-    after each, derived from observations and admissible commands.
+    Args:
+        environments: The fork's manager.
+        states: Also record the states of ALFWorld episodes, derived from observations and
+            admissible commands.
+
+    Attributes:
+        actions: Projected actions, by step and then by episode.
+        answers: Raw observations after these actions, likewise.
+        won: True where the environment reports a win after the step, likewise.
+        states: State texts before the first step and after each step, likewise; empty without
+            ``states``.
     """
 
     def __init__(self, environments: Any, *, states: bool) -> None:
@@ -68,7 +77,8 @@ class RecordingEnvironments:
             self._actions = projected[0]
             return projected
 
-        # The manager does not return the projected actions, but it looks the function up each time.
+        # The manager does not return the projected actions, but it looks up `projection_f` at each
+        # step.
         self._environments.projection_f = project_and_keep
         try:
             observations, rewards, dones, infos = self._environments.step(text_actions)
@@ -83,7 +93,7 @@ class RecordingEnvironments:
         return observations, rewards, dones, infos
 
     def _follow(self, actions: list[str], answers: list[str]) -> None:
-        """Record a step in every transcript; no row reads those of episodes that are over."""
+        """Record a step in every transcript; rows never read the states of finished episodes."""
         moves = zip(self._transcripts, actions, answers, self._admissible(), strict=True)
         for transcript, action, answer, admissible in moves:
             executed = action.strip() in transcript.admissible
@@ -92,7 +102,10 @@ class RecordingEnvironments:
 
 
 class Recorder:
-    """Wrap the two rollout methods of the fork's ``TrajectoryCollector``; not during validation."""
+    """Wrappers of the two rollout methods of the fork's ``TrajectoryCollector``.
+
+    They record training rollouts only, because validation assigns no credit.
+    """
 
     def __init__(self, *, states: bool = False) -> None:
         self._states = states
@@ -100,7 +113,7 @@ class Recorder:
         self._slots = 0
 
     def multi_turn_loop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the outer loop, which separates training from validation; slots start from 0."""
+        """Wrap the outer loop, which knows whether it trains; it numbers slots from 0."""
 
         def wrapped(
             collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any, is_train: bool = True
@@ -124,7 +137,6 @@ class Recorder:
         """Wrap the inner loop, which dynamic sampling repeats, and add the columns to its rows."""
 
         def wrapped(collector: Any, gen_batch: Any, actor_rollout_wg: Any, envs: Any) -> Any:
-            # Validation assigns no credit.
             if not self._training:
                 return original(
                     collector, gen_batch=gen_batch, actor_rollout_wg=actor_rollout_wg, envs=envs

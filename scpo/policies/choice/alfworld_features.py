@@ -46,8 +46,8 @@ _STOP = frozenset(
         "at",
     ]
 )
-# The commands of ALFWorld's grammar: a verb and a place; or a verb, for most with a thing, and then
-# for most with a place or tool.
+# ALFWorld's commands: `go to`, `open` or `close` with a place; or a verb, with a thing and then a
+# place or tool if it has them: "look", "use desklamp 1", "heat mug 1 with microwave 1".
 _COMMAND = re.compile(
     r"(?P<verb>go to|open|close) (?P<at>[a-z]+ \d+)|"
     r"(?P<act>[a-z]+)(?: (?P<thing>[a-z]+ \d+))?(?: (?:from|to|with) (?P<place>[a-z]+ \d+))?"
@@ -121,7 +121,7 @@ class Read:
         state: Parts shared by all commands.
         places: Receptacles that were seen, by name.
         location: Receptacle that the agent went to last; empty at the start.
-        last: The last command, with a mark if nothing happened.
+        last: The last command, followed by " | nothing" if it had no effect.
         step: Steps taken.
         commands: Admissible commands, in the prompt's order.
     """
@@ -236,7 +236,7 @@ class Reader(PromptReader):
     ``named``, ``there``: the task names the command's thing, its place. ``status``, ``goals``,
     ``age``: the :class:`Place` of the command's receptacle; ``any goals``: ``goals`` is not 0.
     ``here``: the agent is at the receptacle; before its first ``go to``, also set for commands that
-    name no receptacle. ``again``: the command was the last one.
+    name no receptacle. ``again``: the command was the last one and had an effect.
     """
     PAIR_WORD_FEATURES = (
         ("word", "verb", "place", "empty-handed"),
@@ -279,7 +279,7 @@ class Reader(PromptReader):
         command_AW[:, -1] = [codes.get(name, unseen) for name in names]
         if found.last in found.commands:
             command_AW[found.commands.index(found.last), -1] |= _AGAIN
-        # Capped or divided, because each rare value would train an embedding of its own.
+        # Counts are capped or divided, because each rare value would train its own embedding.
         situation = (
             text_hash(found.location.partition(" ")[0]),
             min(len(found.places), 12),

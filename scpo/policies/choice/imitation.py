@@ -14,6 +14,7 @@ from scpo.envs.base import DemonstratingEnvironment, Demonstration
 from scpo.envs.projection import CLOSE_TAG
 from scpo.errors import ConfigError, RecordError
 from scpo.policies.choice.policy import ChoicePolicy, ScoreNet
+from scpo.policies.choice.readers import OFFER
 from scpo.policies.kept import made_once, start_key, stop_if_asked
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ logger = logging.getLogger(__name__)
 # also depend on ``history_length``, which prompts with a memory do not use.
 SHOWN = {"name", "games", "catalogue", "generated", "goals", "prompt"}
 
-# Raise it when a change of the features, of the code below or of that of the demonstrations gives
-# other weights.
+# Version of the cached weights: raise it when a change to the features, to the code below or to the
+# demonstrations gives other weights.
 RECIPE = 2
 WEIGHTS = "model.safetensors"
 
@@ -46,7 +47,7 @@ def imitating_policy(
         env: The environment's settings, for the key of the cache.
         environment: Gives the demonstrations.
         cache_dir: The machine's cache, shared by all runs.
-        should_stop: Called between updates, and while another run builds the policy; True ends it.
+        should_stop: Called between updates, and while another run builds the policy; True stops.
 
     Raises:
         KeyboardInterrupt: ``should_stop`` returned True before the policy was built.
@@ -75,7 +76,7 @@ def imitating_policy(
         load_model(model, folder / WEIGHTS)
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise RecordError(
-            f"the kept imitation start {folder} cannot be read ({error}); delete that folder"
+            f"the cached imitation start {folder} cannot be read ({error}); delete that folder"
         ) from error
 
     return ChoicePolicy(model, config)
@@ -89,8 +90,8 @@ def imitate(
 ) -> float:
     """Train ``policy`` in place: cross-entropy of the demonstrated commands.
 
-    ``config.steps`` updates of AdamW, each on a batch drawn without replacement. There are few on
-    purpose, because reinforcement learning starts from the success rate that they reach
+    ``config.steps`` updates of AdamW, each on a batch drawn without replacement. Their number is
+    small on purpose: it sets the success rate at which reinforcement learning starts
     (REPRODUCTION.md, "Study scale").
 
     Returns:
@@ -134,7 +135,7 @@ def _choice(prompt: str, response: str) -> int:
         ConfigError: The prompt does not list it.
     """
     command = response.removesuffix(CLOSE_TAG).strip()
-    listed = [line.removeprefix("> ") for line in prompt.split("\n") if line.startswith("> ")]
+    listed = [line.removeprefix(OFFER) for line in prompt.split("\n") if line.startswith(OFFER)]
     if command not in listed:
         raise ConfigError(
             f"a demonstration gives the command {command!r}, which its prompt does not list: "

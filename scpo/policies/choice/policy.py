@@ -54,7 +54,8 @@ class ScoreNet(torch.nn.Module):
         )
         # Feature 0 pads rows and must not add to a score.
         table[0] = 0
-        table[:, -1] = 0  # the weights
+        # The linear weights, in the last column, start at 0.
+        table[:, -1] = 0
         self.table = torch.nn.Parameter(table)
         self.bias = torch.nn.Parameter(torch.zeros(config.width))
         self.hidden = _layer(config.width, config.hidden_size, generator)
@@ -88,11 +89,11 @@ READERS: dict[str, type[PromptReader]] = {TASK: Reader, WISH: ShopReader}
 """Parser of each environment's prompts, by the beginning of these prompts."""
 
 
-class Library:
+class PromptCache:
     """Bounded cache of parsed prompts, by their token ids.
 
-    A prompt is parsed when it is answered, and needed again in every epoch of the update and by the
-    reference policy. The cache does not change results.
+    A prompt is read when the policy answers it, in every epoch of the update, and by the reference
+    policy; it is parsed once. The cache does not change results.
 
     Args:
         config: The net's shape.
@@ -113,7 +114,9 @@ class Library:
             ConfigError: They are not prompts with a memory, or of several environments.
         """
         # All prompts of a run come from one environment, whose reader is kept.
-        reader = self._reader = self._reader or self._reader_of(bytes(prompts[0]).decode())
+        if self._reader is None:
+            self._reader = self._reader_of(bytes(prompts[0]).decode())
+        reader = self._reader
         return reader, [self._read(reader, prompt) for prompt in prompts]
 
     def _reader_of(self, prompt: str) -> PromptReader:
@@ -148,7 +151,7 @@ class ChoicePolicy:
     def __init__(self, model: ScoreNet, config: ChoiceModel) -> None:
         self.model: torch.nn.Module = model
         self.config = config
-        self._library = Library(config)
+        self._prompts = PromptCache(config)
 
     @property
     def device(self) -> torch.device:
@@ -173,7 +176,7 @@ class ChoicePolicy:
         ids = self.encode(prompts)
         # N prompts, P of them distinct, with up to A commands.
         distinct, row_N = _distinct(ids)
-        reader, read_P = self._library(distinct)
+        reader, read_P = self._prompts(distinct)
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
         count_P = torch.tensor([len(prompt.commands) for prompt in read_P], device=self.device)
         uniform_N = None if temperature == 0 else uniforms_NL[:, 0]
@@ -195,7 +198,7 @@ class ChoicePolicy:
         All are of shape (N, 1), and the mask is 1, since every response is one token.
         """
         distinct, row_N = _distinct(prompts)
-        logprob_PA = self._logprobs(*self._library(distinct), temperature)
+        logprob_PA = self._logprobs(*self._prompts(distinct), temperature)
         entropy_P = -(logprob_PA.exp() * logprob_PA).sum(-1)
         choice_N = torch.tensor([response[0] for response in responses], device=self.device)
         statistics = TokenStatistics(
@@ -219,7 +222,8 @@ class ChoicePolicy:
     ) -> torch.Tensor:
         """Log-probabilities (P, A) of the prompts' commands, A the largest number of commands.
 
-        Equal (state, command) pairs are scored once. Missing commands have a probability of 0.
+        Each of the K distinct (state, command) pairs is scored once. Cells without a command have a
+        probability of 0.
 
         Args:
             reader: Computes the features.
@@ -229,11 +233,13 @@ class ChoicePolicy:
         count_P = np.array([len(prompt.commands) for prompt in prompts])
         feature_KF, place_C = reader.pair_features(prompts)
         score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
-        place_PA = np.full((len(prompts), count_P.max()), len(feature_KF), dtype=np.int64)
-        place_PA[np.arange(count_P.max()) < count_P[:, None]] = place_C
-        # One further score, at index K, which cells without a command point to.
-        padded_K = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
-        return (padded_K[torch.from_numpy(place_PA).to(self.device)] / temperature).log_softmax(-1)
+        # One further score, at index K, for cells without a command.
+        scores = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
+        has_command_PA = np.arange(count_P.max()) < count_P[:, None]
+        place_PA = np.full(has_command_PA.shape, len(score_K), dtype=np.int64)
+        place_PA[has_command_PA] = place_C
+        score_PA = scores[torch.from_numpy(place_PA).to(self.device)]
+        return (score_PA / temperature).log_softmax(-1)
 
 
 class ChoiceValue(ValueModel):
@@ -250,13 +256,13 @@ class ChoiceValue(ValueModel):
         # Initial values of 0, so that the first advantages are those without a critic. The linear
         # weights and the last layer's bias are 0 already.
         torch.nn.init.zeros_(self.net.out.weight)
-        self._library = Library(config)
+        self._prompts = PromptCache(config)
 
     def forward(
         self, prompts: Sequence[Ids], responses: Sequence[Ids]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :class:`scpo.policies.base.ValueModel`."""
-        reader, read_N = self._library(prompts)
+        reader, read_N = self._prompts(prompts)
         device = self.net.table.device
         value_N = self.net(torch.from_numpy(reader.state_features(read_N)).to(device))
         return value_N[:, None], torch.ones(len(responses), 1, device=device)
@@ -289,9 +295,10 @@ def _draw(
         return logprob_PA.argmax(-1)[row_N]
     # In double precision: sums of many float32 probabilities drift from 1.
     cumulative_NA = logprob_PA.double().exp().cumsum(-1)[row_N]
+    # Scaled by the total, which rounding keeps from being exactly 1.
     threshold_N1 = (
         torch.from_numpy(uniform_N).to(cumulative_NA.device)[:, None] * cumulative_NA[:, -1:]
     )
     choice_N = torch.searchsorted(cumulative_NA, threshold_N1, right=True)[:, 0]
-    # Rounding may leave the total below the uniform number; padding must not be drawn.
+    # Rounding may raise the threshold to the total; padding must not be drawn.
     return torch.minimum(choice_N, count_P[row_N] - 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scpo.errors import ConfigError
 
 # Beginning of each line with an admissible command.
-_OFFER = "> "
+OFFER = "> "
 
 
 class MemoryPrompt(NamedTuple):
@@ -43,15 +43,17 @@ def split_prompt(prompt: str, heads: tuple[str, ...]) -> MemoryPrompt:
     Raises:
         ConfigError: It is not a prompt with a memory.
     """
-    above, offered, below = prompt.partition(f"\n{_OFFER}")
-    headed = _headed(heads).match(above)
+    above, offered, below = prompt.partition(f"\n{OFFER}")
+    headed = _head_lines(heads).match(above)
     if not offered or headed is None:
         raise not_a_memory(prompt, heads[:1])
-    return MemoryPrompt(headed.groups(), above[headed.end() :].split("\n")[1:], _listed(below))
+    # The match ends with the last head's line; each note begins with a line break.
+    notes = above[headed.end() :].split("\n")[1:]
+    return MemoryPrompt(headed.groups(), notes, _listed(below))
 
 
 @functools.cache
-def _headed(heads: tuple[str, ...]) -> re.Pattern[str]:
+def _head_lines(heads: tuple[str, ...]) -> re.Pattern[str]:
     """Pattern of the first lines: a group for the text after each head."""
     return re.compile("\n".join(f"{re.escape(head)}(.*)" for head in heads))
 
@@ -61,14 +63,14 @@ def not_a_memory(prompt: str, first_heads: tuple[str, ...]) -> ConfigError:
     heads = " or ".join(map(repr, first_heads))
     return ConfigError(
         f"model=choice reads only env.prompt=memory, which begins with {heads} and lists commands "
-        f"after {_OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
+        f"after {OFFER!r}; got a prompt that begins with {prompt[:40]!r}"
     )
 
 
 @functools.lru_cache(maxsize=16384)
 def _listed(below: str) -> tuple[str, ...]:
     """Commands of a prompt; equal lists are the same tuple, a key of the caches of features."""
-    return tuple(below.split(f"\n{_OFFER}"))
+    return tuple(below.split(f"\n{OFFER}"))
 
 
 Hashes = NDArray[np.uint64]
@@ -101,8 +103,8 @@ class PromptReader(ABC):
 
     The columns of a state or command are numbers that depend only on its content: hashes of words,
     and small counts. Equal pairs of state and command in a batch are therefore found and scored
-    once. They are ordered by content, because sums of floats must not depend on what a process
-    parsed before.
+    once. The distinct pairs are ordered by content, because sums of floats must not depend on what
+    a process parsed before.
 
     Attributes:
         STATE: Names of the columns of ``Prompt.state_W``.
@@ -159,7 +161,7 @@ class PromptReader(ABC):
             ``feature_KF``, F table rows for each of K pairs, ordered by content; and for every
             command, prompt after prompt, its pair's row in ``feature_KF``.
         """
-        # C: all commands of all prompts; W: columns of a state or command.
+        # C: all commands of all prompts; W: columns of a state, a command or both.
         state_CW = np.repeat(_states(prompts), [len(prompt.commands) for prompt in prompts], axis=0)
         command_CW = np.concatenate([prompt.command_AW for prompt in prompts])
         row_WC = np.concatenate([state_CW.T, command_CW.T])
@@ -228,8 +230,8 @@ def joined(columns: Sequence[Hashes], start: int = 0) -> Hashes:
         columns: Arrays of equal length; their order matters.
         start: First value; another one gives other hashes of equal columns.
     """
-    joined: Hashes | np.uint64 = np.uint64(start)
+    mixed: Hashes | np.uint64 = np.uint64(start)
     for column in columns:
-        joined = (joined ^ column) * _MULTIPLIER
-        joined ^= joined >> _SHIFT
-    return np.asarray(joined * _MULTIPLIER ^ joined >> _SHIFT)
+        mixed = (mixed ^ column) * _MULTIPLIER
+        mixed ^= mixed >> _SHIFT
+    return np.asarray((mixed * _MULTIPLIER) ^ (mixed >> _SHIFT))

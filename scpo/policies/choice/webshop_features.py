@@ -1,8 +1,8 @@
 """Choice policy's features of WebShop prompts.
 
-Features compare texts, as for ALFWorld: words of the wish with words that were shown, and prices
-with the wish's bound. No feature contains a product or a word itself, so products cannot be
-memorised.
+Features compare texts, as for ALFWorld: words of the wish (the instruction) with words that were
+shown, and prices with the wish's bound. No feature contains a product's name or a word, so products
+cannot be memorised.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BUTTONS = {
 # Cap of the number of the wish's words that a product lacks: products that lack more are equal.
 MOST_LACKED = 5
 
-# Cap of the counts of options, searches and better products.
+# Cap of page numbers, ranks, and counts of options and searches.
 MOST = 3
 
 
@@ -51,12 +51,12 @@ class Fit(NamedTuple):
     Attributes:
         lacks: Number of the wish's words that were not seen in the product's texts, at most
             ``MOST_LACKED``; ``MOST_LACKED`` + 1 if there is no product.
-        price: 0 within the wish's bound, 1 if only a part of the price range is or no price is
-            shown, 2 above the bound.
+        over: 0 if the price is within the wish's bound, 1 if only a part of the price range is or
+            no price is shown, 2 if it is above the bound.
     """
 
     lacks: int
-    price: int
+    over: int
 
 
 NONE = Fit(MOST_LACKED + 1, 0)
@@ -67,19 +67,19 @@ class ShopState(NamedTuple):
 
     Attributes:
         page: Kind of the page.
-        turn: Number of the page of results; 0 on other pages.
+        number: Number of the page of results; 0 on other pages.
         searched: Number of searches so far.
         fit: Fit of the product whose page it is; ``NONE`` on other pages.
         read: Number of its pages "description" and "features" that were read.
-        best: Best fit among other products that were seen and not opened; on a page of results,
-            among those of the page.
-        left: Number of options of the page with a value that the wish asks for and without such a
-            value chosen.
+        best: Best fit among the other products that were seen and not opened; on a page of results,
+            only among those of the page.
+        left: Number of the page's options that offer a value that the wish asks for, and of which
+            no such value is chosen.
         astray: Number of options whose chosen value the wish does not ask for.
     """
 
     page: str
-    turn: int
+    number: int
     searched: int
     fit: Fit
     read: int
@@ -95,11 +95,11 @@ class ShopAction(NamedTuple):
         verb: A button's name, ``open``, ``option`` or ``search``.
         fit: Fit of the product that the action opens.
         opened: The product was opened before.
-        ahead: Rank of the product among the page's products, from 0: unopened products first, then
+        rank: Rank of the product among the page's products, from 0: unopened products first, then
             by fit, then by position; at most ``MOST``.
         wanted: The wish asks for the option's value.
         chosen: Chosen value of the option: 0 none, 1 this one, 2 another that the wish asks for, 3
-            another that it does not ask for.
+            another that the wish does not ask for.
         covers: Share of the wish's words in the query: 0 under a half, 1 under all, 2 all.
         extra: Further words in the query: 0 none, 1 only words of the wish's options, 2 others.
         tried: The same query was searched for before.
@@ -109,7 +109,7 @@ class ShopAction(NamedTuple):
     verb: str
     fit: Fit = NONE
     opened: bool = False
-    ahead: int = 0
+    rank: int = 0
     wanted: bool = False
     chosen: int = 0
     covers: int = 0
@@ -126,7 +126,7 @@ class ShopRead:
         state: Parts shared by all actions.
         step: Number of steps taken.
         commands: Texts of the listed actions, in the prompt's order.
-        actions: Their descriptions, in the same order.
+        actions: Descriptions of the listed actions, in the same order.
     """
 
     state: ShopState
@@ -160,17 +160,17 @@ def read_shop(prompt: str) -> ShopRead:
     noted = _Notes(wish)
     for line in notes:
         noted.take(line)
-    kind, _, turn = page.partition(" ")
+    kind, _, number = page.partition(" ")
     # Only a page of results has buttons for products.
     listed = []
     if kind == "results":
-        clicked = [name for _, name in map(_parts, commands)]
-        listed = [name for name in clicked if name in noted.seen]
-    state = _state(noted, kind, int(turn), product, listed)
-    ahead = _ahead(noted, listed)
+        arguments = [argument for _, argument in map(_parts, commands)]
+        listed = [argument for argument in arguments if argument in noted.seen]
+    state = _state(noted, kind, int(number), product, listed)
+    ranks = _ranks(noted, listed)
     actions = []
     for text in commands:
-        actions.append(_action(noted, text, ahead)._replace(again=text == last))
+        actions.append(_action(noted, text, ranks)._replace(again=text == last))
     return ShopRead(state, int(step), commands, tuple(actions))
 
 
@@ -182,7 +182,8 @@ class _Notes:
         wish: The instruction.
         searched: Queries so far.
         chosen: Chosen value of each option.
-        options: (name of the option, value) of all values that the page offers, in its order.
+        options: (name of the option, value) of all values that the page offers, in the page's
+            order.
         seen: Products that were listed or opened, by ASIN in lower case.
     """
 
@@ -193,7 +194,11 @@ class _Notes:
     seen: dict[str, _Seen] = field(default_factory=dict)
 
     def take(self, line: str) -> None:
-        """Add the content of one line."""
+        """Add the content of one line.
+
+        A line is ``seen <asin> | <price> | <pages read> | <matched words>``, ``searched <query>``,
+        ``chosen <name>: <value>`` or ``option <name>: <value>``.
+        """
         head, _, rest = line.partition(" ")
         name, _, value = rest.partition(": ")
         if head == "seen":
@@ -240,13 +245,13 @@ def _above_bound(price: str, bound: float | None) -> int:
     return (prices[0] > bound) + (prices[-1] > bound)
 
 
-def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[str]) -> ShopState:
+def _state(noted: _Notes, kind: str, number: int, product: str, listed: Sequence[str]) -> ShopState:
     """Summarise what all actions of a prompt share.
 
     Args:
         noted: Content of the notes.
         kind: Kind of the page.
-        turn: Number of a page of results.
+        number: Number of the page, which is read only on a page of results.
         product: ASIN of the product whose page it is; empty on other pages.
         listed: Products of a page of results.
     """
@@ -255,13 +260,13 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
     others = listed if kind == "results" else [name for name in noted.seen if name != product]
     unopened = [noted.seen[name] for name in others if not noted.seen[name].opened]
     best = min((seen.fit for seen in unopened), default=NONE)
-    # Sets of options, not of values: the wish may ask for several values of an option, of which
-    # only one can be chosen.
+    # Names of options, not values: the wish may ask for several values of an option, of which only
+    # one can be chosen.
     wanted = {name for name, value in noted.options if noted.wants(name, value)}
     right = {name for name, value in noted.chosen.items() if noted.wants(name, value)}
     return ShopState(
         kind,
-        min(turn, MOST) if kind == "results" else 0,
+        min(number, MOST) if kind == "results" else 0,
         min(len(noted.searched), MOST),
         here.fit if here else NONE,
         here.read if here else 0,
@@ -271,14 +276,14 @@ def _state(noted: _Notes, kind: str, turn: int, product: str, listed: Sequence[s
     )
 
 
-def _ahead(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
-    """``ShopAction.ahead`` of each product of a page."""
+def _ranks(noted: _Notes, listed: Sequence[str]) -> dict[str, int]:
+    """``ShopAction.rank`` of each product of a page."""
     # Unopened products first, then by fit; `sorted` keeps ties in the order of the page.
     ordered = sorted(listed, key=lambda name: (noted.seen[name].opened, noted.seen[name].fit))
     return {name: min(rank, MOST) for rank, name in enumerate(ordered)}
 
 
-def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
+def _action(noted: _Notes, text: str, ranks: dict[str, int]) -> ShopAction:
     """Describe a listed action: a search, a button, a product, or an option's value."""
     verb, argument = _parts(text)
     if verb == "search":
@@ -286,9 +291,9 @@ def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
         return ShopAction("search", covers=covers, extra=extra, tried=argument in noted.searched)
     if argument in _BUTTONS:
         return ShopAction(_BUTTONS[argument])
-    if argument in ahead:
+    if argument in ranks:
         seen = noted.seen[argument]
-        return ShopAction("open", seen.fit, seen.opened, ahead[argument])
+        return ShopAction("open", seen.fit, seen.opened, ranks[argument])
     # A value of several options belongs to the last one, as in the shop itself.
     name = next((name for name, value in reversed(noted.options) if value == argument), "")
     return ShopAction(
@@ -298,12 +303,12 @@ def _action(noted: _Notes, text: str, ahead: dict[str, int]) -> ShopAction:
 
 def _chosen(noted: _Notes, name: str, value: str) -> int:
     """``ShopAction.chosen`` of a value of the option ``name``."""
-    now = noted.chosen.get(name)
-    if now is None:
+    current = noted.chosen.get(name)
+    if current is None:
         return 0
-    if now == value:
+    if current == value:
         return 1
-    if noted.wants(name, now):
+    if noted.wants(name, current):
         return 2
     return 3
 
@@ -321,9 +326,9 @@ def _query(wish: str, query: str) -> tuple[int, int]:
     elif share >= 0.5:
         covers = 1
 
-    options = set()
+    options: set[str] = set()
     for value in asked.options.values():
-        options |= set(words_of(value))
+        options |= words_of(value)
     beyond = typed - set(asked.words)
     extra = 0
     if beyond:
@@ -333,6 +338,7 @@ def _query(wish: str, query: str) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=65536)
 def _parts(action: str) -> tuple[str, str]:
+    """Verb and argument of ``verb[argument]``; for any other text, an empty verb and the text."""
     match = _ACTION.fullmatch(action)
     return (match[1], match[2]) if match else ("", action)
 
@@ -342,7 +348,7 @@ class ShopReader(PromptReader):
 
     STATE = (
         "page",
-        "turn",
+        "number",
         "searched",
         "lacks",
         "over",
@@ -358,7 +364,7 @@ class ShopReader(PromptReader):
         "own lacks",
         "own over",
         "opened",
-        "ahead",
+        "rank",
         "wanted",
         "chosen",
         "covers",
@@ -368,7 +374,7 @@ class ShopReader(PromptReader):
     )
     PAIR_FEATURES = (
         ("verb",),
-        ("verb", "page", "turn"),
+        ("verb", "page", "number"),
         ("verb", "left", "astray"),
         ("verb", "lacks", "over"),
         ("verb", "lacks", "over", "left", "astray"),
@@ -376,8 +382,8 @@ class ShopReader(PromptReader):
         ("verb", "lacks", "over", "best lacks", "best over"),
         ("verb", "read", "lacks"),
         ("verb", "own lacks", "own over"),
-        ("verb", "own lacks", "own over", "opened", "ahead"),
-        ("verb", "opened", "ahead"),
+        ("verb", "own lacks", "own over", "opened", "rank"),
+        ("verb", "opened", "rank"),
         ("verb", "wanted", "chosen"),
         ("verb", "wanted", "chosen", "lacks", "over"),
         ("verb", "covers", "extra", "tried"),
@@ -391,7 +397,7 @@ class ShopReader(PromptReader):
     the rest see :class:`ShopState` and :class:`ShopAction`.
     """
     STATE_FEATURES = (
-        ("page", "turn"),
+        ("page", "number"),
         ("page", "left", "astray"),
         ("page", "lacks", "over"),
         ("page", "lacks", "over", "left", "astray"),
@@ -418,9 +424,10 @@ class ShopReader(PromptReader):
 
 @functools.lru_cache(maxsize=16384)
 def _state_row(state: ShopState) -> list[int]:
+    """Columns ``ShopReader.STATE`` of a state, without ``phase``."""
     return [
         text_hash(state.page),
-        state.turn,
+        state.number,
         state.searched,
         *state.fit,
         state.read,
@@ -432,5 +439,6 @@ def _state_row(state: ShopState) -> list[int]:
 
 @functools.lru_cache(maxsize=16384)
 def _action_row(action: ShopAction) -> list[int]:
+    """Columns ``ShopReader.COMMAND`` of an action."""
     verb, fit, *rest = action
     return [text_hash(verb), *fit, *map(int, rest)]

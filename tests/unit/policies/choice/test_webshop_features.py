@@ -34,10 +34,10 @@ def test_products_are_ordered_by_what_they_lack_then_by_price_then_by_place_and_
     assert actions(RESULTS) == {
         "click[back to search]": ShopAction("back"),
         "click[next >]": ShopAction("next", again=True),
-        "click[b1]": ShopAction("open", Fit(0, 0), opened=True, ahead=3),
-        "click[b2]": ShopAction("open", Fit(1, 1), ahead=2),
-        "click[b3]": ShopAction("open", Fit(1, 0), ahead=0),
-        "click[b4]": ShopAction("open", Fit(1, 0), ahead=1),
+        "click[b1]": ShopAction("open", Fit(0, 0), opened=True, rank=3),
+        "click[b2]": ShopAction("open", Fit(1, 1), rank=2),
+        "click[b3]": ShopAction("open", Fit(1, 0), rank=0),
+        "click[b4]": ShopAction("open", Fit(1, 0), rank=1),
     }
 
 
@@ -64,7 +64,7 @@ def test_the_option_that_is_asked_for_is_left_no_more_once_it_is_chosen():
 )
 def test_a_price_is_held_against_the_wish_s_bound(price, over):
     text = shop_prompt(f"seen b1 | {price} |  | slim jeans", page="results 1", actions=["click[b1]"])
-    assert actions(text)["click[b1]"].fit.price == over
+    assert actions(text)["click[b1]"].fit.over == over
 
 
 def test_what_has_another_form_is_read_too():
