@@ -8,7 +8,7 @@ from scpo.strict import Strict
 
 
 class PlainAgent(Strict):
-    """The environment's prompt as it is."""
+    """Agent that sends the environment's prompt unchanged."""
 
     name: Literal["plain"]
 
@@ -23,8 +23,8 @@ class ReactAgent(Strict):
 class ReflexionAgent(Strict):
     """ReAct in up to ``trials`` attempts at a task.
 
-    After each failure but the last it writes a reflection; the latest ``memory`` of them open its
-    later prompts.
+    After each failure but the last it writes a reflection; its later prompts begin with the latest
+    ``memory`` reflections. ``turns`` as in :class:`ReactAgent`.
     """
 
     name: Literal["reflexion"]

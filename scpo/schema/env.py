@@ -1,8 +1,8 @@
 """Configuration of environments and of the panels of games that are trained on and evaluated.
 
 Values and their sources are in ``conf/env/<name>.yaml``. Fields with ``exclude_if`` are left out
-of a dumped configuration at their usual value: a run's id hashes the dump, and a setting that was
-added later must not change the ids of runs that do not use it.
+of a dumped configuration at their usual value: a run's id is a hash of the dump, and a setting that
+was added later must not change the ids of runs that do not use it.
 """
 
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -43,9 +43,9 @@ Family = Literal["Pick", "Look", "Clean", "Heat", "Cool", "Pick2"]
 
 
 def _not_empty(families: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Refuse a panel of no family, which would be drawn empty without an error."""
+    """Refuse an empty list of families: its panel would be drawn empty without an error."""
     if families == ():
-        raise ValueError("a panel is of one family at least; null: of all")
+        raise ValueError("a panel needs at least one task family; null: all families")
     return families
 
 
@@ -121,10 +121,10 @@ class WordingsConfig(Strict):
     Attributes:
         dose: Share of observations that are reworded; 0: none.
         count: Paraphrases of a sentence that are drawn from.
-        first: Number of the first of them, so that some can be kept for a test.
+        first: Number of the first of these paraphrases, so that others can be kept for a test.
         arms: Kinds of change that are drawn.
         told_to: Reader of the reworded observations: only the rules of credit, or also the policy.
-        seed: Of the draws.
+        seed: Seed of the draws.
     """
 
     dose: Annotated[float, Field(ge=0, le=1)]
@@ -135,7 +135,7 @@ class WordingsConfig(Strict):
     seed: Seed
 
     @model_validator(mode="after")
-    def _something_is_reworded(self) -> Self:
+    def _draws_are_possible(self) -> Self:
         if self.first + self.count > MOST_PARAPHRASES:
             raise ValueError(
                 f"wordings.first={self.first} and wordings.count={self.count} ask for more than "
@@ -159,11 +159,11 @@ _READ_ELSEWHERE = ("baselines", "imitation_steps")
 
 
 class EnvironmentSettings(Strict):
-    """Settings of all environments; ``wordings`` are left out of run ids at a dose of 0."""
+    """Settings of all environments."""
 
     wordings: WordingsConfig = Field(
-        # Left out where nothing is reworded: such a run keeps the id it had before there were
-        # wordings.
+        # Left out of a run's id where nothing is reworded: such a run keeps the id that it had
+        # before this setting existed.
         default=_UNWORDED,
         exclude_if=lambda wordings: wordings.dose == 0,
     )
@@ -171,21 +171,21 @@ class EnvironmentSettings(Strict):
     @field_validator("wordings")
     @classmethod
     def _unread_at_a_dose_of_0(cls, wordings: WordingsConfig) -> WordingsConfig:
-        """One value where nothing is reworded: a recorded configuration reads back equal."""
+        """Replace settings without effect, so that a recorded configuration reads back equal."""
         return wordings if wordings.dose > 0 else _UNWORDED
 
     @model_validator(mode="after")
     def _the_policy_reads_words(self) -> Self:
-        # A setting without effect would make another run id for the same run.
+        # A setting without effect would give the same run another id.
         told_to_policy = self.wordings.dose > 0 and self.wordings.told_to == "policy"
-        # The environments declare `prompt` themselves, each with its own allowed values.
+        # The subclasses declare `prompt`, each with its own allowed values.
         prompt = getattr(self, "prompt", None)
-        # These prompts are made from a transcript's parts, in which rewording changes nothing.
+        # These prompts are built from parts of a transcript that rewording does not change.
         if told_to_policy and prompt in ("memory", "compact"):
             raise ValueError(
                 f"wordings.told_to=policy has no effect on prompt={prompt}, "
-                "which is made of what the environment's own sentences say, not of their words; "
-                "use prompt=verl_agent or wordings.told_to=credit"
+                "which is built from the content of the environment's own sentences; use "
+                "prompt=verl_agent or wordings.told_to=credit"
             )
         return self
 
@@ -206,7 +206,8 @@ class AlfworldConfig(EnvironmentSettings):
         gives_facts: Its episodes also have a ``given_state`` with structured facts.
         games: Generated on the package's rooms, or the official release.
         generated: Sizes of the generated splits.
-        prompt: verl-agent's; a compact one for tiny models; one with a memory for choice policies.
+        prompt: ``verl_agent``: that of the paper's stack; ``compact``: for tiny models;
+            ``memory``: for choice policies.
         history_length: Latest steps shown in the prompt (the paper's K).
         horizon: Steps after which an episode ends unsuccessfully (T_max).
         win_reward: Reward of the step that wins; all others get 0.
@@ -214,7 +215,7 @@ class AlfworldConfig(EnvironmentSettings):
         shaper_alpha: Default of ``method.shaper.alpha`` here.
         step_filter: Steps that matching leaves out.
         training: Settings of method, trainer and model that depend on the benchmark.
-        failure_retries: How often an episode starts again after its engine failed.
+        failure_retries: How often an episode is started again after its engine failed.
     """
 
     gives_states: ClassVar[bool] = True

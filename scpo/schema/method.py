@@ -35,7 +35,7 @@ def _refuse_taken_labels() -> None:
         ConfigError: An estimator declares a name or a label that another method has.
     """
     known = {**AGENT_LABELS, "scpo": SHAPER_LABEL}
-    # Entry points of the estimators that other packages add.
+    # Estimator -> entry point, for those of other packages.
     points = {part.name: part.point for part in INSTALLED}
     for entry in ESTIMATORS.values():
         point = points.get(entry.name)
@@ -65,7 +65,10 @@ COMPARES_STATES = tuple(
 """The estimators that compare steps from the same state, and so have a ``state_key``."""
 
 SEPARATES_STEPS = WITH_STEP_TERM
-"""The estimators whose advantages differ between the steps of a trajectory."""
+"""The estimators whose advantages differ between the steps of a trajectory.
+
+Named here for the tables of ``analysis``, which do not import ``scpo.advantages``.
+"""
 
 
 def method_label(name: str) -> str:
@@ -80,10 +83,10 @@ class IndependentSampling(Strict):
 
 
 class DynamicSampling(Strict):
-    """DAPO: drop groups with equal episode returns, and roll out others instead.
+    """DAPO: drop groups whose episode returns are all equal, and roll out others instead.
 
     Each round rolls out ``groups`` tasks. Sampling ends when the kept groups hold at least groups x
-    siblings trajectories, or after ``rounds`` rounds; the last of these drops nothing. Surplus
+    siblings trajectories, or after ``rounds`` rounds, of which the last drops nothing. Surplus
     trajectories are kept (ledger 26).
     """
 

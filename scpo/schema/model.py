@@ -20,14 +20,15 @@ class Imitation(Strict):
     """Supervised start of a small policy on walkthroughs with exploratory detours.
 
     Attributes:
-        games: Training tasks outside the training panel that are demonstrated.
+        games: Number of demonstrated training tasks, which are outside the training panel.
         demonstrations_per_game: Episodes of each; the first has no detour.
-        stop_detour: Probability to stop looking around before each next place.
-        max_detours: Most places that are looked at before an object is fetched.
-        steps: Updates.
+        stop_detour: Probability of making no further detour, drawn before each one.
+        max_detours: Largest number of detours (places or products visited in vain) before an object
+            is fetched or bought.
+        steps: Number of updates.
         batch_size: Demonstrated steps of an update.
-        learning_rate: Of AdamW.
-        seed: Of the draw of games, the detours and the batches.
+        learning_rate: Learning rate of AdamW.
+        seed: Seed of the draw of games, the detours and the batches.
     """
 
     games: PositiveInt
@@ -72,8 +73,8 @@ class ChoiceModel(Strict):
         table_rows: Rows of the table of feature embeddings; row 0 is padding.
         width: Length of an embedding.
         hidden_size: Units of the one hidden layer.
-        init_scale: Standard deviation of the first embeddings.
-        init_seed: Of all first weights.
+        init_scale: Standard deviation of the initial embeddings.
+        init_seed: Seed of all initial weights.
         starts: Number of imitation starts that the runs of an experiment share: a run with seed s
             begins with start s mod ``starts``.
         imitation: The supervised start.
@@ -94,9 +95,9 @@ class ChoiceModel(Strict):
     def started(self, seed: int) -> "ChoiceModel":
         """Model with the imitation start of a run with this seed.
 
-        Each start has its own first weights and demonstrations.
+        Each start has its own initial weights and demonstrations.
         """
-        # In turn, so that an interval over seeds includes the differences between starts.
+        # Seeds take the starts in turn, so that an interval over seeds includes their differences.
         start = seed % self.starts
         imitation = self.imitation.model_copy(update={"seed": self.imitation.seed + start})
         return self.model_copy(
@@ -125,14 +126,14 @@ class HuggingFaceModel(Strict):
 
 
 def is_folder_path(path: str) -> bool:
-    """True if a model's path is that of a folder; names on the hub are ``owner/model``."""
+    """True if a model's path is a folder's; a name on the hub has the form ``owner/model``."""
     return path.startswith(("/", ".", "~")) or path.count("/") != 1
 
 
 def _plain_url(url: str) -> str:
     """Refuse a base URL that may hold a secret: configurations are recorded and logged."""
     parts = urlsplit(url)
-    # "@" and not parts.username, which is empty for an address with a password and no name.
+    # Not `parts.username`, which is empty for an address with a password and no name.
     private = "@" in parts.netloc or parts.query
     if parts.scheme not in ("http", "https") or not parts.hostname or private or parts.port == 0:
         raise ValueError(
@@ -158,7 +159,7 @@ class ApiModel(Strict):
         base_url: Address without ``/chat/completions``.
         key_variable: Environment variable that holds the key; None: the endpoint needs none. The
             key itself is never part of a configuration.
-        reasoning_tokens: Tokens allowed besides the response, for models with hidden reasoning.
+        reasoning_tokens: Number of tokens allowed besides the response, for hidden reasoning.
         send_seed: The endpoint accepts a sampling seed.
         prices: Prices for the estimate before an evaluation and for its record.
     """

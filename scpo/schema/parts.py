@@ -41,8 +41,7 @@ NAMED = {
 }
 """Config group -> its key, and what the ``name`` in its files names.
 
-Environments are not among them: their ``name`` selects the class, so that several files may have
-one.
+Without environments: their ``name`` selects the class, so several files may have the same one.
 """
 
 
@@ -56,15 +55,16 @@ def configuration_folders() -> tuple[Path, ...]:
 
 
 def missing_configuration(group: str, name: str) -> str | None:
-    """Explain that a part of this name is installed without the file that makes it a choice.
+    """Explain that a part is installed without the configuration file by which it is selected.
 
-    None if there is such a file, or no such part of another package.
+    None if the file exists, or if no other package has a part of this name.
 
     Args:
         group: Folder of configurations: ``method`` or ``scorer``.
         name: The file in it, without its ending.
     """
     for part in {"method": ESTIMATORS, "scorer": SCORERS}.get(group, ()):
+        # The labels of an estimator are by method.
         names = (part.name, *getattr(part.value, "labels", ()))
         file = part.conf / group / f"{name}.yaml"
         if name in names and not file.is_file():
@@ -77,10 +77,10 @@ def missing_configuration(group: str, name: str) -> str | None:
 
 
 def _refuse_taken_files() -> None:
-    """Refuse files of packages that Hydra would ignore: of two with one path, it reads the first.
+    """Refuse files of packages that Hydra would ignore: of equal paths, it reads only the first.
 
     Raises:
-        ConfigError: Such a file; names the package, the file and the one that is read.
+        ConfigError: A file would be ignored; names the package, the file and the one that is read.
     """
     read = {path.relative_to(CONF): path for path in CONF.rglob("*.yaml")}
     searched = {CONF.resolve()}
@@ -106,29 +106,32 @@ _refuse_taken_files()
 def check_names(
     composed: DictConfig, chosen: Mapping[str, str | None], given: Sequence[str] = ()
 ) -> None:
-    """Refuse a chosen file with the ``name`` of another one, which records and tables would show.
+    """Refuse a chosen file whose ``name`` is another file's: records and tables would confuse them.
 
     Args:
         composed: The composed configuration.
         chosen: The file of each config group, by Hydra's name of the group.
-        given: Keys of overrides. A name that one of them sets is not the file's.
+        given: Keys of overrides. A name that one of them sets is not compared with the file's.
 
     Raises:
-        ConfigError: Such a file; names it, its name and the expected one.
+        ConfigError: A name is another file's; names the file, its name and the expected one.
     """
     for group, (key, what) in NAMED.items():
         file = chosen.get(group)
-        name = OmegaConf.select(composed, f"{key}.name")
-        if file is None or name is None or any(f"{key}.name.".startswith(f"{it}.") for it in given):
+        name_key = f"{key}.name"
+        name = OmegaConf.select(composed, name_key)
+        # By an override of the name itself, or of a section that contains it.
+        overridden = any(f"{name_key}.".startswith(f"{override}.") for override in given)
+        if file is None or name is None or overridden:
             continue
         folder = group.partition("@")[0]
         if folder == "estimator" and name not in registry.ESTIMATORS:
             continue  # the schema refuses it, with the allowed names
         start = f"{folder}={file}: its file {folder}/{file}.yaml has name: {name}"
         if folder == "model":
-            # A model's name is that of print ("7B") and need not be its file's.
+            # A model's name is the one in print ("7B") and may differ from its file's.
             models = _model_names().items()
-            other = next((it for it, taken in models if it != file and taken == name), None)
+            other = next((stem for stem, taken in models if stem != file and taken == name), None)
             if other is not None:
                 raise ConfigError(
                     f"{start}, as model/{other}.yaml has; records and tables know {what} by this "
@@ -147,7 +150,7 @@ def _model_names() -> dict[str, Any]:
     names = {}
     for folder in (CONF, *configuration_folders()):
         for path in sorted((folder / "model").glob("*.yaml")):
-            # What cannot be read is an error where it is chosen.
+            # A file that cannot be read is an error only where it is chosen.
             with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
                 data = yaml.safe_load(path.read_text(encoding="utf-8"))
                 if isinstance(data, dict) and "name" in data:

@@ -48,12 +48,12 @@ class ApiLimits(Strict):
     """Limits of API calls; read with ``model.kind: api``.
 
     Attributes:
-        requests_per_minute: Evenly spaced, over all episodes.
+        requests_per_minute: Largest rate of requests, over all episodes; they are evenly spaced.
         concurrency: Episodes played at a time.
         timeout_s: Limit of one request, its whole answer included.
-        attempts: Tries of a request before the run stops.
-        backoff_s: Bound of the first random wait between attempts, which doubles each time, where
-            the endpoint asks for none.
+        attempts: Attempts at a request before the run stops.
+        backoff_s: Bound of the first random wait between attempts; it doubles each time. Read only
+            where the endpoint does not ask for a wait.
         longest_wait_s: Bound of every wait, also of one that the endpoint asks for.
     """
 
@@ -70,16 +70,16 @@ class MachineConfig(Strict):
 
     Attributes:
         runs_dir: Folder of run folders.
-        archive: An archive of finished runs (``docs/study``), whose runs sweeps do not start.
+        archive: An archive of finished runs (``docs/study``), which sweeps do not start again.
         cache_dir: Folder for files that are expensive to build but can be rebuilt; shared by all
             runs.
         data: Folder of the official files by environment; None without one.
         device: Of the local trainer; auto: a GPU if there is one.
-        threads: Threads of a run's libraries. Sums depend on it in their last bits, so a run that
-            must repeat to the bit keeps it.
+        threads: Threads of a run's libraries. The last bits of sums depend on their number, so a
+            run that must be repeated to the bit keeps it.
         scorer: Process and deadlines of the scorer.
         api: Limits of API calls.
-        resume_across_versions: Continue a run that another version of this code began.
+        resume_across_versions: Resume a run that another version of this code began.
     """
 
     runs_dir: str
@@ -101,7 +101,7 @@ class LocalLauncher(Strict):
         slots: Runs at a time; None: one for each ``gpus_per_run`` GPUs or, where runs use none, for
             each ``machine.threads`` cores.
         gpus_per_run: GPUs of a slot; None: as many as the run that needs most of them.
-        fork: Runs without a GPU begin in processes forked from one that has their games open.
+        fork: Runs without a GPU begin in processes forked from one that has opened their games.
         max_failures: Failed attempts after which a run is not started again.
     """
 
@@ -114,7 +114,7 @@ class LocalLauncher(Strict):
 
 
 def _site(value: str) -> str:
-    """An empty SCPO_SITE is an unset one."""
+    """The site file; an empty SCPO_SITE counts as unset."""
     return value or SITE
 
 
@@ -128,11 +128,11 @@ class SlurmLauncher(Strict):
         parallelism: Jobs of a call that run at a time, over all its arrays.
         time_h: Time limit; None: from the paper's duration of such a run, or an estimate.
         warn_s: How long before its time limit a job is signalled to checkpoint.
-        max_timeouts: Number of time limits *without a new step* after which a run is requeued;
+        max_timeouts: Number of time limits without a new step after which a run is still requeued;
             at one more it has failed.
         max_failures: Failed attempts after which a run is not started again.
-        probe_s: How long a submission waits for a node that tests whether jobs can read and write
-            their files there; 0: none is asked.
+        probe_s: How long a submission waits for a test job, which reads and writes the runs' files
+            from a node; 0: no test.
         site: The file with the cluster's own settings, or the name of a preset.
     """
 
@@ -160,7 +160,7 @@ class OtherLauncher(BaseModel):
 
 
 def _launcher_tag(settings: Any) -> str:
-    """Class of a launcher's settings, from the YAML's dict or from an instance."""
+    """Tag of a launcher's settings, from the YAML's dict or from an instance."""
     name = settings.get("name") if isinstance(settings, dict) else getattr(settings, "name", None)
     # Other launchers check their settings themselves, when they are made.
     return name if name in ("local", "slurm") else "other"
@@ -177,9 +177,9 @@ LauncherConfig = Annotated[
 class RunConfig(Strict):
     """Everything that determines one run; its id ignores ``machine``, ``wandb`` and ``launcher``.
 
-    The validators below refuse combinations of sections that cannot run or would mean something
-    else than they say. They run when a configuration is composed, so a sweep is refused as a whole
-    before its first run.
+    The validators below refuse combinations of sections that cannot run or would not do what they
+    state. They run when a configuration is composed, so a sweep is refused as a whole before its
+    first run.
     """
 
     scale: Scale
@@ -195,10 +195,10 @@ class RunConfig(Strict):
 
     @property
     def trained(self) -> TrainedMethod:
-        """The method, if it is one that is trained.
+        """The method, if it is trained.
 
         Raises:
-            ConfigError: It only prompts.
+            ConfigError: The method only prompts.
         """
         if self.method.kind == "prompted":
             raise ConfigError(
@@ -209,7 +209,7 @@ class RunConfig(Strict):
     @property
     def data_folder(self) -> str | None:
         """Folder of the environment's official files on this machine; None without one."""
-        # An empty ALFWORLD_DATA is an unset one.
+        # An empty ALFWORLD_DATA counts as unset.
         return self.machine.data.get(self.env.name) or None
 
     @model_validator(mode="after")
@@ -264,7 +264,7 @@ class RunConfig(Strict):
                 raise ValueError(reason)
         elif self.env.prompt == "memory":
             raise ValueError(
-                "env.prompt=memory is read by model=choice alone, got "
+                "only model=choice reads env.prompt=memory, got "
                 f"model={self.model.name}; its prompt is "
                 f"env.prompt={'compact' if self.model.kind == 'tiny' else 'verl_agent'}"
             )
@@ -279,8 +279,8 @@ class RunConfig(Strict):
         if self.trainer.name == "verl_agent" and self.method.kind == "trained":
             raise ConfigError(
                 "trainer=verl_agent trains in verl-agent's own environment: make the folder of "
-                "each run with `python train.py --prepare trainer=verl_agent ...` and there run "
-                "`python -m scpo.integrations.verl_agent <folder>` (docs/verl.md)"
+                "each run with `python train.py --prepare trainer=verl_agent ...` and, in that "
+                "environment, run `python -m scpo.integrations.verl_agent <folder>` (docs/verl.md)"
             )
 
 
@@ -311,8 +311,7 @@ def _no_identity(config: RunConfig) -> str | None:
     """Reason why the run cannot compare states as its method asks; None if it can."""
     for setting, identity in config.trained.identities.items():
         asked = f"{setting}={identity.name}"
-        # Results that rest on the simulator's state must not share a table with those of real
-        # agents.
+        # Results that use the simulator's state must not share a table with those of real agents.
         if "truth" in identity.requires and config.scale != "study":
             return (
                 f"{asked} reads the simulator's state, which an agent never has: scale=study "
@@ -346,8 +345,7 @@ def _no_choice(config: RunConfig) -> str | None:
     if config.trainer.name != "local":
         return (
             f"model=choice trains on trainer=local only, got trainer={config.trainer.name}: it "
-            "chooses among commands and writes no text, so there is nothing for a text engine to "
-            "do"
+            "chooses among commands and writes no text, so it does not need a text engine"
         )
     if config.env.prompt != "memory":
         return (
@@ -363,8 +361,8 @@ def _no_choice(config: RunConfig) -> str | None:
     if "hindsight_logprob" in required(config.method):
         return (
             f"method={config.method.name} needs hindsight_logprob, which model=choice does not "
-            "provide: its hindsight is text before the prompt, of which a choice policy reads "
-            "nothing; models that do: tiny, huggingface"
+            "provide: hindsight is text before the prompt, which a choice policy does not read; "
+            "models that do: tiny, huggingface"
         )
 
     return None

@@ -17,7 +17,7 @@ class ScorerSettings(Strict):
     """Settings of all scorers.
 
     ``identity`` names the scorer with all settings that change its scores. The scorer's process
-    reports its own on start, and is refused if it differs.
+    reports the identity of what it loaded on start, and is refused if it differs.
     """
 
     kind: str
@@ -28,13 +28,18 @@ class ScorerSettings(Strict):
         return self.name
 
 
+def kind_of(settings: type[ScorerSettings]) -> str:
+    """The ``kind`` of a class of settings, which declares it as a ``Literal`` of one value."""
+    return str(get_args(settings.model_fields["kind"].annotation)[0])
+
+
 @dataclass(frozen=True)
 class ScorerEntry:
-    """Entry of a scorer, which an installed package's entry point ``scpo.scorers`` names.
+    """Entry of a scorer, to which an installed package's entry point ``scpo.scorers`` points.
 
     Attributes:
-        settings: Its settings; their ``kind``, a ``Literal``, is the scorer's.
-        function: Builds it: ``f(settings, device, cache_dir) -> scorer``, where a model runs on
+        settings: Class of its settings; their ``kind`` is the scorer's.
+        function: ``f(settings, device, cache_dir) -> scorer``, which builds it; a model runs on
             ``device`` (as torch names it), and ``cache_dir`` is a folder or None.
     """
 
@@ -44,4 +49,4 @@ class ScorerEntry:
     @property
     def name(self) -> str:
         """Its ``kind`` in configurations."""
-        return str(get_args(self.settings.model_fields["kind"].annotation)[0])
+        return kind_of(self.settings)

@@ -35,7 +35,7 @@ class StepRange(_Range):
 
 
 class LogRange(_Range):
-    """Uniform in the logarithm; a grid takes ``points`` of it in equal ratios, bounds included."""
+    """Uniform in the logarithm; a grid has ``points`` values in equal ratios, bounds included."""
 
     kind: Literal["log"]
     low: PositiveFloat
@@ -85,7 +85,7 @@ class Tuning(Strict):
     Attributes:
         tasks: Number of tasks.
         repeats: Episodes per task.
-        seed: Of the draw of the tasks.
+        seed: Seed of the draw of the tasks.
         trained_on: False holds them out of training; True draws the trials' training panel anew
             with ``seed`` and judges on ``tasks`` of it, for policies that improve only where they
             train.
@@ -108,23 +108,23 @@ class Tuning(Strict):
         }
         values: dict[str, Any] = {"env.validation_panels": {TUNING: panel}}
         if self.trained_on:
-            # A training panel of its own: games of the reported one must not decide the search.
+            # Another training panel than the reported one, whose games must not decide the search.
             values["env.train_panel.seed"] = self.seed
         return values
 
 
 class Search(Strict):
-    """``conf/search/<name>.yaml``. What depends on the scale is one value, or one for each scale.
+    """``conf/search/<name>.yaml``. Some settings are one value, or one for each scale.
 
     The objective of a trial is the mean success rate on its tuning panel at the last step over
     ``seeds``; the winner is reported on the validation panels, on ``fresh_seeds`` which no trial
     has seen.
 
     Attributes:
-        overrides: Settings of every trial besides the searched ones.
+        overrides: Settings of every trial, in addition to the searched ones.
         seeds: Seeds of a trial's runs.
         fresh_seeds: Seeds of the winner's runs.
-        tuning: Panel that decides.
+        tuning: Tasks on which the trials are compared.
         trials: Number of settings, retries not counted.
         parallel: Trials at a time; None: as many as the machine can run.
         retries: How often a trial whose worker died is tried again.

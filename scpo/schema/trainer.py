@@ -78,17 +78,18 @@ class TrainerSettings(Strict):
         epochs: Passes over the rows of a training step.
         mini_batch_rows: Environment steps of an optimizer step.
         micro_batch_rows: Environment steps of a forward and backward pass, on each GPU.
-        rollout_batch: Rows that one process samples at once; does not change results.
-        skip_updates_without_advantage: A mini-batch whose advantages are all zero makes no
-            optimizer step: neither an Adam update nor weight decay. If False, it makes one from the
-            gradient of the entropy bonus and the KL term, which Adam rescales to an update of
-            nearly full size (ledger 55).
+        rollout_batch: Number of rows that one process samples at once; does not change results.
+        skip_updates_without_advantage: Skip the optimizer step, weight decay included, of a
+            mini-batch whose advantages are all zero. If False, its step follows the gradient of the
+            entropy bonus and the KL term, which Adam rescales to an update of nearly full size
+            (ledger 55).
         checkpoint_every: Training steps between two checkpoints.
         keep_checkpoints: Number of latest checkpoints that are kept.
         probe_every: Training steps between two probes, for heatmaps of credit.
         probe_siblings: Episodes of a probe's task.
         sample_every: Training steps between two samples of whole groups.
-        sample_groups: Number of active groups in such a sample.
+        sample_groups: Largest number of groups in such a sample; each of them has both successes
+            and failures.
         precision_every: Training steps between two measurements of credit's precision.
         precision_steps: Environment steps that each of these measurements examines.
         rollouts_every: Training steps between two batches that are saved as a whole; None: none.
@@ -105,7 +106,7 @@ class TrainerSettings(Strict):
     micro_batch_rows: PositiveInt
     rollout_batch: PositiveInt
     loss: LossConfig
-    # Left out of the run id's content if off, so that ids of earlier runs stay the same.
+    # Left out of a run's id if off, so that the ids of earlier runs stay the same.
     skip_updates_without_advantage: bool = Field(default=False, exclude_if=lambda skips: not skips)
     optimizer: OptimizerConfig
     validation: ValidationConfig
@@ -122,7 +123,8 @@ class TrainerSettings(Strict):
     @field_validator("precision_every", mode="before")
     @classmethod
     def _precision_is_switched_off_by_a_large_number(cls, every: object) -> object:
-        # Run ids contain this number; null would be a second way to switch it off.
+        # A run's id depends on this number: with null as a second way to switch measurements off,
+        # the same run would have two ids.
         if every is None or every == 0:
             raise ValueError(
                 f"got {every}; allowed: 1 or more. To switch it off, set a number above "

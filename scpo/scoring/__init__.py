@@ -45,7 +45,7 @@ def make_scorer(
 ) -> Scorer:
     """Build the configured scorer; models are loaded here, on ``device``.
 
-    ``cache_dir``: folder in which a scorer may store what it computes of a text, for other runs.
+    ``cache_dir``: folder in which a scorer may store what it computes for a text, for other runs.
 
     Raises:
         ScorerError: The scorer's model or packages are missing; the message names them.
@@ -57,7 +57,7 @@ def find_scorer(config: ScorerConfig) -> None:
     """Check that the configured scorer's model exists, without loading it.
 
     Raises:
-        ScorerError: It does not exist; the message names the remedy.
+        ScorerError: The model does not exist; the message names the remedy.
     """
     # The configuration is the smallest file of a model, and every model has one.
     if isinstance(config, BiEncoderScorer | CrossEncoderScorer):
@@ -71,7 +71,7 @@ def open_scorer(
     device: str = "cpu",
     cache_dir: Path | None = None,
 ) -> PairCache:
-    """Build the scorer of a trainer: in a process if ``runtime`` asks for one, with a pair cache.
+    """Build a trainer's scorer, in a process of its own if ``runtime`` asks for it, and its cache.
 
     A process is started on first use and then loads the model.
 
@@ -85,4 +85,6 @@ def open_scorer(
         ScorerError: As ``make_scorer``, here or, in a process, on first use.
     """
     make = partial(make_scorer, config, device=device, cache_dir=cache_dir)
-    return PairCache(ScorerProcess(config, runtime, make) if runtime.apart(config) else make())
+    if runtime.needs_process(config):
+        return PairCache(ScorerProcess(config, runtime, make))
+    return PairCache(make())

@@ -3,8 +3,8 @@
 Embeddings are stored on disk, so that a text is encoded once for all runs that share a cache
 folder. An embedding depends on its text, on the encoder and, in its last bits, on the processor and
 the libraries. Each combination of encoder, processor and libraries has a file of its own, a SQLite
-database that several processes may write; each row has a checksum. Read and write errors cost time
-and change no result.
+database that several processes may write; each row has a checksum. After a read or write error
+embeddings are computed again, with the same result.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class EmbeddingStore:
             return found
         names = list(keys)
         try:
-            with self._open() as database:
+            with contextlib.closing(self._open()) as database:
                 for start in range(0, len(names), _KEYS_PER_QUERY):
                     part = names[start : start + _KEYS_PER_QUERY]
                     marks = ",".join("?" * len(part))
@@ -85,8 +85,6 @@ class EmbeddingStore:
                         if zlib.crc32(key + vector) == checksum:
                             stored = np.frombuffer(vector, dtype="<f4")
                             found[keys[key]] = stored.astype(np.float32)
-            # `with` commits; it does not close.
-            database.close()
         except Exception as error:  # noqa: BLE001 (whichever decoder finds the damage)
             self._give_up(error)
         return found
@@ -104,7 +102,8 @@ class EmbeddingStore:
 
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._open() as database:
+            # The connection as a context commits; it does not close itself.
+            with contextlib.closing(self._open()) as database, database:
                 # Two processes that write at the same time may exceed the bound a little, which
                 # does no harm.
                 (count,) = database.execute("SELECT count(*) FROM embedding").fetchone()
@@ -112,7 +111,6 @@ class EmbeddingStore:
                 database.executemany(
                     "INSERT OR REPLACE INTO embedding VALUES (?, ?, ?)", rows[:free]
                 )
-            database.close()
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
 
@@ -128,7 +126,7 @@ class EmbeddingStore:
 
     def _give_up(self, error: Exception) -> None:
         """Delete a damaged file; after any other error, stop reading and writing embeddings."""
-        # An OperationalError (a lock, a full disk) is a DatabaseError, too, but not damage.
+        # An OperationalError (a lock, a full disk) is a DatabaseError too, but no sign of damage.
         damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
             error, sqlite3.OperationalError
         )
@@ -241,8 +239,8 @@ class BiEncoder:
         """Similarity of each pair, in [0, 1]."""
         if not pairs:
             return np.zeros(0, dtype=np.float32)
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         # A text occurs in many pairs; it is embedded once.
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         index = {text: i for i, text in enumerate(texts)}
         embedding = self.embed(texts)
         first = [index[text] for text, _ in pairs]
@@ -265,10 +263,14 @@ class BiEncoder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Normalised embeddings, ``(len(texts), dimensions)``."""
         # The cache is bounded, so its vectors are collected before new ones may evict them.
-        known = {text: vector for text in texts if (vector := self._cache.get(text)) is not None}
+        known: dict[str, NDArray[np.float64]] = {}
+        for text in texts:
+            vector = self._cache.get(text)
+            if vector is not None:
+                known[text] = vector
         known |= self._encoded([text for text in dict.fromkeys(texts) if text not in known])
-        for text, vector in known.items():
-            self._cache.put(text, vector)
+        for text, embedding in known.items():
+            self._cache.put(text, embedding)
         return np.stack([known[text] for text in texts])
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, NDArray[np.float64]]:

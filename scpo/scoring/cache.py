@@ -42,8 +42,8 @@ class PairCache:
         """Similarity of each pair, as the scorer gave it.
 
         Raises:
-            ScorerError: The scorer returned values outside [0, 1]; none of them
-                is cached.
+            ScorerError: The scorer failed, or did not return a number in [0, 1] for each pair;
+                none of its answers is cached.
         """
         # Always in this order, because the composition of a call may change a score's last bits.
         new = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
@@ -64,7 +64,7 @@ class PairCache:
         """Statistics of the scorer since the step began, for the timing log.
 
         ``scpo/pairs_truncated``: share of the scored pairs with a truncated text, for scorers that
-        count them; ``scpo/scorer_crashes``: number of crashes of the scorer's process, if any.
+        count these; ``scpo/scorer_crashes``: number of crashes of the scorer's process, if any.
         """
         new = self._counts() - self._before
         report = {}

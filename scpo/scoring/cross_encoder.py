@@ -6,9 +6,9 @@ rows of a matrix-vector product in different orders, and torch's sigmoid uses ot
 last few of many numbers. Only passes with a single row exclude that on every processor; on a CPU
 they cost little, since they need no padding (docs/scoring.md). A GPU takes as long for one row as
 for many, so there a pass has one of a few padded lengths and, for each length, a fixed number of
-rows: the same kernels run for any other rows. Rows that need no padding form passes of
-their own, because transformers drops the attention mask of a pass without padding, which selects
-another kernel on a GPU.
+rows: the same kernels run for any other rows. Rows that need no padding form passes of their own,
+because transformers drops the attention mask of a pass without padding, which selects another
+kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class CrossEncoder:
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """Similarity of each pair, in [0, 1]."""
         encoded = self.encode(pairs)
-        self.counts.update(computed=len(pairs), truncated=sum(self._cut(pair) for pair in pairs))
+        self.counts.update(computed=len(pairs), truncated=sum(map(self._is_truncated, pairs)))
         scores = np.zeros(len(pairs), dtype=np.float32)
         for rows in self.batches(encoded):
             scores[list(rows.indices)] = self._forward([encoded[i] for i in rows.indices], rows)
@@ -196,7 +196,7 @@ class CrossEncoder:
             return canonical_batches(lengths, lambda width: max(1, self._batch_tokens // width))
         return single_rows(lengths)
 
-    def _cut(self, pair: tuple[str, str]) -> bool:
+    def _is_truncated(self, pair: tuple[str, str]) -> bool:
         return any(self._tokenise(text).cut for text in pair)
 
     def _new_tokens(self, text: str) -> Tokens:

@@ -13,7 +13,7 @@ _PACKAGE = "package:"
 
 
 def pretrained(path: str, auto_class: str, **settings: Any) -> tuple[Any, Any]:
-    """Load tokenizer and model; only a name on the hub may download.
+    """Load tokenizer and model; only a name on the hub may cause a download.
 
     Args:
         path: ``package:<installed package>`` with the model in its folder ``model``, a local
@@ -70,7 +70,7 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _missing(path: str, local: bool, error: Exception) -> str:
-    """Message for a model that cannot be loaded; for a hub name it adds how to avoid a download."""
+    """Message for a model that cannot be loaded; for a hub name, with how to avoid a download."""
     reason = first_line(error)
     if local:
         return (

@@ -96,7 +96,10 @@ def receive(connection: Connection) -> Message:
     """
     # Bounded, so that a faulty process cannot make the trainer allocate all memory.
     received = connection.recv_bytes(LARGEST)
-    kind, request = HEADER.unpack_from(received) if len(received) >= HEADER.size else (0, 0)
+    # No kind has the number 0, so a message without a whole header is refused, too.
+    kind, request = 0, 0
+    if len(received) >= HEADER.size:
+        kind, request = HEADER.unpack_from(received)
     if kind not in set(Kind):
         raise MessageError(f"no message begins with the bytes {received[: HEADER.size].hex(' ')}")
     return Message(Kind(kind), request, received[HEADER.size :])
@@ -152,7 +155,7 @@ WARM_UP = [("go to shelf 1 || You arrive at shelf 1.", "look || On the shelf 1, 
 
 def main(connection: Connection, make: MakeScorer, serve: Serve) -> None:
     """Serve until the parent has ended."""
-    # Output of libraries goes to the log, as stderr does.
+    # What libraries print goes to the log, as stderr does.
     os.dup2(STDERR, STDOUT)
     end_with_parent()
     serve(connection, make)
@@ -174,8 +177,8 @@ def end_with_parent() -> None:
 def serve(connection: Connection, make: MakeScorer) -> None:
     """Make the scorer, warm it up, and answer requests until the parent has ended.
 
-    An error while scoring ends the process, and the parent repeats the request to a new one. Only
-    a scorer that cannot be made is reported as a message, since a new process would not help.
+    An error while scoring ends the process, and the parent sends the request to a new one. Only a
+    scorer that cannot be made is reported as a message, since a new process would not help.
 
     Args:
         connection: This process's end of the pipe.
@@ -222,7 +225,7 @@ CRASHES = (OSError, EOFError, MessageError)
 
 
 class ScorerProcess:
-    """Starts the configured scorer in a process on first use and sends it the pairs.
+    """Scorer that starts the configured one in a process on first use and sends it the pairs.
 
     A process that dies, misses its deadline or answers with anything but similarities is killed,
     and a new one gets the same request. The process ends with its parent, even if that is killed.
@@ -258,9 +261,9 @@ class ScorerProcess:
         """Similarity of each pair, in [0, 1].
 
         Raises:
-            ScorerError: The scorer cannot be made, or the process failed too often and training is
-                to stop.
-            ScorerUnavailable: The process failed too often and training is to go on without
+            ScorerError: The scorer cannot be made, or the process failed too often and training
+                must stop.
+            ScorerUnavailable: The process failed too often and training must continue without
                 shaping.
         """
         chunks = [
@@ -326,7 +329,7 @@ class ScorerProcess:
         if self._child is None:
             self._child = _Child(self._make, self._serve)
             ready = self._child.answer(Kind.READY, 0, self._runtime.start_deadline_s)
-            # Nothing else would reveal that the scores are those of another scorer.
+            # Nothing else would reveal that another scorer computes the scores.
             if ready.decode(errors="replace") != self.name:
                 raise MessageError(f"it is the scorer {ready!r}, not {self.name!r}")
         self._requests += 1

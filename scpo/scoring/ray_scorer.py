@@ -38,7 +38,7 @@ def open_ray_scorer(config: RunConfig, *, on_gpu: bool) -> PairCache:
 def seeing(gpu: str, make: MakeScorer) -> Scorer:
     """Build the scorer in its process, before anything there looks for GPUs.
 
-    CUDA reads the variable when it is initialised, and not again.
+    CUDA reads the variable only once, when it is initialised.
     """
     os.environ[VISIBLE] = gpu
     return make()

@@ -30,10 +30,10 @@ NEEDS = {  # what a choice cannot be composed without
 }
 REFUSED_AT_STUDY = {  # what a choice policy cannot do, or nobody has set up for it
     "method=hcapo": "needs hindsight_logprob, which model=choice does not provide",
-    "model=tiny": "env.prompt=memory is read by model=choice alone",
-    "model=qwen2_5_0_5b": "env.prompt=memory is read by model=choice alone",
-    "model=qwen2_5_1_5b": "env.prompt=memory is read by model=choice alone",
-    "model=qwen2_5_7b": "env.prompt=memory is read by model=choice alone",
+    "model=tiny": "only model=choice reads env.prompt=memory",
+    "model=qwen2_5_0_5b": "only model=choice reads env.prompt=memory",
+    "model=qwen2_5_1_5b": "only model=choice reads env.prompt=memory",
+    "model=qwen2_5_7b": "only model=choice reads env.prompt=memory",
     **{
         f"trainer={name}": "model=choice trains on trainer=local only" for name in options("trainer") if name != "local"
     },

@@ -66,7 +66,7 @@ def test_the_untrained_policy_is_what_training_begins_with(cache, tmp_path):
             ["scale=study", "env=webshop", "method=hcapo"],
             "needs hindsight_logprob, which model=choice does not provide",
         ),
-        (["env=webshop", "env.prompt=memory"], "env.prompt=memory is read by model=choice alone, got model=tiny"),
+        (["env=webshop", "env.prompt=memory"], "only model=choice reads env.prompt=memory, got model=tiny"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_one_line(words, said):

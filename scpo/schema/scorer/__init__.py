@@ -2,12 +2,12 @@
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Annotated, Literal, Union, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from scpo.extensions import load_parts
-from scpo.schema.scorer_entry import ScorerEntry, ScorerSettings
+from scpo.schema.scorer_entry import ScorerEntry, ScorerSettings, kind_of
 from scpo.strict import Strict
 
 
@@ -50,9 +50,11 @@ class CrossEncoderScorer(ScorerSettings):
     Attributes:
         path: Local folder or a name on the hub.
         dtype: Type of the weights; auto is float16 on a GPU and float32 on a CPU.
-        batch_tokens: Tokens of a forward pass on a GPU, padding included: with 512, 16 pairs of up
-            to 32 tokens, 8 of 64, at least one. On a CPU every pair is a pass.
-        max_tokens: Tokens of a pair, special ones included; each text gets half (ledger 12).
+        batch_tokens: Tokens of a forward pass on a GPU, padding included: with 512, a pass has 16
+            pairs of up to 32 tokens, or 8 of up to 64; always at least one. On a CPU every pair is
+            a pass.
+        max_tokens: Largest number of tokens of a pair, special ones included; each text gets half
+            (ledger 12).
     """
 
     kind: Literal["cross_encoder"]
@@ -69,9 +71,9 @@ class CrossEncoderScorer(ScorerSettings):
         return f"{self.name}(path={self.path}, {settings})"
 
 
-# Scorers of one's own: kind -> ``SETTINGS`` of the file <kind>.py in this folder. They are found by
-# their file names, because a line for each, in a file that all runs use, would make every finished
-# run one of other code (scpo/records/code_files.py).
+# Users' own scorers: kind -> ``SETTINGS`` of the file <kind>.py in this folder. They are found by
+# their file names: a line for each here, in a file that all runs use, would change the code record
+# of every run (scpo/records/code_files.py).
 OWN: dict[str, type[ScorerSettings]] = {
     module.name: importlib.import_module(f"{__name__}.{module.name}").SETTINGS
     for module in pkgutil.iter_modules(__path__)
@@ -94,7 +96,7 @@ _CLASSES = (
     *(part.value.settings for part in INSTALLED),
 )
 
-SCORER_KINDS = tuple(str(get_args(each.model_fields["kind"].annotation)[0]) for each in _CLASSES)
+SCORER_KINDS = tuple(map(kind_of, _CLASSES))
 """Allowed values of ``scorer.kind``."""
 
 if TYPE_CHECKING:
@@ -108,15 +110,16 @@ else:
 
 
 class ScorerRuntime(Strict):
-    """Process of the scorer, and handling of its failures; the scores are the same either way.
+    """Process of the scorer, and handling of its failures; no setting changes a score.
 
     Attributes:
         process: Run the scorer in a process of its own; auto: only cross-encoders.
-        start_deadline_s: Limit of its start, loading the model and a first pass included.
+        start_deadline_s: Limit of the process's start, including loading the model and a first
+            pass.
         deadline_s: Limit of the answer to one request, of at most 128 pairs.
         crashes: Number of crashes in a row on one request after which scoring has failed.
-        on_scorer_failure: What follows: stop training, or with ``skip_shaping`` continue without
-            credit in this step, which is logged and counted in ``scpo/shaping_skipped``.
+        on_scorer_failure: After such a failure, stop training, or with ``skip_shaping`` continue
+            without credit in this step, which is logged and counted in ``scpo/shaping_skipped``.
         speculate: Score some pairs before a walk asks for them, for fewer and larger batches.
     """
 
@@ -127,7 +130,7 @@ class ScorerRuntime(Strict):
     on_scorer_failure: Literal["stop", "skip_shaping"]
     speculate: bool
 
-    def apart(self, scorer: ScorerConfig) -> bool:
+    def needs_process(self, scorer: ScorerConfig) -> bool:
         """Return True if this scorer runs in a process of its own."""
         return self.process == "always" or (
             self.process == "auto" and scorer.kind == "cross_encoder"
