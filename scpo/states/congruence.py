@@ -26,21 +26,21 @@ def closed(batch: StepBatch, group_M: IntArray, seed_M: IntArray) -> IntArray:
         ``label_M``: the smallest visit of each class. Different groups share no label.
     """
     line = batch.timeline
-    parent = _Forest(len(group_M))
-    parent.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
+    classes = _Forest(len(group_M))
+    classes.join_equal(list(zip(group_M.tolist(), seed_M.tolist(), strict=True)))
 
     # Siblings begin in the same state.
     first_rows = line.row_KT[:, 0]
-    parent.join_equal(batch.group_N[first_rows].tolist(), first_rows.tolist())
+    classes.join_equal(batch.group_N[first_rows].tolist(), first_rows.tolist())
     next_N = line.neighbours(1)
     # The final states follow the rows, as in `Visits`.
     target_N = np.where(next_N >= 0, next_N, len(batch) + line.slot_N).tolist()
     for _ in range(MOST_ROUNDS):
         # All keys are computed before the round's joins, so a round extends equality by one step.
-        keys = [(parent.root(row), action) for row, action in enumerate(batch.action_N)]
-        if not parent.join_equal(keys, target_N):
+        keys = [(classes.root(row), action) for row, action in enumerate(batch.action_N)]
+        if not classes.join_equal(keys, target_N):
             break
-    return np.fromiter(map(parent.root, range(len(group_M))), dtype=np.int64, count=len(group_M))
+    return np.fromiter(map(classes.root, range(len(group_M))), dtype=np.int64, count=len(group_M))
 
 
 class _Forest:
@@ -62,7 +62,7 @@ class _Forest:
         return item
 
     def join(self, first: int, second: int) -> bool:
-        """Unite the sets of two items; False if they were one set already."""
+        """Unite the sets of two items; False if they were already the same set."""
         low, high = sorted((self.root(first), self.root(second)))
         self._parent[high] = low
         return low != high

@@ -8,10 +8,10 @@ from scpo.steps import IntArray
 
 
 def edit_ratio(visits: Visits, comparison: Comparison) -> IntArray:
-    """Leader clusters of ``2 M / T``, with M matching characters of T in both texts.
+    """Leader clusters by the ratio ``2 M / T``, with M matching characters of T in both texts.
 
-    The groups of verl-agent's ``build_step_group`` with ``enable_similarity``. Quadratic in the
-    distinct texts of a group and slow (10.8 s for 2,514 reworded rows, docs/meaning.md).
+    verl-agent's ``build_step_group`` forms the same groups with ``enable_similarity``. Quadratic in
+    the distinct texts of a group and slow (10.8 s for 2,514 reworded rows, docs/meaning.md).
 
     Raises:
         ConfigError: The threshold is None.
@@ -23,8 +23,8 @@ def edit_ratio(visits: Visits, comparison: Comparison) -> IntArray:
 def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
     """Index of each text's leader: the first earlier one that it is similar to, or itself.
 
-    A matcher is kept for each leader, whose text is its second sequence: difflib indexes that one
-    and can be asked about many first sequences.
+    A matcher is kept for each leader, with the leader's text as its second sequence, which difflib
+    indexes once for many first sequences.
     """
     leaders: list[tuple[int, SequenceMatcher[str]]] = []
     chosen = []
@@ -41,7 +41,7 @@ def _leaders(texts: Sequence[str], threshold: float) -> list[int]:
 
 
 def _reaches(matcher: SequenceMatcher[str], threshold: float) -> bool:
-    """Compare the cheap upper bounds first: difflib's quick ratios are never below the ratio."""
+    """True if the ratio is at least the threshold; its cheap upper bounds are compared first."""
     return (
         matcher.real_quick_ratio() >= threshold
         and matcher.quick_ratio() >= threshold

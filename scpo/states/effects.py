@@ -30,10 +30,10 @@ from scpo.states.identity import (
 from scpo.states.words import first_name, names_in, verb_of
 from scpo.steps import BoolArray, IntArray
 
-# An act lasts if the words of texts predict whether it was done, in episodes from which the words'
-# weights were not estimated. The correlation of prediction and truth, which is about 0 by chance,
-# must be at least LEAST_R and at least LEAST_Z times its standard error. About 12 verbs are tested
-# in each training step: by chance, one verb passes in 60 runs of 40 steps.
+# An act lasts if the words of texts predict whether it was done, in episodes other than those from
+# which the words' weights are estimated. The correlation of prediction and truth, which is about 0
+# by chance, must be at least LEAST_R and at least LEAST_Z times its standard error. About 12 verbs
+# are tested in each training step: by chance, one verb passes in 60 runs of 40 steps.
 LEAST_R = 0.4
 LEAST_Z = 4.0
 # Words whose correlation with the act is smaller, in standard errors, are not used to predict it.
@@ -45,13 +45,13 @@ Things = tuple[str, ...]
 Acts = tuple[tuple[str, str], ...]
 """Pairs of a name and a verb that was used on it."""
 
-FloatMatrix = NDArray[np.float64]
+Float64Array = NDArray[np.float64]
 
 
 class ActMemory:
     """The verbs that were found to last, kept from one training step to the next.
 
-    They are kept because a batch is evidence only of acts in which its episodes differ: once a
+    Verbs are kept because a batch is evidence only of acts in which its episodes differ: once a
     policy always cleans the mug, no later batch shows that cleaning has a lasting effect.
     """
 
@@ -95,8 +95,7 @@ def effects(visits: Visits, comparison: Comparison) -> IntArray:
     Returns:
         ``label_M``.
     """
-    # The list of commands mentions every thing within reach, also things that the rest of the text
-    # does not mention.
+    # The list of commands names every thing within reach, even if the rest of the text does not.
     visits = visits.without_commands()
     named = _things(visits)
     acts = _acts_on_named(visits, named)
@@ -119,7 +118,7 @@ def _things(visits: Visits) -> list[Things]:
 
 
 def _acts_on_named(visits: Visits, named: Sequence[Things]) -> list[Acts]:
-    """The acts before each visit that were done to things which its text names, sorted.
+    """The acts before each visit on the things that its text is about, sorted.
 
     Acts on other things are left out: what was done to the mug does not distinguish two fridges.
     """
@@ -166,9 +165,9 @@ def lasting_acts(
     Args:
         visits: The visits.
         named: The things that each visit's text is about.
-        acts: The acts on these before each visit.
-        known: Verbs that were found to last in earlier training steps. They split the classes from
-            the beginning.
+        acts: The acts on these things before each visit.
+        known: Verbs that were found to last in earlier training steps; they split the classes from
+            the start.
 
     Returns:
         The verbs of this batch that last, including known ones.
@@ -212,13 +211,13 @@ class _Moments(NamedTuple):
         visits_V: Number of visits whose class varies in the verb.
     """
 
-    product_VW: FloatMatrix
-    square_V: FloatMatrix
-    square_VW: FloatMatrix
-    visits_V: FloatMatrix
+    product_VW: Float64Array
+    square_V: Float64Array
+    square_VW: Float64Array
+    visits_V: Float64Array
 
     def without(self, other: _Moments) -> _Moments:
-        """The sums without the visits of ``other``, which are among those of this."""
+        """The sums without the visits of ``other``, which must be among the visits of ``self``."""
         return _Moments(
             product_VW=self.product_VW - other.product_VW,
             square_V=self.square_V - other.square_V,
@@ -227,7 +226,7 @@ class _Moments(NamedTuple):
         )
 
 
-def _moments(done_MV: FloatMatrix, has_MW: FloatMatrix) -> _Moments:
+def _moments(done_MV: Float64Array, has_MW: Float64Array) -> _Moments:
     """The sums of some visits; both arguments are centred within their classes."""
     # A centred indicator is 0 exactly if the class does not vary in the verb.
     varies_MV = (done_MV != 0).astype(np.float64)
@@ -239,7 +238,7 @@ def _moments(done_MV: FloatMatrix, has_MW: FloatMatrix) -> _Moments:
     )
 
 
-def _weights(moments: _Moments) -> FloatMatrix:
+def _weights(moments: _Moments) -> Float64Array:
     """Weight of each word (W) in the prediction of a verb (V): its correlation, if large enough."""
     scale_VW = np.sqrt(np.maximum(moments.square_V[:, None] * moments.square_VW, 0.0))
     # After a subtraction, rounding errors can remain where the true scale is 0.
@@ -255,11 +254,11 @@ def _weights(moments: _Moments) -> FloatMatrix:
 
 def _evidence(
     done_MV: BoolArray, has_MW: BoolArray, class_M: IntArray, episode_M: IntArray
-) -> FloatMatrix:
+) -> Float64Array:
     """For each verb (V): r sqrt(n), or 0 if r < ``LEAST_R``.
 
-    r is the correlation, within classes, of the use of the verb with a prediction from the words. n
-    is the number of visits in classes that vary in the verb. The prediction for an episode uses
+    r is the correlation, within classes, of the use of the verb with a prediction from the words,
+    and n the number of visits in classes that vary in the verb. The prediction for an episode uses
     weights from all other episodes, because with hundreds of words and few visits, some word always
     fits by chance.
 
@@ -269,9 +268,10 @@ def _evidence(
         class_M: Class of each visit; visits of the same class are compared.
         episode_M: Episode of each visit.
     """
-    used_MV, has_centred_MW = centred(done_MV, class_M), centred(has_MW, class_M)
+    used_MV = centred(done_MV, class_M)
     informative = np.flatnonzero((used_MV != 0).any(axis=1))
-    used_MV, has_centred_MW = used_MV[informative], has_centred_MW[informative]
+    used_MV = used_MV[informative]
+    has_centred_MW = centred(has_MW, class_M)[informative]
     episode_M = episode_M[informative]
 
     # Prediction of each episode from the weights of all others.

@@ -20,8 +20,8 @@ from scpo.steps import IntArray
 def history(visits: Visits, comparison: Comparison) -> IntArray:
     """One label for each combination of names, last action, lasting verbs and commands.
 
-    Only names that the group's actions or commands use count, which excludes time stamps. Whether a
-    verb was undone, and how often it was used, is not represented.
+    Only names that the group's actions or commands use count, which excludes time stamps. The label
+    does not show whether a verb was undone or how often it was used.
 
     Args:
         visits: The visits.
@@ -30,22 +30,15 @@ def history(visits: Visits, comparison: Comparison) -> IntArray:
     Returns:
         ``label_M``.
     """
-    commands_M = visits.given("commands")
     named = acted_names(visits)
-
-    # Only lasting verbs are kept.
     used_MV, _ = verbs_used(visits)
-    kept = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
-    return key_ids(
-        zip(
-            named,
-            visits.last_action_M,
-            # As bytes, because arrays cannot be hashed.
-            map(bytes, kept.astype(np.uint8)),
-            commands_M if commands_M is not None else [""] * len(visits),
-            strict=True,
-        )
-    )
+    lasting_MV = used_MV[:, lasting_verbs(visits, used_MV, key_ids(named))]
+    # As bytes, because arrays cannot be hashed.
+    lasting = map(bytes, lasting_MV.astype(np.uint8))
+    commands_M = visits.given("commands")
+    if commands_M is None:
+        commands_M = np.full(len(visits), "", dtype=object)
+    return key_ids(zip(named, visits.last_action_M, lasting, commands_M, strict=True))
 
 
 HISTORY = Identity("history", "names and history", history)

@@ -1,8 +1,7 @@
-"""The interface of a state identity: visits of states in, a label for each of them out.
+"""The interface of a state identity: it gets visits of states and returns a label for each visit.
 
-Visits are the items that an identity labels: the states before steps, and final states. After the
-interface come features of visits that identities share (names, words, verbs) and the clustering of
-texts.
+Visits are the states before steps, and final states. After the interface come features of visits
+that identities share (names, words, verbs) and the clustering of texts.
 """
 
 from __future__ import annotations
@@ -44,7 +43,10 @@ START = "<start>"
 
 
 def key_ids(keys: Iterable[Hashable]) -> IntArray:
-    """Number keys such that exactly the equal keys share a number (one hash per key, no sort)."""
+    """Number of each key, the index at which it first occurs: equal keys share a number.
+
+    One hash per key, no sort.
+    """
     first: dict[Hashable, int] = {}
     return np.fromiter(map(first.setdefault, keys, itertools.count()), dtype=np.int64)
 
@@ -132,8 +134,9 @@ class Visits:
     def without_commands(self) -> Visits:
         """The same visits, with state texts that do not end with the list of admissible commands.
 
-        ALFWorld's state text ends with that list. A command names things that the rest of the text
-        need not mention. Batches without states or without commands are returned as they are.
+        ALFWorld's state text ends with that list, and its commands name things that the rest of the
+        text may not name. If the texts are observations, or the batch lacks states or commands, the
+        visits are returned as they are.
         """
         batch = self.batch
         if (
@@ -169,8 +172,8 @@ class Visits:
     def order_M(self) -> IntArray:
         """Indices of the visits in the trainer's processing order, final states last.
 
-        A step and its copies have the same position, so copies change no cluster. Leader clusters
-        depend on the order; verl-agent's code reads the rows in this one.
+        Leader clusters depend on the order; verl-agent's code reads the rows in this order. A step
+        and its copies have the same position, so copies change no cluster.
         """
         return np.lexsort((self.batch.timeline.position_N[self.row_M], self.final_M))
 
@@ -271,8 +274,8 @@ class Comparison:
         threshold: The similarity from which two texts are one state; None for identities without
             one.
         scorer: For an identity that requires one.
-        memory: What an identity that keeps a memory learned in earlier training steps; it adds
-            what it learns from this batch. None: the identity reads only this batch.
+        memory: What the identity learned in earlier training steps, to which it adds what it
+            learns from this batch. None: it reads only this batch.
     """
 
     threshold: float | None = None
@@ -334,14 +337,14 @@ class Identity:
 
 
 def acted_names(visits: Visits, *, commands: bool = True) -> list[Names]:
-    """The names in each text that the group's actions or commands use, with their counts.
+    """The names in each visit's text that the actions or commands of its group use.
 
     Names that no action uses, such as a time stamp or the price in an advertisement, are not part
     of the state.
 
     Args:
         visits: The visits.
-        commands: Also use names of admissible commands, if the environment gives commands.
+        commands: Admissible commands count as well as actions, if the environment gives them.
 
     Returns:
         The names of each visit's text, with their counts, sorted.
@@ -448,7 +451,7 @@ def _strongest(used_MV: BoolArray, has_MW: BoolArray, class_M: IntArray) -> NDAr
     Returns:
         ``z_V``, not negative.
     """
-    # `centred` requires dense ids.
+    # Numbered without gaps, so that `centred` sums over no empty classes.
     _, class_id_M = np.unique(class_M, return_inverse=True)
     used = centred(used_MV, class_id_M)
     has = centred(has_MW, class_id_M)
@@ -470,7 +473,7 @@ def centred(value_MF: BoolArray, class_id_M: IntArray) -> NDArray[np.float64]:
 
     Args:
         value_MF: The values.
-        class_id_M: Dense id of each visit's class.
+        class_id_M: Number of each visit's class, from 0 on; numbers may be unused.
     """
     count_C = np.bincount(class_id_M)
     sums = np.zeros((len(count_C), value_MF.shape[1]))
@@ -514,8 +517,8 @@ def leader_labels(visits: Visits, leaders_of: Callable[[list[str]], Sequence[int
 
     Args:
         visits: The visits.
-        leaders_of: Function from a group's distinct texts, in order, to the index of each text's
-            leader.
+        leaders_of: Function from a group's distinct texts, in processing order, to the index of
+            each text's leader.
 
     Returns:
         ``label_M``. Different groups use the same labels, since labels are compared only inside a

@@ -1,4 +1,4 @@
-"""States are equal if they agree in the features that, in this batch, equal states agree in.
+"""States are equal if they agree in learned features: those in which known equal states agree.
 
 The features are learned anew from each batch, without labels. No memory is kept between training
 steps, so a resumed run finds the same states, and a new wording is learned in the step in which it
@@ -23,15 +23,17 @@ from scpo.states.identity import (
 )
 from scpo.steps import BoolArray, IntArray
 
-# A kept feature differs in at most this share as many pairs of equal states as pairs of others. Not
-# 0, because one false merge of the closure would then drop a feature that is right everywhere else.
+# A feature is kept if equal states differ in it at most this many times as often as other states.
+# Not 0, because one false merge of the closure would then drop a feature that is right everywhere
+# else.
 MOST_DIFFERENT = 0.05
 
-# A kept feature differs in at least so many pairs of other states: a rate over fewer is unreliable.
+# Least number of pairs of other states that differ in a kept feature: over fewer pairs the rate is
+# unreliable.
 FEWEST_DIFFERENT = 20
 
-# Bound of the rows of a class, since the number of pairs grows with their square. The first rows
-# are taken, so that no random numbers are needed.
+# Largest number of visits of a class that are compared, since the number of pairs grows with its
+# square. The first visits are taken, so that no random numbers are needed.
 ROWS_OF_A_CLASS = 60
 
 
@@ -42,8 +44,8 @@ def learned(visits: Visits, comparison: Comparison) -> IntArray:
     count of each word that is not part of a name. The congruence closure of equal texts provides
     pairs of equal states. A candidate is kept if such pairs differ in it far less often than other
     pairs of visits after the same last action. Paraphrased words, and names that pronouns replace,
-    differ among equal states and are dropped. Information that only they carry is lost, which
-    trades precision for recall.
+    differ among equal states and are dropped. The information that only dropped features carry is
+    lost: recall is gained at the cost of precision.
 
     Args:
         visits: The visits.
@@ -92,7 +94,9 @@ def kept_by_equals(visits: Visits, value_MF: NDArray[np.int64], equal_M: IntArra
     differ_equal = np.zeros(value_MF.shape[1], dtype=np.int64)
     differ_other = np.zeros_like(differ_equal)
     order = np.argsort(class_M, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(class_M[order])) + 1):
+    # Positions in `order` at which the next class begins.
+    starts = np.flatnonzero(np.diff(class_M[order])) + 1
+    for members in np.split(order, starts):
         rows = members[:ROWS_OF_A_CLASS]
         first, second = np.triu_indices(len(rows), 1)
         equal = equal_M[rows[first]] == equal_M[rows[second]]

@@ -118,11 +118,11 @@ def identify(
 
     Args:
         batch: The steps; a copy has its original's states.
-        key: Which text of a state is compared.
+        key: The text of a state that is compared.
         identity: The rule by which states are equal.
         scorer: For identities that require one.
-        memory: What an identity that keeps a memory learned in earlier training steps; it adds
-            what it learns here.
+        memory: What the identity learned in earlier training steps, to which it adds what it
+            learns here; None: it reads only this batch.
 
     Returns:
         The states by row. The numbers are compared inside a rollout group only.
@@ -138,7 +138,7 @@ def identify(
 
 
 def _one_each(given: object, visits: Visits, name: str) -> IntArray:
-    """Check the labels of an identity: with another length they would go to the wrong visits."""
+    """Check that an identity returned one label for each visit: others could not be assigned."""
     array = np.asarray(given)
     visited = len(visits.row_M)
     if array.shape != (visited,) or array.dtype.kind not in "iu":

@@ -13,12 +13,12 @@ from scpo.steps import IntArray
 def scored(visits: Visits, comparison: Comparison) -> IntArray:
     """Leader clusters of the scorer's similarity, the leader's text first.
 
-    A scorer with a method ``similarities(texts)``, all pairs at once, is asked that way: sentence
-    encoders embed each text once. Others are asked for the pairs of a text with the leaders so far.
+    If the scorer has a method ``similarities(texts)`` for all pairs at once, it is used: sentence
+    encoders embed each text once. Otherwise each text is compared with the leaders so far.
 
     Raises:
         ConfigError: Scorer or threshold is None.
-        ScorerError: The scorer's ``similarities`` gave anything but numbers in [0, 1].
+        ScorerError: The scorer's ``similarities`` returned anything but numbers in [0, 1].
     """
     scorer = comparison.needed_scorer()
     threshold = comparison.needed_threshold()
@@ -33,7 +33,7 @@ def _leaders(texts: list[str], scorer: Similarity, threshold: float) -> list[int
         _check(matrix, texts, scorer)
         return leaders_in(matrix, threshold)
 
-    # Each pair costs a reranker's forward pass, so that texts are compared only with leaders.
+    # Each pair costs a reranker's forward pass, so texts are compared only with leaders.
     leaders: list[int] = []
     chosen: list[int] = []
     for index, text in enumerate(texts):

@@ -53,5 +53,5 @@ def _cosines(texts: list[str]) -> NDArray[np.float64]:
     return cosine
 
 
-# Ours; verl-agent's search recipe sets its ratio to 0.9.
+# Our choice; the search recipe of verl-agent sets 0.9 for its own ratio.
 TFIDF = Identity("tfidf", "TF-IDF", tfidf, threshold=0.9)
