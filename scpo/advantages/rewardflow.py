@@ -28,7 +28,7 @@ class RewardflowSettings(StateSettings):
             discount the step returns by it, too.
         bridge: Skip steps without effect; the authors' code does so on ALFWorld only.
         failed_end: Reward of the last step of a failure: ``reward``, the environment's; ``value``,
-            the environment's less V(s) (ledger 46).
+            the environment's minus V(s) (ledger 46).
     """
 
     name: Literal["rewardflow"]
@@ -41,14 +41,14 @@ class RewardflowSettings(StateSettings):
 def rewardflow(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: RewardflowSettings
 ) -> FloatArray:
-    """A = A_E + ω A_S; where the paper is silent, as in the authors' code.
+    """A = A_E + ω A_S, as in the authors' code where the paper is silent.
 
     A_S normalises the step's reward + bonus among the rows of a group that leave the same state.
-    The step's reward is V(s') - V(s) with V as in ``propagated``. The value of a success's end is
+    The step's reward is V(s') - V(s) with V as in ``propagated``; V(s') of a success's last step is
     the environment's reward. The last step of a failure gets the environment's reward
-    (``failed_end: reward``, as in the code when time is up) or the environment's reward less V(s)
-    (``value``, as in the code when an episode is lost before that). The bonus holds the penalty of
-    an invalid action. Step returns are not read. Equal to the authors' code
+    (``failed_end: reward``, as in the code if the time is up) or the environment's reward minus
+    V(s) (``value``, as in the code if the episode is lost earlier). The bonus includes the penalty
+    of an invalid action. Step returns are not read. Equal to the authors' code
     (tmlr-group/RewardFlow) on batches without copies.
 
     Args:
@@ -76,8 +76,8 @@ def step_term(
 def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> Float64Array:
     """Reward V(s') - V(s) of each step, in the unit of the rewards.
 
-    Steps that ``bridge`` leaves out of the propagation are rewarded, too: bridging decides what
-    states are worth, not which steps are rewarded.
+    Steps that ``bridge`` leaves out of the propagation are rewarded, too: ``bridge`` changes the
+    values of states, not the set of rewarded steps.
     """
     value_V = propagated(batch, graph, config)
     reward_N = batch.reward_N.astype(np.float64)
@@ -92,8 +92,8 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
     """Value of each node: V(s) = max(reward of arriving at s, γ max over its successors of V).
 
     With ``bridge``, steps that only look, that change nothing or that return to their state are
-    left out: the next step that leads elsewhere is taken to start where they did. A state that only
-    such steps leave or reach is worth 0.
+    left out: the next step that leads to another state then starts from the state in which they
+    began. A state that only such steps leave or reach is worth 0.
 
     Returns:
         ``value_V``, float64, in the unit of the rewards; never negative.
@@ -127,16 +127,15 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
 def _bridged(
     batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 ) -> tuple[IntArray, BoolArray]:
-    """Source of each step once the steps without effect are left out, and the remaining steps."""
+    """Sources of the steps after those without effect are left out, and True for the steps kept."""
     # By trajectory and time, so that one loop over steps bridges all trajectories at once.
     line = batch.timeline
-    target_N = graph.target_N
     idle_KT = line.table(_without_effect(batch, graph, config)).astype(bool)
     source_KT = line.table(graph.source_N)
-    target_KT = line.table(target_N)
+    target_KT = line.table(graph.target_N)
     used_KT = np.zeros_like(idle_KT)
     for t in range(source_KT.shape[1]):
-        # A step after an idle one starts where the idle one did.
+        # A step after one that is left out starts from the source of that step.
         if t:
             source_KT[:, t] = np.where(used_KT[:, t - 1], source_KT[:, t], source_KT[:, t - 1])
         used_KT[:, t] = ~(idle_KT[:, t] | (source_KT[:, t] == target_KT[:, t]))
@@ -144,30 +143,22 @@ def _bridged(
 
 
 def _without_effect(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) -> BoolArray:
-    """Rows without effect: actions that only look, and steps that a no-op's answer follows."""
-    action_N = batch.action_N
-    no_op_V = np.zeros(len(graph), dtype=bool)
-    no_op_V[graph.source_N] = _after_no_op(batch, config)
+    """Rows without effect: actions that only look, and no-ops.
+
+    The authors' code recognises a no-op by ALFWorld's sentence in the text of the next state. An
+    environment that rewords its answers has no such sentence and reports no-ops itself.
+    """
     looks_N = np.array(
-        [action in LOOKING_ACTIONS or LOOKING_VERB in action for action in action_N], dtype=bool
+        [action in LOOKING_ACTIONS or LOOKING_VERB in action for action in batch.action_N],
+        dtype=bool,
     )
+    if batch.no_op_N is not None:
+        return looks_N | batch.no_op_N
+    has_sentence_N = [NO_OP in text for text in state_texts(batch, config.state_key)]
+    no_op_V = np.zeros(len(graph), dtype=bool)
+    np.logical_or.at(no_op_V, graph.source_N, has_sentence_N)
     idle_N: BoolArray = looks_N | no_op_V[graph.target_N]
     return idle_N
-
-
-def _after_no_op(batch: StepBatch, config: RewardflowSettings) -> BoolArray:
-    """Rows whose step follows one that changed nothing.
-
-    The authors' code looks for ALFWorld's sentence in the state's text. An environment that rewords
-    its answers has no such sentence and reports no-ops itself.
-    """
-    if batch.no_op_N is None:
-        return np.array(
-            [NO_OP in text for text in state_texts(batch, config.state_key)], dtype=bool
-        )
-    before_N = batch.timeline.neighbours(-1)
-    after_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]
-    return after_N
 
 
 REWARDFLOW = Estimator(

@@ -77,6 +77,12 @@ def test_only_what_changes_nothing_is_bridged():
     assert values(examined)[0] == pytest.approx(8.1)
 
 
+def test_a_reported_no_op_is_bridged_and_a_step_into_its_state_is_not_in_any_order_of_rows():
+    batch = make_batch((0, 0, "b c", 10.0), (0, 1, "b b c", 10.0), no_op_N=[False, False, False, True, False])
+    for rows in (range(5), range(5)[::-1]):
+        assert values(take(batch, rows)) == pytest.approx(np.array([8.1, 9, 8.1, 9, 9])[rows])
+
+
 def test_a_run_of_looks_is_bridged_as_one_and_one_at_the_end_to_nothing():
     batch = make_batch((0, 0, "look inventory a c", 10.0), (0, 1, "a look", 0.0))
     assert values(batch)[0] == pytest.approx(8.1)
