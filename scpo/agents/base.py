@@ -16,10 +16,10 @@ class Turn:
     """Finished step of an attempt.
 
     Attributes:
-        prompt: The environment's prompt, without what the agent added.
-        response: What the model wrote.
-        action: What was executed.
-        answer: The environment's observation.
+        prompt: The environment's prompt, without the agent's additions.
+        response: The model's response.
+        action: The action that was executed.
+        answer: The observation that followed.
     """
 
     prompt: str
@@ -37,8 +37,7 @@ class Agent(Protocol):
         Args:
             current: The environment's prompt.
             turns: The finished steps of this attempt.
-            reflections: Reflections after the earlier attempts, oldest first; empty without
-                any.
+            reflections: Reflections after the earlier attempts, oldest first.
         """
 
 
@@ -46,8 +45,8 @@ class Agent(Protocol):
 class ReflectingAgent(Agent, Protocol):
     """Agent that attempts a task until it wins, reflecting between attempts.
 
-    Checked at run time (``isinstance``): the evaluation plays further attempts for such agents
-    alone.
+    Checked at run time (``isinstance``): the evaluation plays further attempts only for such
+    agents.
 
     Attributes:
         trials: Maximum number of attempts.
@@ -56,7 +55,7 @@ class ReflectingAgent(Agent, Protocol):
     trials: int
 
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Question after a failed attempt; ``reflections`` as in ``prompt``."""
+        """Prompt that asks for a reflection on a failed attempt; arguments as in ``prompt``."""
 
 
 def thought(response: str) -> str:

@@ -26,10 +26,29 @@ from scpo.schema.run import ApiLimits
 
 logger = logging.getLogger(__name__)
 
+# httpx logs a line for every request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
 Answer = TypeVar("Answer")
 
 # Seconds between checks whether the wait was abandoned.
 _LOOK_S = 0.1
+
+# Characters; shorter keys are placeholders such as EMPTY, which may occur in normal text.
+_SHORTEST_SECRET = 12
+
+# Characters of an answer that an error repeats.
+_QUOTED = 300
+
+# Largest answer in bytes, about a hundred times the longest that models give.
+_LONGEST = 16 << 20
+
+# The other headers describe the body as it was sent (its length and compression), and httpx has
+# decoded it when the response is built anew.
+_KEPT_HEADERS = ("content-type", "retry-after")
+
+# Statuses, besides 5xx, after which the same request may succeed later.
+_LATER = frozenset({408, 409, 425, 429})
 
 
 class AbandonedError(Exception):
@@ -41,18 +60,17 @@ def within(
 ) -> Answer:
     """Result of ``act(over)``, which runs in a thread of its own.
 
-    httpx limits each read only, so an endpoint that sends a byte now and then would never time out.
-    After a time-out the thread is left running; ``over`` is set, and it does not keep the process
-    alive.
+    httpx limits only each read, so an endpoint that sends single bytes would never time out. When
+    the wait ends, ``over`` is set; a thread that still runs does not keep the process alive.
 
     Args:
-        seconds: Limit of the whole call.
+        seconds: Time limit of the whole call.
         act: Blocking call; it should end soon after its event is set.
         closed: Set from another thread to abandon the wait.
 
     Raises:
-        TimeoutError: It took longer.
-        AbandonedError: ``closed`` was set meanwhile.
+        TimeoutError: The call took longer.
+        AbandonedError: ``closed`` was set before the call ended.
     """
     answer: Future[Answer] = Future()
     over = threading.Event()
@@ -63,12 +81,12 @@ def within(
         except BaseException as error:  # noqa: BLE001 (raised again where it is waited for)
             answer.set_exception(error)
 
-    # A daemon, so that an endpoint which never ends does not keep the process alive. A thread pool
-    # would: Python joins its threads at exit.
+    # A daemon thread, so that an answer that never ends does not keep the process alive. Threads of
+    # a pool would, because Python joins them at exit.
     threading.Thread(target=work, name="request", daemon=True).start()
     end = time.monotonic() + seconds
     try:
-        # In short waits, because no single call waits for two things, answer and `closed`.
+        # In short waits, because no single call waits for both the answer and `closed`.
         while not closed.is_set() and (left := end - time.monotonic()) > 0:
             if wait([answer], min(left, _LOOK_S)).done:
                 return answer.result()
@@ -80,34 +98,15 @@ def within(
     raise TimeoutError
 
 
-# It logs a line for every request.
-logging.getLogger("httpx").setLevel(logging.WARNING)
-
-# Characters; shorter keys are placeholders such as EMPTY, which may occur in normal text.
-_SHORTEST_SECRET = 12
-
-# Characters of an answer that an error repeats.
-_QUOTED = 300
-
-# Bytes of an answer; the longest that models give are a hundredth of that.
-_LONGEST = 16 << 20
-
-# The others are dropped: they describe the body as it was sent (its length and compression), while
-# httpx has decoded it by the time a response is made of it again.
-_KEPT_HEADERS = ("content-type", "retry-after")
-
-# And 5xx: the same request may succeed later.
-_LATER = frozenset({408, 409, 425, 429})
-
-
 @dataclass(frozen=True)
 class Completion:
     """One answer.
 
     Attributes:
-        text: What the model wrote; empty if it only thought, or declined.
+        text: The visible response; empty if the model only thought, or declined.
         prompt_tokens: Tokens that the endpoint counted in the prompt.
-        response_tokens: The same of the response, hidden thinking included, since it is billed.
+        response_tokens: Tokens that it counted in the response, with hidden thinking, which is
+            billed.
     """
 
     text: str
@@ -123,7 +122,7 @@ class Completion:
 
 
 class _Message(BaseModel):
-    """``content`` is null where the model stopped before it wrote anything."""
+    """``content`` is null if the model stopped before it wrote anything."""
 
     content: str | None = None
 
@@ -143,13 +142,13 @@ class _Usage(BaseModel):
     def response_tokens(self) -> int:
         """Response tokens with hidden thinking.
 
-        Some endpoints (Google's) count and bill it in the total only.
+        Some endpoints (Google's) count hidden thinking only in the total, and bill it.
         """
         return max(self.completion_tokens, self.total_tokens - self.prompt_tokens)
 
 
 class _Answer(BaseModel):
-    """Fields that are read of a chat completion.
+    """The fields of a chat completion that are read.
 
     https://platform.openai.com/docs/api-reference/chat
     """
@@ -169,8 +168,8 @@ class _TryAgain(ChatError):
 class _RateLimit:
     """Limits requests to ``per_minute``, evenly spaced, in order of arrival.
 
-    Evenly spaced requests keep a limit that the endpoint counts over a shorter time, too. Retries
-    take their turn like first attempts.
+    Evenly spaced requests also satisfy a limit that the endpoint counts over a shorter time.
+    Retries wait for their turn like first attempts.
     """
 
     def __init__(self, per_minute: float, closed: threading.Event) -> None:
@@ -186,7 +185,7 @@ class _RateLimit:
             # Time in which nothing was sent is not saved up for later requests.
             turn = max(now, self._next)
             self._next = turn + self.interval_s
-        # Outside of the lock: others may take their turns meanwhile.
+        # Outside of the lock, so that other threads can take their turns.
         self._closed.wait(turn - now)
 
 
@@ -194,12 +193,12 @@ class ChatClient:
     """Client of one model. Threads may share it; its key appears in no message, record or log.
 
     Args:
-        model: Which model, where.
-        limits: Rate, time-outs and attempts.
-        environment: Where the key is looked up; None: the process's environment variables.
+        model: The model and its endpoint.
+        limits: Request rate, time-outs and attempts.
+        environment: Variables in which the key is looked up; None: those of the process.
 
     Raises:
-        ConfigError: The key is not there.
+        ConfigError: The key is missing or cannot be sent.
     """
 
     def __init__(
@@ -227,8 +226,8 @@ class ChatClient:
             prompt: The whole prompt; there is no system message and no earlier turn, as with
                 trained policies.
             temperature: Sampling temperature.
-            max_tokens: Of the visible response.
-            seed: Sent where the endpoint takes one; it makes answers repeatable at best.
+            max_tokens: Limit of the visible response.
+            seed: Sent if the endpoint accepts one; even then answers need not be repeatable.
 
         Raises:
             ChatError: The endpoint refused the request, or every attempt failed.
@@ -246,7 +245,7 @@ class ChatClient:
         try:
             return self._retrying()(self._request, body)
         except (AbandonedError, _TryAgain) as error:
-            # To a request a closed connection may look like a broken one.
+            # `close` also ends requests with the error of a broken connection.
             if self._closed.is_set():
                 raise ChatError(
                     f"the request to {self._where()} was given up: the run is ending"
@@ -271,7 +270,7 @@ class ChatClient:
     def _wait(self, state: tenacity.RetryCallState) -> float:
         """Seconds before the next attempt: what the endpoint asked for, or exponential backoff.
 
-        The backoff is random, so that threads that failed together do not come back together.
+        The backoff is random, so that threads that failed together do not retry together.
         """
         error = state.outcome.exception() if state.outcome else None
         asked = error.after_s if isinstance(error, _TryAgain) else None
@@ -293,7 +292,7 @@ class ChatClient:
 
         Raises:
             _TryAgain: It failed in a way that may pass.
-            ChatError: It would fail again.
+            ChatError: It failed in a way that would repeat.
             AbandonedError: The client was closed.
         """
         self._rate_limit.wait()
@@ -306,7 +305,7 @@ class ChatClient:
                 "(machine.api.timeout_s)"
             ) from None
         except (httpx.HTTPError, httpx.StreamError) as error:
-            # The error's request holds the key, so that it is neither chained nor quoted whole.
+            # Not chained, because the error's request holds the key.
             raise _TryAgain(
                 f"{self._where()} did not answer: {type(error).__name__}: {self._safe(str(error))}"
             ) from None
@@ -333,8 +332,8 @@ class ChatClient:
                 # Counted while it arrives: Content-Length may be missing or wrong.
                 if len(content) > _LONGEST:
                     raise _TryAgain(
-                        f"{self._where()} sent more than {_LONGEST >> 20} MB, which is no chat "
-                        "completion"
+                        f"{self._where()} sent more than {_LONGEST >> 20} MB, which cannot be a "
+                        "chat completion"
                     )
 
         headers = {}
@@ -347,14 +346,14 @@ class ChatClient:
         """Completion in the text of a successful response.
 
         Raises:
-            _TryAgain: It holds none.
+            _TryAgain: The text is not a completion.
         """
         try:
             answer = _Answer.model_validate_json(text)
             message = answer.choices[0].message
         except (ValidationError, IndexError):
             raise _TryAgain(
-                f"{self._where()} sent what is no chat completion: {_quote(text)}"
+                f"{self._where()} sent something other than a chat completion: {_quote(text)}"
             ) from None
         return Completion(
             self._safe(message.content or ""),
@@ -366,7 +365,9 @@ class ChatClient:
         return f"{self.model.model} at {self.model.base_url}"
 
     def _remedy(self, status: int) -> str:
-        """Advice after a refusal that would come again."""
+        """Advice after a refusal that would repeat."""
+        if status in (401, 403) and self.model.key_variable is None:
+            return "If it needs a key, name its environment variable in model.key_variable"
         if status in (401, 403):
             return f"Check the key in the environment variable {self.model.key_variable}"
         if status == 404:
@@ -374,21 +375,21 @@ class ChatClient:
         return "It would be refused again; check conf/model and the endpoint's manual"
 
     def _safe(self, text: str) -> str:
-        """A text without the key: endpoints have been seen to repeat it in what they answer."""
+        """A text without the key, which some endpoints repeat in their answers."""
         if not self._key or len(self._key) < _SHORTEST_SECRET:
             return text
-        # The longest form first: a form that is part of another would leave the rest of that.
+        # The longest form first, because replacing a form inside a longer one would leave the rest.
         for form in sorted(redaction.forms(self._key), key=len, reverse=True):
             text = text.replace(form, "[key]")
         return text
 
 
 def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:
-    """The endpoint's key; None for an endpoint that wants none.
+    """The endpoint's key; None for an endpoint without keys.
 
     Raises:
-        ConfigError: The variable is not set, or holds what cannot be sent as a header. The message
-            does not quote it.
+        ConfigError: The variable is not set, or its value cannot be sent as a header. The message
+            does not quote the value.
     """
     if model.key_variable is None:
         return None
@@ -400,13 +401,13 @@ def _read_key(model: ApiModel, environment: Mapping[str, str]) -> str | None:
         )
     if not key.isascii() or not key.isprintable():
         raise ConfigError(
-            f"the environment variable {model.key_variable} holds something that can be no key"
+            f"the environment variable {model.key_variable} holds something that cannot be a key"
         )
     return key
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds, as most endpoints give it; a date is left to the backoff."""
+    """Seconds to wait by the header; None without it, or if it gives a date."""
     try:
         return max(0.0, float(value)) if value is not None else None
     except ValueError:
@@ -414,9 +415,9 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """JSON without escapes.
+    """JSON with escaped letters replaced by the letters themselves; other texts unchanged.
 
-    A key that is echoed with some of its letters escaped is found, too.
+    A key that the endpoint repeats with escaped letters is found only then.
     """
     try:
         return json.dumps(json.loads(text), ensure_ascii=False)

@@ -1,7 +1,7 @@
 """Reflexion (arXiv 2303.11366): reflect after a failed attempt, read the reflection in the next.
 
-The actor is ReAct, as in the paper's experiments on ALFWorld. An attempt failed if it ended without
-success by the environment's result; the model does not judge itself.
+The actor is ReAct, as in the paper's experiments on ALFWorld. The environment's result decides
+whether an attempt failed; the model does not judge itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ _QUESTION = (
     "-----\n{opening}\n-----\n\n"
     "This is what you thought and did, oldest first:\n{turns}\n\n"
     "The attempt ended without success. Do not continue it. In at most five sentences, name the "
-    "decision that cost you "
-    "the success and write a concrete plan for the next attempt, with the objects and places by "
-    "name. Write the plan "
-    "only, without tags."
+    "decision that cost you the success and write a concrete plan for the next attempt, with the "
+    "objects and places by name. Write the plan only, without tags."
 )
 
 
@@ -31,9 +29,9 @@ class Reflexion:
     """See ``scpo.agents.base.ReflectingAgent``.
 
     Args:
-        turns: How many of an attempt's latest turns are shown.
-        trials: How many attempts there are.
-        memory: How many of the latest reflections are shown.
+        turns: Number of an attempt's latest turns that are shown.
+        trials: Maximum number of attempts.
+        memory: Number of the latest reflections that are shown.
     """
 
     def __init__(self, turns: int, trials: int, memory: int) -> None:
@@ -42,13 +40,13 @@ class Reflexion:
         self.actor = React(turns)
 
     def prompt(self, current: str, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Latest reflections, then what ReAct reads."""
+        """Latest reflections, then ReAct's prompt."""
         return self._notes(reflections) + self.actor.prompt(current, turns, ())
 
     def reflection_prompt(self, turns: Sequence[Turn], reflections: Sequence[str]) -> str:
-        """Earlier reflections, how the attempt began, how it went on, and the question.
+        """Earlier reflections, the attempt's first prompt, its latest turns, and the question.
 
-        The first prompt holds the task; the latest turns need not.
+        The first prompt is included, because the latest turns need not contain the task.
         """
         return _QUESTION.format(
             memory=self._notes(reflections),

@@ -115,6 +115,12 @@ def test_an_answer_without_content_is_an_empty_one():
         assert ask(server).text == ""
 
 
+def test_a_refusal_without_a_key_names_the_setting_of_a_key():
+    told = pytest.raises(ChatError, match="name its environment variable in")
+    with serving(lambda *_: Reply(status=401, body="no")) as server, told:
+        ask(server, model=api_model(server.url, key_variable=None))
+
+
 @pytest.mark.parametrize("status", [401, 500])
 def test_an_endpoint_that_repeats_the_key_does_not_get_it_into_errors_or_logs(status, caplog):
     caplog.set_level(logging.DEBUG)
