@@ -20,10 +20,11 @@ class StateSettings(GroupSettings):
     that runs from before the field existed keep their ids.
 
     Attributes:
-        state_key: The text of a state. ``anchor``, the raw observation, is what GiGPO groups by;
-            ``state`` adds what the agent holds and did (ledger 43).
-        states: The identity of ``scpo.states``, which decides whether two texts are one state. All
-            papers use ``exact``, equal texts, except BiPACE, which clusters hidden states.
+        state_key: The text of a state: ``anchor``, the raw observation, as in GiGPO, or ``state``,
+            which adds what the agent holds and did (ledger 43).
+        states: The identity of ``scpo.states`` that decides whether two texts are one state. All
+            papers compare texts for equality (``exact``), except BiPACE, which clusters hidden
+            states.
         states_threshold: Similarity from which two texts are one state, in (0, 1]; None: the
             identity's default. Refused for identities that compare no similarities.
         normalisation: ``mean_std_norm`` or ``mean_norm``, of the outcome term and, in most
@@ -110,12 +111,11 @@ def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:
 def state_ids(batch: StepBatch, config: StateSettings) -> StateIds | None:
     """The states before and after every row's step, as the estimator's settings compare them.
 
-    States in the batch are taken as they are: ``scpo.credit.assign`` has numbered them with the
-    scorer and the memory that an identity may need and an estimator does not have.
+    State numbers in the batch are used as they are: ``scpo.credit.assign`` computes them, because
+    an identity may need a scorer or a memory, which an estimator does not have.
 
     Returns:
-        The states, or None where they are compared by equality of texts, which the callers do
-        themselves.
+        The states; None for ``exact``, because the callers compare equal texts themselves.
 
     Raises:
         ConfigError: The identity needs a scorer, and the batch holds no states.

@@ -4,8 +4,8 @@ A group's rollouts are merged into one empirical Markov chain over the states th
 Bellman equation is solved exactly, so that a failure's step into a state from which a sibling won
 gains value although its own rollout lost.
 
-No code was published; the equations are its paper's ("Cross-Rollout Bellman Closure"), known at
-second hand.
+No code was published. The equations of its paper ("Cross-Rollout Bellman Closure") are known to us
+only through other publications.
 """
 
 from typing import Annotated, Literal
@@ -30,10 +30,10 @@ class CrbcSettings(StateSettings):
         omega: w_S, weight of the step term; 5 in its paper.
         beta: Discount of a step in V and Q, in place of ``gamma``. Below 1, which makes the
             equation of ``closure`` solvable.
-        deviation_floor: Least divisor of the step term, in the unit of V. Where all actions of a
-            state are worth nearly the same, σ tends to 0 and would blow up their differences.
-        depth: Number of backups of values across rollouts, 0 to ``closure``, their limit. At depth
-            0 a value is the mean outcome of the rollouts that visited the state.
+        deviation_floor: Least divisor of the step term, in the unit of V. If all actions of a state
+            are worth nearly the same, σ is near 0 and would magnify their differences.
+        depth: Number of backups of values across rollouts; ``closure`` is their limit. At depth 0 a
+            value is the mean outcome of the rollouts that visited the state.
     """
 
     name: Literal["crbc"]
@@ -47,11 +47,11 @@ class CrbcSettings(StateSettings):
 def crbc(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: CrbcSettings
 ) -> FloatArray:
-    """A = w_G A_E + w_S A_S, A_S = [at least two actions at s] (Q(s, a) - V(s)) / max(σ(s), 0.1).
+    """A = w_G A_E + w_S A_S, A_S = [at least two actions at s] (Q(s, a) - V(s)) / max(σ(s), floor).
 
-    V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))². Only
-    the outcome term reads the penalty of an invalid action (silent; ledger 44). Step returns and
-    bonus are not read, so CRBC cannot host SCPO.
+    V and Q as in ``state_values`` and ``action_values``; σ(s)² = Σ_a μ(a|s) (Q(s, a) - V(s))²; the
+    floor is ``deviation_floor``. Only the outcome term reads the penalty of an invalid action (the
+    paper is silent; ledger 44). Step returns and bonus are not read, so CRBC cannot host SCPO.
 
     Args:
         batch: The steps; copies count as visits.
@@ -91,18 +91,17 @@ def step_term(
 def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
     """V of every node: the chance of success, discounted by β a step.
 
-    With depth K: V_0(s) = mean of β^(T-t) [success] over the visits of s (t from 0), V_K = b + β M
-    V_(K-1), where M(s, s') is the share of the steps from s that led to s' and b = β times the
-    share that led to success; a failure's end, a time-out too, is worth 0. ``closure`` is their
-    limit: V solves (I - β M) V = b.
+    At depth 0, V_0(s) is the mean of β^(T-t) [success] over the visits of s, t from 0. At depth K,
+    V_K = b + β M V_(K-1), where M(s, s') is the share of the steps from s that led to s', and b is
+    β times the share that led to success. The end of a failure or a time-out is worth 0.
+    ``closure`` is the limit for large K: V solves (I - β M) V = b.
 
     Returns:
         ``value_V`` in [0, 1], float64, one for each node of all groups.
     """
-    outcome_N = _outcomes(batch, config)
-    value_V = _mean_at(outcome_N, graph.source_N, len(graph))
     if config.depth == "closure":
         return _closed(graph, batch, config)
+    value_V = _mean_at(_outcomes(batch, config), graph.source_N, len(graph))
     for _ in range(config.depth):
         value_V = _mean_at(_backed_up(batch, graph, value_V, config), graph.source_N, len(graph))
     return value_V
@@ -167,19 +166,23 @@ def _mean_at(value_N: Float64Array, node_N: IntArray, count: int) -> Float64Arra
 
 
 def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float64Array:
-    """V of the closure, group by group: each has some hundred nodes, and none of another's.
+    """V of the closure, solved for each group: groups share no node.
 
-    A dense solve is cubic in the number of nodes, so that one system for all groups would cost far
-    more than one for each of them.
+    A dense solve is cubic in the number of nodes, some hundred in a group, so one system for all
+    groups would cost far more than one for each.
 
     Returns:
-        ``value_V``; nodes that no step leaves, among them ``success``, keep 0: rows read the worth
-        of an end from ``_backed_up``, never from here.
+        ``value_V``; 0 at nodes that no step leaves, among them ``success``: the value of an end is
+        read from ``_backed_up``, not from here.
     """
     value_V = np.zeros(len(graph))
-    rows = np.argsort(graph.group_V[graph.source_N], kind="stable")
-    starts = np.flatnonzero(np.diff(graph.group_V[graph.source_N[rows]], prepend=-1))
-    for members in np.split(rows, starts[1:]) if len(rows) else []:
+    if not len(graph.source_N):
+        return value_V
+    # The rows of each group, as one array for each.
+    group_N = graph.group_V[graph.source_N]
+    rows = np.argsort(group_N, kind="stable")
+    starts = np.flatnonzero(np.diff(group_N[rows], prepend=-1))
+    for members in np.split(rows, starts[1:]):
         nodes, source_M = np.unique(graph.source_N[members], return_inverse=True)
         inner_M = ~graph.end_N[members]
         count = len(nodes)
@@ -191,7 +194,7 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
         moves = np.bincount(move_M, minlength=count * count).reshape(count, count)
         # The last step of a failure is a visit but neither a move nor a win: it is worth 0.
         wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
-        # Fixpoint of V = β (moves V + wins) / visits; β < 1 makes the system regular.
+        # Fixed point of V = β (moves V + wins) / visits; β < 1 makes the system regular.
         matrix = np.eye(count) - config.beta * moves / visits[:, None]
         value_V[nodes] = np.linalg.solve(matrix, config.beta * wins / visits)
     return value_V
@@ -199,7 +202,7 @@ def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float6
 
 def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
     """For every row the number of different actions that its group tried from its state."""
-    # The ids are of pairs of state and action, so one row of each is counted at its state.
+    # An id is a pair of state and action: the first row of each pair is counted at its state.
     first = np.unique(action_N, return_index=True)[1]
     choices: IntArray = np.bincount(graph.source_N[first], minlength=len(graph))[graph.source_N]
     return choices

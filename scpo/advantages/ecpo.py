@@ -1,7 +1,7 @@
 """ECPO: step credit of actions, shrunk where evidence is scarce (arXiv 2606.05885).
 
-No code was published. The equations are known at second hand, from published summaries of the
-paper; its tau and what it normalises by are ours.
+No code was published. The equations are known to us only from published summaries of the paper; tau
+and the normalisation are ours.
 """
 
 from typing import Literal
@@ -22,10 +22,10 @@ class EcpoSettings(StateSettings):
 
     Attributes:
         omega: Weight of the step term.
-        kappa: Pseudo-counts: an action's mean return is averaged with that many visits at the
+        kappa: Pseudo-counts: an action's mean return is averaged with ``kappa`` visits at the
             state's mean; 0: no shrinkage.
         tau: Scale of the trust in a state by its number of visits: tanh(n_s / τ) is 0.76 at τ
-            visits. Its paper's value is not known to us (ledger 58).
+            visits. The paper's value is not known to us (ledger 58).
     """
 
     name: Literal["ecpo"]
@@ -52,7 +52,7 @@ def ecpo(
     Args:
         batch: The steps; copies take part in all counts.
         step_return_N: R, discounted step returns.
-        bonus_N: What is added to them, the penalty of invalid actions included.
+        bonus_N: Added to the step returns; includes the penalty of invalid actions.
         config: The settings.
 
     Returns:
@@ -70,7 +70,7 @@ def step_term(
     state_N = state_groups(batch, config)
     action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
 
-    # Means of q by state and by action, the latter shrunk towards the former.
+    # Means of q by state and by action; the mean of an action is shrunk towards that of its state.
     at_state = moments(q_N, state_N)
     with_action = moments(q_N, action_N)
     mean_N = at_state.mean_G[state_N]
@@ -81,9 +81,9 @@ def step_term(
     # Means over the rows of a state: an action counts n times, which is the n / n_s of B and W.
     between_N = moments((action_mean_N - mean_N) ** 2, state_N).mean_G[state_N]
     within_N = moments((q_N - action_mean_N) ** 2, state_N).mean_G[state_N]
-    trust_N = np.tanh(at_state.count_G[state_N] / config.tau)
+    evidence_N = np.tanh(at_state.count_G[state_N] / config.tau)
     # 1e-6: a state whose returns are all equal has B = W = 0, and gets 0 instead of NaN.
-    trust_N = trust_N * between_N / (between_N + within_N + 1e-6)
+    trust_N = evidence_N * between_N / (between_N + within_N + 1e-6)
     step_N: Float64Array = config.omega * trust_N * config.normalised(shrunk_N, state_N)
     return step_N
 

@@ -15,10 +15,10 @@ class EmpgSettings(GroupSettings):
     """Settings of EMPG.
 
     Attributes:
-        normalisation: Of the GRPO advantage that is modulated.
+        normalisation: Mode of the GRPO advantage that is modulated.
         k: How much a step's confidence scales its update; 0: not at all.
         k_future: k', how fast the second term falls with the next step's entropy.
-        zeta: Weight of the second term. 0.05 as in ARLArena; its own listing has 0.1 (ledger 18).
+        zeta: Weight of the second term: 0.05 as in ARLArena; EMPG's listing has 0.1 (ledger 18).
     """
 
     name: Literal["empg"]
@@ -64,16 +64,16 @@ def empg(
 
 
 def normalised_entropy(batch: StepBatch) -> Float64Array:
-    """(H - min) / (max - min) over the batch, in [0, 1]; 0 everywhere if all are equal (silent)."""
+    """(H - min) / (max - min) over the batch, in [0, 1]; 0 if all are equal (ours, ledger 18)."""
     everywhere_N = np.ones(len(batch), dtype=bool)
     entropy_N = measured(batch, "entropy_N", everywhere_N, "estimator 'empg'")
     excess_N: Float64Array = entropy_N - entropy_N.min(initial=np.inf)
-    # Divisor 1 where the range is 0: all entropies are equal, and so scale to 0 (ledger 18).
+    # Divisor 1 if the range is 0: equal entropies become 0.
     return excess_N / (excess_N.max(initial=0.0) or 1.0)
 
 
 def _mean(value_N: Float64Array) -> float:
-    """Mean over the batch that does not depend on the order of its rows; 0 of none."""
+    """Mean over the batch, to the last bit independent of the order of rows; 0 without rows."""
     return float(moments(value_N, np.zeros(len(value_N), dtype=np.int64)).mean_G.sum())
 
 

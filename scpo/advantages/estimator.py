@@ -15,7 +15,7 @@ from scpo.steps import BoolArray, FloatArray, StepBatch, refuse
 from scpo.strict import Strict
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
-"""Input of an estimator beyond the plain batch; trainers provide it or refuse at config time."""
+"""Input of an estimator beyond the plain batch; a trainer without it refuses the configuration."""
 
 OPTIONAL_FIELDS = {"entropy": "entropy_N", "hindsight_logprob": "hindsight_logprob_N"}
 """Column of ``StepBatch`` of each requirement that is a column."""
@@ -69,9 +69,9 @@ class Estimator:
             critic.
         labels: Labels in tables and figures of the methods that it trains, by their names in
             ``conf/method``.
-        step_term: Row level, same arguments: the part of the advantage that separates the steps of
-            one trajectory, float64, its weight included; None if every step gets its trajectory's
-            outcome.
+        step_term: Row level, with the arguments of ``function``: the part of the advantage that
+            separates the steps of one trajectory, float64, its weight included; None if every step
+            gets its trajectory's outcome.
         level: ``row`` (called by ``scpo.credit.assign.assign``) or ``token``
             (``scpo.credit.assign.assign_tokens``).
     """
@@ -134,7 +134,7 @@ class Estimator:
 
 
 def _write_error(error: Exception) -> str | None:
-    """The message of an error of writing into an array, a field or a setting; None for others."""
+    """Message of an error of writing into an array, field or setting; None for other errors."""
     if isinstance(error, ValidationError):
         for detail in error.errors(include_url=False):
             if detail["type"] == "frozen_instance":
@@ -169,8 +169,8 @@ def checked_step_term(
     """The estimator's ``step_term``, one finite number for each row.
 
     Raises:
-        StepBatchError: It is something else; names the estimator, and the row of a NaN.
-        ContractError: It writes into an input, or takes other arguments.
+        StepBatchError: The result is something else; names the estimator, and the row of a NaN.
+        ContractError: The function writes into an input, or takes other arguments.
     """
     if estimator.step_term is None:
         raise ValueError(f"estimator {estimator.name!r} has no step_term")
@@ -186,8 +186,7 @@ def checked_step_term(
 def one_each(given: object, batch: StepBatch, what: str, wanted: str) -> NDArray[Any]:
     """A function's result as an array with one number for each row.
 
-    NumPy would silently broadcast another shape, such as one that an estimator of another package
-    returns.
+    An estimator of another package may return another shape, which NumPy would silently broadcast.
 
     Args:
         given: The result.

@@ -58,8 +58,8 @@ def step_term(
     node_N = state_groups(batch, config)
     value_N, next_value_N = graph_values(batch, node_N, config)
     group_N = group_ids(batch.group_N)
-    # Only the node term has the bonus, because it compares the actions of one state; the edge term
-    # compares states. The authors' code has the penalty of invalid actions there, too.
+    # The bonus is only in the node term, which compares the actions of one state; the edge term
+    # compares states. The authors' code also has the penalty of invalid actions in the node term.
     node_term_N = config.normalised(next_value_N + bonus_N, node_N)
     edge_term_N = config.normalised(next_value_N - value_N, group_N)
     return config.omega * (node_term_N + edge_term_N)

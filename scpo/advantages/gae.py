@@ -20,7 +20,7 @@ class CriticSettings(Strict):
     """The value model, read by the trainer; the estimator itself only sees its values.
 
     Attributes:
-        learning_rate: Its own, 1e-5 in verl-agent's script, where the policy's is 1e-6.
+        learning_rate: The critic's, 1e-5 in verl-agent's script, where the policy's is 1e-6.
         value_clip: Distance from the values before the update, in the unit of the rewards, beyond
             which the loss no longer moves a value.
         epochs: Passes over a batch; None: as many as the policy's, as in verl.
@@ -79,7 +79,7 @@ def gae(
     reward_NL = _checked("token_reward_NL", token_reward_NL, valid_NL)
     critic_NL = _checked("value_NL", value_NL, valid_NL)
     advantage_NL = np.zeros(valid_NL.shape)
-    # Advantage and value of the next valid token of each row: 0 after the last one.
+    # Advantage and value of the next valid token of each row; 0 after the last.
     advantage_N = np.zeros(len(valid_NL))
     next_value_N = np.zeros(len(valid_NL))
     for token in range(valid_NL.shape[1] - 1, -1, -1):
@@ -145,12 +145,12 @@ def _whitened(value_NL: Float64Array, valid_NL: BoolArray) -> FloatArray:
     A batch whose advantages are all equal gets 0: the epsilon keeps the divisor positive.
     """
     valid = value_NL[valid_NL]
-    # All tokens form one group. The sums over groups below read its value, or 0 without a token.
+    # All tokens form one group, or none without tokens: a sum over groups is its value, or 0.
     stats = moments(valid, np.zeros(len(valid), dtype=np.int64))
+    mean = stats.mean_G.sum()
+    variance = np.square(stats.std_G).sum()
     white_NL = np.zeros(value_NL.shape)
-    white_NL[valid_NL] = (valid - stats.mean_G.sum()) / np.sqrt(
-        np.square(stats.std_G).sum() + VARIANCE_EPSILON
-    )
+    white_NL[valid_NL] = (valid - mean) / np.sqrt(variance + VARIANCE_EPSILON)
     return white_NL.astype(np.float32)
 
 

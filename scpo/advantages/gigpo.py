@@ -20,10 +20,10 @@ class GigpoSettings(StateSettings):
     Attributes:
         omega: ω, weight of the step term (equation 3 of the paper).
         anchors: ``exact``: steps with equal anchor texts are compared; ``similar``: verl-agent's
-            option ``enable_similarity``, by difflib's ratio. ``states`` is the general form of it.
+            option ``enable_similarity``, by difflib's ratio. ``states`` generalises this setting.
         anchor_similarity: Least ratio of ``similar``, in (0, 1]; not read otherwise.
-        singletons: A_S of a step whose anchor state no other step shares: ``zero``, as in the
-            stack, or compared with its group's rows of the same step index (ours, ledger 7).
+        singletons: A_S of a step whose anchor state no other step shares: ``zero``, as in
+            verl-agent, or ``group_step``, see ``step_advantage`` (ours, ledger 7).
     """
 
     name: Literal["gigpo"]
@@ -83,11 +83,11 @@ def step_term(
 
 
 def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -> Float64Array:
-    """A_S: q normalised inside its anchor group, always over rows.
+    """A_S: q normalised among the rows of its anchor group.
 
-    ``singletons: group_step`` compares a step whose anchor state no other step shares with the rows
-    of its group at the same step index instead (ours; the papers leave such steps at 0). A step and
-    its copies count as one.
+    With ``singletons: group_step``, a step whose anchor state no other step shares is compared with
+    its group's rows of the same step index (ours; in the papers such a step gets 0). A step and its
+    copies count as one.
     """
     anchor_N = state_groups(batch, config)
     advantage_N = config.normalised(q_N, anchor_N)
@@ -97,9 +97,9 @@ def step_advantage(batch: StepBatch, q_N: Float64Array, config: GigpoSettings) -
     # Copies are not counted: a step with copies is still the only one of its state.
     groups = anchor_N.max(initial=-1) + 1
     members_A = np.bincount(anchor_N[batch.original_N], minlength=groups)
-    alone_N = members_A[anchor_N] == 1
+    single_N = members_A[anchor_N] == 1
     step_id_N = group_ids(batch.group_N, batch.step_N)
-    return np.where(alone_N, config.normalised(q_N, step_id_N), advantage_N)
+    return np.where(single_N, config.normalised(q_N, step_id_N), advantage_N)
 
 
 GIGPO = Estimator(

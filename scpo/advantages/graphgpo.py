@@ -17,9 +17,9 @@ class GraphgpoSettings(StateSettings):
 
     Attributes:
         omega: Weight of the step term.
-        decay: w, by which a step is worth less for each further step to success; its scripts have
-            0.10 on ALFWorld and 0.20 on WebShop. Its code calls it gamma.
-        success_value: Reward of a step into success, 10 in its code for all environments.
+        decay: w, the factor of a step's reward for each further step to success; gamma in the
+            authors' code, whose scripts have 0.10 on ALFWorld and 0.20 on WebShop.
+        success_value: Reward of a step into success, 10 in the authors' code.
         normalize_distance: Reward the change of the distance instead of the distance.
     """
 
@@ -33,13 +33,13 @@ class GraphgpoSettings(StateSettings):
 def graphgpo(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: GraphgpoSettings
 ) -> FloatArray:
-    """A = A_E + ω A_S (equations 4 to 8; what they leave open as the authors' code has it).
+    """A = A_E + ω A_S (equations 4 to 8, and the authors' code where these are silent).
 
-    A_S normalises r + bonus among the rows of a group that leave the same state, r = 10 w^d(s')
-    with d the length of the shortest path to success in the graph (``state_graph.distances``),
-    or r = 10 w^(d(s') - d(s) + 1) with ``normalize_distance``. The bonus holds the penalty of an
-    invalid action. In a group without success all r are equal, so that only the bonus separates its
-    rows (ledger 46). Step returns are not read.
+    A_S normalises r + bonus among the rows of a group that leave the same state. r = 10 w^d(s'),
+    where d is the length of the shortest path to success in the graph (``state_graph.distances``)
+    and 10 is ``success_value``; with ``normalize_distance``, r = 10 w^(d(s') - d(s) + 1). The bonus
+    includes the penalty of an invalid action. In a group without success all r are equal, so that
+    only the bonus separates its rows (ledger 46). Step returns are not read.
 
     Args:
         batch: The steps; copies are edges and rows of the normalisation.
@@ -69,7 +69,7 @@ def graph_rewards(graph: StateGraph, config: GraphgpoSettings) -> Float64Array:
     """
     distance_V = distances(graph)
     exponent_N = distance_V[graph.target_N]
-    # The change of the distance instead of the distance: 0 for a step along a shortest path.
+    # The exponent of a step along a shortest path is then 0.
     if config.normalize_distance:
         exponent_N = exponent_N - distance_V[graph.source_N] + 1
     reward_N: Float64Array = config.success_value * config.decay**exponent_N

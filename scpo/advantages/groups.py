@@ -57,8 +57,8 @@ class Moments:
     def flat(self, std_floor: float) -> BoolArray:
         """Groups whose deviation is 0 or below ``std_floor``: their differences are rounding.
 
-        0 is flat with any floor: HGPO leaves such a level out of its mean, and PACE has no σ to
-        divide by.
+        A deviation of 0 is flat with any floor: HGPO leaves such a level out of its mean, and PACE
+        has no σ to divide by.
         """
         return np.less(self.std_G, std_floor) | np.equal(self.std_G, 0)
 
@@ -113,10 +113,10 @@ def normalise(
     (``Moments.flat``) gets exactly 0 in both. Groups of one value have std 0, hence 0.
 
     Args:
-        value_N: The values. ``stats`` may be those of other values, such as trajectory means that
-            normalise the scores of rows.
+        value_N: The values.
         id_N: Dense ids of their groups.
-        stats: The groups' statistics.
+        stats: Statistics of the groups, also of other values: those of trajectory means normalise
+            the scores of rows.
         normalisation: The mode.
         std_floor: Standard deviation below which a group is flat, in the unit of the values.
 
@@ -131,5 +131,5 @@ def normalise(
 
 
 def as_advantage(value_N: NDArray[Any]) -> FloatArray:
-    """Estimators compute in float64 and answer in float32, which is what trainers read."""
+    """Cast an estimator's float64 result to float32, which trainers read."""
     return value_N.astype(np.float32)

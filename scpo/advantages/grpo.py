@@ -30,8 +30,8 @@ def grpo(
     """A = (s - mean(s)) / (std(s) + 1e-6) over the group; ``mean_norm`` leaves the division out.
 
     s = episode return - penalty * [invalid] is the row's score. Step returns and bonus are not
-    read. Equal to verl-agent's ``compute_grpo_outcome_advantage``; over trajectories if all steps
-    are valid (ledger 30).
+    read. Equal to verl-agent's ``compute_grpo_outcome_advantage``; with statistics over
+    trajectories only if all steps are valid (ledger 30).
 
     Args:
         batch: The steps.
@@ -65,12 +65,11 @@ def episode_advantage(
     score_N = row_scores(batch, config)
     id_N = group_ids(batch.group_N)
     stats = score_moments(batch, score_N, id_N, config)
-    # `normalise` gives 0 to a group of one, which is right for states but not for outcomes here.
+    normalised_N = normalise(score_N, id_N, stats, normalisation, config.std_floor)
+    # `normalise` gives 0 to a group of one, which is right for states but not for outcomes.
     single_N = stats.count_G[id_N] == 1
     scale = 1 + EPSILON if normalisation == "mean_std_norm" else 1.0
-    return np.where(
-        single_N, score_N / scale, normalise(score_N, id_N, stats, normalisation, config.std_floor)
-    )
+    return np.where(single_N, score_N / scale, normalised_N)
 
 
 GRPO = Estimator(GrpoSettings, grpo, requires=frozenset(), labels={"grpo": "GRPO", "dapo": "DAPO"})

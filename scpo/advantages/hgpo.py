@@ -26,10 +26,9 @@ class HgpoSettings(StateSettings):
     Attributes:
         context: K: a step is compared with those that share up to K states before it. The recipe
             ties it to the number of turns in the prompt.
-        weights: Weights of the levels for a = 1: ``paper`` 1:2:3, ``code`` 2:3:4 (ledger 16).
+        weights: ``paper``: the levels have the weights 1:2:3 if a = 1; ``code``: 2:3:4 (ledger 16).
         exponent: a; 0 weighs all levels alike.
-        base_group: Add the outcome term, which the paper's advantage lacks; the recipe's scripts
-            leave it out, too.
+        base_group: Add the outcome term, which the paper's advantage and the recipe's scripts lack.
     """
 
     name: Literal["hgpo"]
@@ -42,16 +41,17 @@ class HgpoSettings(StateSettings):
 def hgpo(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings
 ) -> FloatArray:
-    """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count, 0 where none does.
+    """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count; 0 for a row without one.
 
     A_k = (q - mean) / (population std + 1e-6), or q - mean, among the rows of a group whose last
     k+1 anchor states coincide; q = R + bonus. A level counts for a row if that set has at least two
-    rows and its deviation is neither 0 nor below ``std_floor``. w_k = (k+1)^a (``weights: paper``),
-    or (k+2)^a over the sum plus 1e-6 (``code``: the authors' recipe in verl-agent). ``base_group``
-    adds GRPO's outcome term with weight 1 where it is not 0, as that recipe can; the paper has no
-    such term. Copies take part in all statistics with their original's history (the recipe
-    estimates before rows are copied). Equal to verl-agent's ``compute_hgpo_outcome_advantage`` with
-    ``weights: code`` on batches without copies.
+    rows and its deviation is neither 0 nor below ``std_floor``. With ``weights: paper``, w_k =
+    (k+1)^a; with ``code``, as in the authors' recipe in verl-agent, w_k = (k+2)^a, and 1e-6 is
+    added to the sum of weights. ``base_group`` adds GRPO's outcome term with weight 1 where it is
+    not 0, which the recipe supports and the paper does not have. Copies take part in all statistics
+    with their original's history (the recipe estimates before rows are copied). Equal to
+    verl-agent's ``compute_hgpo_outcome_advantage`` with ``weights: code`` on batches without
+    copies.
 
     Args:
         batch: The steps.
@@ -87,9 +87,9 @@ def hgpo(
 
     # The recipe divides by the sum plus 1e-6; without it the paper's weights sum to exactly 1.
     slack = EPSILON if config.weights == "code" else 0.0
-    return as_advantage(
-        np.divide(sum_N, weight_N + slack, out=np.zeros_like(sum_N), where=weight_N > 0)
-    )
+    mean_N = np.zeros_like(sum_N)
+    np.divide(sum_N, weight_N + slack, out=mean_N, where=weight_N > 0)
+    return as_advantage(mean_N)
 
 
 def history_groups(batch: StepBatch, anchor_N: IntArray, context: int) -> Iterator[IntArray]:

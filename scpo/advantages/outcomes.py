@@ -10,10 +10,9 @@ from scpo.steps import FloatArray, IntArray, StepBatch
 def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
     """Discounted return of each step: R_t = Σ_{k≥t} γ^{k-t} r_k.
 
-    GiGPO, arXiv 2505.10978; section 3.1 of the paper. Each trajectory is one row of a padded matrix
-    that is swept once from its last column; time order comes from ``step_N``, not from the order of
-    the batch. A copy reads its original's cell. Sums are in float64, the result is float32, in the
-    unit of the rewards.
+    GiGPO, arXiv 2505.10978; section 3.1 of the paper. Time order comes from ``step_N``, not from
+    the order of the batch; a copy gets its original's return. Sums are in float64, the result is
+    float32, in the unit of the rewards.
 
     Args:
         batch: The steps; rewards of copies are not read.
@@ -23,19 +22,19 @@ def step_returns(batch: StepBatch, gamma: float) -> FloatArray:
         ``step_return_N``, float32, as verl-agent's ``compute_step_discounted_returns``: without
         penalty and without credit, which are added afterwards.
     """
-    # One vectorised sweep over time instead of a loop over trajectories.
-    reward_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
-    for t in range(reward_KT.shape[1] - 2, -1, -1):
-        reward_KT[:, t] += gamma * reward_KT[:, t + 1]
-    step_return_N: FloatArray = batch.timeline.column(reward_KT).astype(np.float32)
+    # Rewards, which one backward sweep over time turns into returns, for all trajectories at once.
+    return_KT = batch.timeline.table(batch.reward_N.astype(np.float64))
+    for t in range(return_KT.shape[1] - 2, -1, -1):
+        return_KT[:, t] += gamma * return_KT[:, t + 1]
+    step_return_N: FloatArray = batch.timeline.column(return_KT).astype(np.float32)
     return step_return_N
 
 
 def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
     """Score of each row, s = episode return - penalty * [invalid], in the unit of the rewards.
 
-    As in verl-agent, where the return is the reward of the row's last token and the penalty is
-    taken off it: the penalty of a step lowers only that step, not its trajectory's return.
+    As in verl-agent, where the return is the reward of the row's last token, from which the penalty
+    is subtracted: the penalty of a step lowers only that step's score, not its trajectory's return.
     """
     return batch.episode_return_N - config.invalid_penalty * ~batch.valid_N
 
@@ -43,18 +42,18 @@ def row_scores(batch: StepBatch, config: EstimatorSettings) -> Float64Array:
 def score_moments(
     batch: StepBatch, score_N: Float64Array, id_N: IntArray, config: GroupSettings
 ) -> Moments:
-    """Statistics over step rows (verl-agent) or over trajectories (the papers).
+    """Statistics of the scores over step rows (verl-agent) or over trajectories (the papers).
 
-    Over rows, long trajectories weigh more. A trajectory's value is the mean score of its own rows
-    without copies: its return, less the penalty times the share of invalid steps. The papers have
-    no penalty, so they are silent here; verl-agent takes the score of whichever of its rows comes
-    first, which depends on the order of the batch (ledger 30).
+    Over rows, long trajectories weigh more. A trajectory's value is the mean score of its rows
+    without copies: its return minus the penalty times the share of invalid steps. The papers have
+    no penalty; verl-agent takes the score of the trajectory's first row in the batch, which depends
+    on the order of the batch (ledger 30).
 
     Args:
         batch: The steps.
         score_N: Score of each row.
         id_N: Dense id of each row's rollout group.
-        config: ``statistics`` selects one of the two.
+        config: ``statistics`` selects rows or trajectories.
 
     Returns:
         The statistics of each group; ``count_G`` counts rows or trajectories.

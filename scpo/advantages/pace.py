@@ -1,7 +1,8 @@
 """PACE, the action side of BiPACE: local Q(s, a) - V(s) without a critic (arXiv 2606.25556).
 
-Known at second hand: no code was published. BiPACE finds its states by cosine distance of the
-actor's hidden states (eps 0.05 or 0.10); here any identity of ``scpo.states`` takes their place.
+No code was published, and the equations are known to us only through other publications. BiPACE
+clusters states by the cosine distance of the actor's hidden states (eps 0.05 or 0.10); here any
+identity of ``scpo.states`` finds the states.
 """
 
 from typing import Literal
@@ -22,9 +23,9 @@ class PaceSettings(StateSettings):
 
     Attributes:
         omega: Weight of the step term.
-        scale: What Q - V is divided by: ``none``, which leaves it in the unit of the rewards, or
-            ``deviation``, that of the state's returns (ours, ledger 59), so that states whose
-            returns spread little weigh as much as others.
+        scale: Divisor of Q - V: ``none``, which leaves it in the unit of the rewards, or
+            ``deviation``, the standard deviation of the state's returns, so that states whose
+            returns spread little weigh as much as others (ours, ledger 59).
     """
 
     name: Literal["pace"]
@@ -35,18 +36,18 @@ class PaceSettings(StateSettings):
 def pace(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: PaceSettings
 ) -> FloatArray:
-    """A = A_E + ω (Q(s, a) - V(s)), or divided by σ(s) + 1e-6.
+    """A = A_E + ω (Q(s, a) - V(s)); with ``scale: deviation`` Q - V is divided by σ(s) + 1e-6.
 
     V and Q are the means of q = R + bonus over the visits of s, and over those with action a; σ is
-    the standard deviation of q over the visits of s. A state whose σ is below ``std_floor``, one
-    visit included, gets 0. A_E is GRPO's outcome term. Copies take part in all statistics. Unlike
-    GiGPO's A_S, all visits with the same action share one value: what followed them by chance is
-    averaged out.
+    the standard deviation of q over the visits of s. The step term is 0 in a state whose σ is 0, as
+    with one visit, or below ``std_floor``. A_E is GRPO's outcome term. Copies take part in all
+    statistics. Unlike in GiGPO's A_S, all visits with the same action share one value: what
+    followed them by chance is averaged out.
 
     Args:
         batch: The steps.
         step_return_N: R, discounted step returns.
-        bonus_N: What is added to them, the penalty of invalid actions included.
+        bonus_N: Added to the step returns; includes the penalty of invalid actions.
         config: The settings.
 
     Returns:
@@ -62,8 +63,8 @@ def step_term(
     """ω (Q - V), scaled; float64."""
     q_N = step_return_N.astype(np.float64) + bonus_N
     state_N = state_groups(batch, config)
+    # Ids of pairs of state and action: the same action in another state is another pair.
     action_N = group_ids(state_N, key_ids(action.strip() for action in batch.action_N))
-    # The ids are of pairs of state and action: Q of an action is that of one state.
     at_state = moments(q_N, state_N)
     gain_N = moments(q_N, action_N).mean_G[action_N] - at_state.mean_G[state_N]
     if config.scale == "deviation":

@@ -21,7 +21,7 @@ from scpo.extensions import load_parts
 ENTRY_POINTS = "scpo.estimators"
 """Entry-point group of other packages' estimators: ``<name> = "<module>:<ESTIMATOR>"``."""
 
-# In the order of tables.
+# In the order in which tables show them.
 OURS = (
     GAE,
     RLOO,
@@ -41,8 +41,8 @@ OURS = (
 )
 
 
-# At import: the configuration's type is the union of all estimators' settings
-# (``scpo.schema.method``), so that they must be known before a class is made of them.
+# Loaded at import, because the configuration's type for ``method.estimator`` is the union of all
+# estimators' settings (``scpo.schema.method``).
 INSTALLED = load_parts(
     ENTRY_POINTS,
     "a scpo.advantages.estimator.Estimator",

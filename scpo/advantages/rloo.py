@@ -26,7 +26,8 @@ def rloo(
     are the responses to one prompt; in verl-agent they are the *step rows* of the group, so that a
     row is also compared with the other rows of its own trajectory (``statistics: rows``). A
     group of one value keeps its score. Step returns and bonus are not read. Equal to verl-agent's
-    ``compute_rloo_outcome_advantage``; over trajectories if all steps are valid (ledger 30).
+    ``compute_rloo_outcome_advantage``; with statistics over trajectories only if all steps are
+    valid (ledger 30).
 
     Args:
         batch: The steps.
@@ -37,12 +38,11 @@ def rloo(
     Returns:
         ``advantage_N``, float32.
     """
-    # A group of one gets the factor 1: its advantage is the score itself already.
     id_N = group_ids(batch.group_N)
     count_N = score_moments(batch, row_scores(batch, config), id_N, config).count_G[id_N]
-    return as_advantage(
-        episode_advantage(batch, config, "mean_norm") * (count_N / np.maximum(count_N - 1, 1))
-    )
+    # n / (n - 1); 1 for a group of one, whose advantage is already its score.
+    factor_N = count_N / np.maximum(count_N - 1, 1)
+    return as_advantage(episode_advantage(batch, config, "mean_norm") * factor_N)
 
 
 RLOO = Estimator(RlooSettings, rloo, requires=frozenset(), labels={"rloo": "RLOO"})
