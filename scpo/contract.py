@@ -6,8 +6,8 @@
     scpo.contract.check_matcher("kmp")                        a custom matcher
     scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    advantages on the tokens
 
-Each returns nothing, or raises an error that names the row. They are cheap enough to run in the
-first steps of every run.
+Each returns None or raises an error that names the row, the pair or the value. They are cheap
+enough to run in the first steps of every run.
 """
 
 from __future__ import annotations
@@ -34,20 +34,29 @@ from scpo.advantages.registry import ESTIMATORS
 from scpo.errors import ConfigError, ContractError
 from scpo.shaping.drive import Scorer, TextPair, checked
 from scpo.shaping.matcher import MatchRule, MatchTrace, answer, known_matcher, match
-from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch, place_of, read_only, refuse
+from scpo.steps import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    StepBatch,
+    check_is_batch,
+    place_of,
+    read_only,
+    refuse,
+)
 
 
 def check_batch(batch: StepBatch) -> None:
     """Check for contradictions that ``StepBatch`` accepts but that are nearly always a bug.
 
-    The return is the sum of the rewards; success is a threshold on the return; no two steps have
-    one position; the rows of a group are of one task. Warns where no trajectory has a sibling,
-    which is only right for estimators that compare none (PPO).
+    The laws: the return is the sum of the rewards; success is a threshold on the return; no two
+    steps have the same position; the rows of a group have one task. Warns if no trajectory has a
+    sibling, which is right only for estimators that do not compare siblings (PPO).
 
     Raises:
         StepBatchError: A law is broken; names the row.
     """
-    _check_is_batch(batch)
+    check_is_batch(batch)
     _check_groups(batch)
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)
@@ -55,13 +64,14 @@ def check_batch(batch: StepBatch) -> None:
     summed_N = line.table(batch.reward_N.astype(np.float64)).sum(1)[line.slot_N]
     bad = rows[~np.isclose(summed_N[rows], batch.episode_return_N[rows], rtol=1e-4, atol=1e-4)]
     if len(bad):
-        said = batch.episode_return_N[bad[0]]
+        given = batch.episode_return_N[bad[0]]
         total = summed_N[bad[0]]
-        refuse(batch, bad[0], f"episode_return_N is {said:g}, but the rewards of its trajectory "
+        refuse(batch, bad[0], f"episode_return_N is {given:g}, but the rewards of its trajectory "
                 f"sum up to {total:g}: pass undiscounted rewards, each at its step")  # fmt: skip
     _check_success(batch, rows)
 
-    # Sorted, so that equal positions are neighbours. Copies may share their original's.
+    # Sorted, so that equal positions are neighbours. Copies, which may share their original's
+    # position, are not in `rows`.
     order = rows[np.argsort(batch.position_N[rows], kind="stable")]
     same = np.flatnonzero(np.diff(batch.position_N[order]) == 0)
     if len(same):
@@ -72,10 +82,12 @@ def check_batch(batch: StepBatch) -> None:
 
 
 def _check_groups(batch: StepBatch) -> None:
-    """Check that groups hold the rollouts of one task, as ``group_N = trajectory_N`` does not.
+    """Check that the rows of a group have one task.
+
+    Warns if every trajectory has a group of its own, as with ``group_N = trajectory_N``.
 
     Raises:
-        StepBatchError: Rows of a group are of two tasks; names the row.
+        StepBatchError: A group has rows of two tasks; names the row.
     """
     count = len(batch.timeline.id_K)
     if count > 1 and len(np.unique(batch.group_N)) == count:
@@ -108,14 +120,14 @@ def _check_success(batch: StepBatch, rows: IntArray) -> None:
     lost = rows[~batch.success_N[rows]]
     if not len(won) or not len(lost):
         return
-    # A threshold exists if the lowest success is above the highest failure.
-    low = won[batch.episode_return_N[won].argmin()]
-    high = lost[batch.episode_return_N[lost].argmax()]
-    if batch.episode_return_N[low] <= batch.episode_return_N[high]:
-        said = batch.episode_return_N[low]
-        other = batch.episode_return_N[high]
-        refuse(batch, low, f"success_N is True at episode_return_N {said:g}, but row {high} with "
-                f"{other:g} fails: success_N is episode_return_N > threshold")  # fmt: skip
+    # A threshold exists if the lowest return of a success exceeds the highest of a failure.
+    low_row = won[batch.episode_return_N[won].argmin()]
+    high_row = lost[batch.episode_return_N[lost].argmax()]
+    low = batch.episode_return_N[low_row]
+    high = batch.episode_return_N[high_row]
+    if low <= high:
+        refuse(batch, low_row, f"success_N is True at episode_return_N {low:g}, but row {high_row} "
+                f"with {high:g} fails: success_N is episode_return_N > threshold")  # fmt: skip
 
 
 def check_estimator(
@@ -129,36 +141,42 @@ def check_estimator(
     averages_terms: bool = False,
     counts_copies: bool = False,
 ) -> None:
-    """Laws of every row-level estimator, on a batch of yours.
+    """Check the laws of every row-level estimator, on a batch of yours.
 
-    Results are finite float32, one for each row; inputs are not modified; equal inputs give equal
-    results; permuting the rows
-    permutes the results; a copy gets the result of its original, which does not depend on how many
-    there are; the results of a group do not depend on other groups; groups, trajectories and
-    positions may be numbered otherwise; siblings that took the same steps to the same return have
-    the advantage 0; without ``step_term`` the valid steps of a trajectory have the same advantage;
-    the bonus is read if ``requires`` contains ``step_bonus``, and only then, and so are optional
-    columns; a success does not get less at every step than a failure of as many steps; a group of
-    one trajectory has finite advantages; a penalty of invalid actions lowers the advantage of an
-    invalid one. Copies are added to a batch without any; a batch of one group cannot show whether
-    groups affect each other, which is a warning.
+    - Results are finite float32, one for each row; inputs are not modified; equal inputs give
+      equal results.
+    - Permuting the rows permutes the results. Renumbering groups, trajectories or positions in the
+      same order changes nothing.
+    - A copy gets its original's result, and no result depends on the number of copies.
+    - The results of a group do not depend on other groups.
+    - Siblings that took the same steps to the same return have the advantage 0.
+    - Without ``step_term`` the valid steps of a trajectory have the same advantage.
+    - The bonus is read if and only if ``requires`` contains ``step_bonus``; an optional column is
+      read only if it is required.
+    - A success does not get less at every step than a failure of as many steps.
+    - A group of one trajectory has finite advantages.
+    - A penalty of invalid actions lowers the advantage of an invalid action.
+
+    Copies are added to a batch that lacks them. A batch of one group cannot show whether groups
+    affect each other: this gives a warning.
 
     Args:
-        estimator: It, or the name of a registered one.
+        estimator: The estimator, or the name of a registered one.
         settings: Its settings.
-        batch: Steps with what it requires measured.
+        batch: Steps, with the optional columns that the estimator requires.
         bonus_N: A bonus for each row, equal among the copies of a step; None: one is made up.
-        across_groups: It normalises over the batch by design (EMPG): groups may affect each other.
-        steps_differ: It tells the steps of one trajectory apart by design (HCAPO, EMPG): siblings
-            that took the same steps need not have the advantage 0, only equal ones.
+        across_groups: The estimator normalises over the batch by design (EMPG): groups may affect
+            each other.
+        steps_differ: It distinguishes the steps of one trajectory by design (HCAPO, EMPG): siblings
+            that took the same steps need equal advantages, but not 0, and no step term is needed.
         averages_terms: It averages its terms by design (HGPO with ``base_group``): the advantage
             without the step term need not be equal at the valid steps of a trajectory.
-        counts_copies: Its statistics count copies by design, as verl-agent's and those of our own
-            estimators do (ledger 6), for which this need not be given.
+        counts_copies: Its statistics count copies by design. Not needed for our own estimators,
+            which count copies as verl-agent's do (ledger 6).
 
     Raises:
-        ConfigError: The name is unknown, it works on tokens, its function does not take four
-            arguments, or settings or batch have another type.
+        ConfigError: The name is unknown, the estimator works on tokens, its function does not take
+            four arguments, or settings or batch have another type.
         ContractError: A law is broken; names the law and the row.
         StepBatchError: The batch lacks a column that the estimator requires.
     """
@@ -169,7 +187,7 @@ def check_estimator(
             f"{entry.settings.__name__}: pass scpo.load_method(<a method with it>).estimator"
         )
 
-    _check_is_batch(batch)
+    check_is_batch(batch)
     check_fields(batch, entry)
     bonus_N = _made_up_bonus(batch) if bonus_N is None else np.asarray(bonus_N, np.float32)
     if not across_groups and len(np.unique(batch.group_N)) == 1:
@@ -180,16 +198,14 @@ def check_estimator(
         )
     if not batch.is_copy_N.any():
         batch, bonus_N = _with_copies(batch, bonus_N)
-    # What it does not require may be absent in training, and is here.
-    unasked: dict[str, Any] = {
+    # In training a column that is not required may be absent, so it is removed here.
+    not_required: dict[str, Any] = {
         name: None for need, name in OPTIONAL_FIELDS.items() if need not in entry.requires
     }
-    batch = replace(batch, **unasked)
+    batch = replace(batch, **not_required)
 
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
-        # Read-only, as `scpo.assign` passes them: they are shared with metrics and diagnostics.
-        return_N = read_only(step_returns(of, settings.gamma))
-        return np.asarray(entry.call(of, return_N, read_only(bonus), settings))
+        return np.asarray(entry.call(*_arguments(of, bonus, settings)))
 
     answer_N = _checked_answer(entry, batch, bonus_N, estimate)
     _check_deterministic(entry, batch, bonus_N, answer_N, settings)
@@ -202,12 +218,19 @@ def check_estimator(
     _check_penalty(entry, batch, settings)
     step_N = None
     if entry.step_term is not None:
-        return_N = read_only(step_returns(batch, settings.gamma))
-        step_N = checked_step_term(entry, batch, return_N, read_only(bonus_N), settings)
+        step_N = checked_step_term(entry, *_arguments(batch, bonus_N, settings))
     if not steps_differ:
         _check_step_term(entry, batch, step_N, answer_N)
     if step_N is not None and not averages_terms:
         _check_rest(entry, batch, step_N, answer_N)
+
+
+def _arguments(
+    batch: StepBatch, bonus_N: FloatArray, settings: EstimatorSettings
+) -> tuple[StepBatch, FloatArray, FloatArray, EstimatorSettings]:
+    """Arguments of an estimator, read-only as in ``scpo.assign``, where metrics share them."""
+    return_N = step_returns(batch, settings.gamma)
+    return batch, read_only(return_N), read_only(bonus_N), settings
 
 
 def _check_deterministic(
@@ -222,19 +245,16 @@ def _check_deterministic(
     Raises:
         ContractError: A result differs from that of the first call; names the row.
     """
-    # Copies, so that results kept for the same arrays do not hide a random one.
-    equal = _take(batch, np.arange(len(batch)))
-    inputs = []
-    for of, bonus in ((batch, bonus_N), (equal, bonus_N.copy())):
-        return_N = read_only(step_returns(of, settings.gamma))
-        inputs.append((of, return_N, read_only(bonus), settings))
+    # The second call gets copies: results cached for the same arrays would hide randomness.
+    first = _arguments(batch, bonus_N, settings)
+    again = _arguments(_take(batch, np.arange(len(batch))), bonus_N.copy(), settings)
     answers: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
-        f"estimator {entry.name!r}": (answer_N, np.asarray(entry.call(*inputs[1])))
+        f"estimator {entry.name!r}": (answer_N, np.asarray(entry.call(*again)))
     }
     if entry.step_term is not None:
         answers[f"step_term of estimator {entry.name!r}"] = (
-            checked_step_term(entry, *inputs[0]),
-            checked_step_term(entry, *inputs[1]),
+            checked_step_term(entry, *first),
+            checked_step_term(entry, *again),
         )
     for what, (first_N, again_N) in answers.items():
         # The last bits may differ: threads may sum in another order.
@@ -257,7 +277,7 @@ def _check_invariances(
     *,
     across_groups: bool,
 ) -> None:
-    """Changes that must not matter: the order of rows, copies, other groups, other numbers.
+    """Check that the order of rows, copies, other groups and other ids do not matter.
 
     Raises:
         ContractError: One of them changes an advantage; names the row.
@@ -270,14 +290,14 @@ def _check_invariances(
     rows = np.arange(len(batch))[::-1]
     got_N = estimate(_take(batch, rows), bonus_N[rows])
     _same(place, rows, got_N, answer_N[rows], _ORDER)
-    # Copies: the row at an offset of 0 steps is the original's, for an original its own.
+    # Copies: `neighbours(0)` is the row of each step's original.
     original_N = batch.timeline.neighbours(0)
     rows = np.arange(len(batch))
     _same(place, rows, answer_N, answer_N[original_N], _COPIES)
     if not across_groups:
         _check_each_group(place, batch, bonus_N, answer_N, estimate)
     for column in ("group_N", "trajectory_N", "position_N"):
-        # Their order is kept, which an estimator may read: first fit goes by positions.
+        # In the same order, which an estimator may read (first fit, in the order of positions).
         numbers_N = 10 * getattr(batch, column) + 3
         renumbered = replace(batch, **{column: numbers_N})
         got_N = estimate(renumbered, bonus_N)
@@ -296,17 +316,17 @@ def _check_uncounted(
     answer_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
-    """Leave out all copies and compare.
+    """Check that the advantages are the same without the copies.
 
     Raises:
         ContractError: An advantage depends on how often a step was copied; names the row.
     """
     rows = np.flatnonzero(batch.original_N)
-    alone_N = estimate(_take(batch, rows), bonus_N[rows])
+    without_copies_N = estimate(_take(batch, rows), bonus_N[rows])
     _same(
         lambda row: f"estimator {entry.name!r}: {place_of(batch, row)}",
         rows,
-        alone_N,
+        without_copies_N,
         answer_N[rows],
         _COUNTED,
     )
@@ -317,17 +337,20 @@ def _check_single(
     batch: StepBatch,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
-    """A group of one trajectory, which is left where its siblings were lost, has finite advantages.
+    """Check that a group of one trajectory, whose siblings were lost, has finite advantages.
 
     Raises:
         ContractError: The estimator fails on it, or an advantage is not finite.
     """
     siblings = _five_siblings([10.0, 0.0, 0.0, 0.0, 0.0], batch)
-    alone = _take(siblings, np.flatnonzero(siblings.trajectory_N == siblings.trajectory_N[0]))
-    whose = f"estimator {entry.name!r}, a group of one trajectory of {len(alone)} steps"
-    remedy = "nothing can be compared with: return 0 or the return itself, and divide by no n - 1"
+    single = _take(siblings, np.flatnonzero(siblings.trajectory_N == siblings.trajectory_N[0]))
+    whose = f"estimator {entry.name!r}, a group of one trajectory of {len(single)} steps"
+    remedy = (
+        "it has no sibling to be compared with: return 0 or the return itself, and do not divide "
+        "by n - 1"
+    )
     try:
-        answer_N = estimate(alone, read_only(np.zeros(len(alone), np.float32)))
+        answer_N = estimate(single, np.zeros(len(single), np.float32))
     except ArithmeticError as error:
         raise ContractError(f"{whose}: {type(error).__name__}: {error}; {remedy}") from error
     if not np.isfinite(answer_N).all():
@@ -335,23 +358,22 @@ def _check_single(
 
 
 def _check_sign(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:
-    """A success is not worse at every step than a failure of equal length in the same states.
+    """Check that a success does not get less at every step than a failure in the same states.
 
-    Checked of the advantage and of its step term, where siblings act alike and where they do not.
+    Both the advantage and its step term are checked, for siblings with equal actions and for
+    failures with other actions than the successes.
 
     Raises:
-        ContractError: It is worse.
+        ContractError: The success gets less at every step.
     """
     siblings = _five_siblings([10.0, 10.0, 0.0, 0.0, 0.0], batch)
     other_N = np.where(siblings.success_N, siblings.action_N, "other")
-    bonus_N = read_only(np.zeros(len(siblings), np.float32))
+    bonus_N = np.zeros(len(siblings), np.float32)
     for made in (siblings, replace(siblings, action_N=other_N)):
-        return_N = read_only(step_returns(made, settings.gamma))
-        values = {"advantage": np.asarray(entry.call(made, return_N, bonus_N, settings))}
+        arguments = _arguments(made, bonus_N, settings)
+        values: dict[str, NDArray[Any]] = {"advantage": np.asarray(entry.call(*arguments))}
         if entry.step_term is not None:
-            values["step_term"] = np.asarray(
-                checked_step_term(entry, made, return_N, bonus_N, settings)
-            )
+            values["step_term"] = checked_step_term(entry, *arguments)
         for name, value_N in values.items():
             # Steps of the first trajectory, a success, and of the last, a failure.
             won, lost = value_N[:3], value_N[-3:]
@@ -364,29 +386,29 @@ def _check_sign(entry: Estimator, batch: StepBatch, settings: EstimatorSettings)
 
 
 def _check_penalty(entry: Estimator, batch: StepBatch, settings: EstimatorSettings) -> None:
-    """A penalty lowers the advantage of an invalid action, passed as ``scpo.assign`` passes it.
+    """Check that a penalty, passed as in ``scpo.assign``, lowers an invalid action's advantage.
 
     Raises:
         ContractError: It does not.
     """
     if not settings.invalid_penalty:
         return
-    # A tiny one would be lost in rounding.
+    # A tiny penalty would be lost in rounding.
     penalty = max(settings.invalid_penalty, 0.1)
-    # Siblings of different returns, of whom one did the same and had the right format.
     siblings = _five_siblings([10.0, 10.0, 0.0, 0.0, 0.0], batch)
+    # One step of the second trajectory, a success; all siblings took the same step in valid format.
     invalid = 4
     siblings = replace(siblings, valid_N=np.arange(len(siblings)) != invalid)
     values = []
-    for each in (0.0, penalty):
-        changed = settings.model_copy(update={"invalid_penalty": each})
-        return_N = read_only(step_returns(siblings, changed.gamma))
-        bonus_N = read_only(-np.float32(each) * ~siblings.valid_N)
-        values.append(float(entry.call(siblings, return_N, bonus_N, changed)[invalid]))
-    without, with_it = values
-    if not with_it < without:
+    for amount in (0.0, penalty):
+        changed = settings.model_copy(update={"invalid_penalty": amount})
+        bonus_N = -np.float32(amount) * ~siblings.valid_N
+        answer_N = entry.call(*_arguments(siblings, bonus_N, changed))
+        values.append(float(answer_N[invalid]))
+    without, with_penalty = values
+    if not with_penalty < without:
         raise ContractError(
-            f"estimator {entry.name!r} gives an invalid action the advantage {with_it:g} with "
+            f"estimator {entry.name!r} gives an invalid action the advantage {with_penalty:g} with "
             f"invalid_penalty={penalty:g} and {without:g} with 0, expected less: subtract it "
             "(row_scores of scpo.advantages.outcomes; bonus_N has it, too, if requires has "
             "'step_bonus'), or set invalid_penalty to 0 if it has none by design"
@@ -394,10 +416,10 @@ def _check_penalty(entry: Estimator, batch: StepBatch, settings: EstimatorSettin
 
 
 def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
-    """An estimator that separates the valid steps of a trajectory does so by its step term.
+    """Check that an estimator that separates a trajectory's valid steps does so by its step term.
 
-    Metrics, tables and the judgement of where credit falls read the step term. Invalid steps may
-    differ without one, because estimators subtract their penalty from the outcome.
+    Metrics, tables and the precision of step credit read the step term. Invalid steps may differ
+    without one, because estimators subtract their penalty from the outcome.
 
     Args:
         entry: The estimator.
@@ -422,7 +444,7 @@ def _check_step_term(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: 
 
 
 def _check_rest(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: FloatArray) -> None:
-    """The advantage without the step term is the same in all valid steps of a trajectory.
+    """Check that all valid steps of a trajectory have the same advantage without the step term.
 
     Raises:
         ContractError: It is not; names two steps.
@@ -442,7 +464,7 @@ def _check_rest(entry: Estimator, batch: StepBatch, step_N: Any, answer_N: Float
 
 
 def _separated(batch: StepBatch, value_N: NDArray[Any]) -> tuple[int, int] | None:
-    """Two valid steps of one trajectory with different values; None without any."""
+    """Two valid steps of one trajectory with different values; None if no trajectory has them."""
     line = batch.timeline
     first: dict[int, int] = {}
     for row in np.flatnonzero(batch.original_N & batch.valid_N).tolist():
@@ -460,17 +482,17 @@ def _check_made_up_groups(
     *,
     steps_differ: bool,
 ) -> None:
-    """Laws that the user's batch may not show, on groups of five siblings made from it.
+    """Check laws that the user's batch may not show, on made-up groups of five siblings.
 
     Raises:
-        ContractError: Siblings that did the same differ, or the bonus is read though it is not
-            required, or the other way round.
+        ContractError: Siblings that took the same steps have different advantages, or the bonus is
+            read but not required, or required but not read.
     """
-    # 0.1, whose mean over five is rounded: a deviation of equal returns that is not 0.
+    # The mean of five returns of 0.1 is rounded, so that their computed deviation need not be 0.
     repeated = [_five_siblings(5 * [total], batch) for total in (0.0, 0.1, 10.0)]
     for siblings in repeated:
         _check_siblings(entry.name, siblings, estimate, steps_differ=steps_differ)
-    # Some estimators read the bonus only if successes did otherwise in the same state.
+    # Some estimators read the bonus only if successes took another action in the same state.
     mixed = _five_siblings([10.0, 0.0, 10.0, 0.0, 0.0], batch)
     action_N = np.where(mixed.success_N, mixed.action_N, "other")
     with_bonus = [(batch, bonus_N)]
@@ -498,8 +520,8 @@ _ORDER = _Law(
 )
 _COPIES = _Law(
     "a copy's original",
-    "a row that a trainer duplicated gets its original's advantage: do not tell them apart but by "
-    "batch.original_N, for statistics",
+    "a row that a trainer duplicated gets its original's advantage: distinguish the two only for "
+    "statistics, by batch.original_N",
 )
 _COUNTED = _Law(
     "without the copies in the batch",
@@ -508,7 +530,7 @@ _COUNTED = _Law(
 )
 _GROUPS = _Law(
     "leaving out the other groups",
-    "an advantage depends on its group alone: take means and deviations within each group_N, or "
+    "an advantage depends only on its group: take means and deviations within each group_N, or "
     "pass across_groups=True if it normalises over the batch by design",
 )
 
@@ -522,13 +544,14 @@ def _of_numbers(column: str) -> _Law:
 
 
 def _five_siblings(totals: Sequence[float], batch: StepBatch) -> StepBatch:
-    """Five siblings that took the same three steps, through three states.
+    """A group of five siblings that took the same three steps, from states a, b and c to d.
 
     Args:
-        totals: The return of each.
-        batch: Its optional columns are those of the answer.
+        totals: The return of each; above 0 is a success.
+        batch: A batch with the optional columns that the group shall have.
     """
-    states, count = np.array(["a", "b", "c", "d"], object), 15
+    states = np.array(["a", "b", "c", "d"], object)
+    count = 15
     step_N = np.tile(np.arange(3), 5)
     return_N = np.repeat(np.array(totals, np.float32), 3)
     won_N = return_N > 0
@@ -543,12 +566,14 @@ def _five_siblings(totals: Sequence[float], batch: StepBatch) -> StepBatch:
     optional = {
         "state_N": states[step_N], "next_state_N": states[step_N + 1],
         "state_id_N": step_N, "next_state_id_N": step_N + 1,
-        # Sure of the last step; without a success there is no hindsight.
+        # The policy grows more certain with each step; failures have no hindsight.
         "entropy_N": 1.0 - step_N / 3,
         "hindsight_logprob_N": np.where(won_N, step_N / 3 - 1.0, np.nan),
     }  # fmt: skip
-    has = {name: it for name, it in optional.items() if getattr(batch, name) is not None}
-    return StepBatch(**columns, **has)
+    for name, column in optional.items():
+        if getattr(batch, name) is not None:
+            columns[name] = column
+    return StepBatch(**columns)
 
 
 def _check_siblings(
@@ -558,10 +583,10 @@ def _check_siblings(
     *,
     steps_differ: bool,
 ) -> None:
-    """Siblings that did the same have no advantage over each other.
+    """Check that siblings that took the same steps have the advantage 0, or equal ones.
 
     Raises:
-        ContractError: They have; names the step and two siblings, or the advantage.
+        ContractError: They have not; names the step and its advantages.
     """
     answer_N = estimate(siblings, np.zeros(len(siblings), np.float32))
     answer_KT = answer_N.reshape(5, -1)
@@ -589,12 +614,13 @@ def _check_bonus(
     cases: Sequence[tuple[StepBatch, FloatArray]],
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
-    """The bonus is read if and only if the estimator declares it.
+    """Check that the estimator reads the bonus if and only if it declares it.
 
-    In several batches, since in one the bonus may cancel: GiGPO adds it where states repeat.
+    Several batches are tried, because the bonus may have no effect in one: GiGPO's has an effect
+    only if states repeat.
 
     Raises:
-        ContractError: It reads the bonus without declaring it, or declares it and does not.
+        ContractError: The estimator reads the bonus without declaring it, or the other way round.
     """
     reads = any(
         not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), estimate(batch, bonus_N))
@@ -604,7 +630,7 @@ def _check_bonus(
     if reads and not declared:
         raise ContractError(
             f"estimator {entry.name!r} reads the bonus, and no shaper gives one to an estimator "
-            "that does not say so: add 'step_bonus' to requires"
+            "that does not declare it: add 'step_bonus' to requires"
         )
     if declared and not reads:
         raise ContractError(
@@ -622,7 +648,7 @@ def _check_each_group(
     answer_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> None:
-    """Estimate each group by itself and compare with its part of the whole batch.
+    """Check that each group has the same advantages by itself as in the whole batch.
 
     Raises:
         ContractError: An advantage depends on another group; names the row.
@@ -634,17 +660,18 @@ def _check_each_group(
 
 
 def check_scorer(scorer: Scorer, pairs: Sequence[TextPair], *, tolerance: float = 1e-6) -> None:
-    """Laws of every scorer, on pairs of step texts of yours.
+    """Check the laws of every scorer, on pairs of step texts of yours.
 
     Scores are numbers in [0, 1], one for each pair; the same pairs get the same scores again; the
     score of a pair does not depend on the other pairs of a call, because a run scores only the
-    pairs that its matchers read. Equal scores of all pairs are a warning.
+    pairs that its matchers read. If all pairs get the same score, this gives a warning.
 
     Args:
-        scorer: It, e.g. from ``scpo.load_scorer``.
+        scorer: The scorer, e.g. from ``scpo.load_scorer``.
         pairs: Two step texts each, at least two pairs.
-        tolerance: How far scores in other company may differ: a model whose batches are padded to
-            other shapes rounds differently (docs/scoring.md).
+        tolerance: Largest allowed difference of a pair's scores in calls with different other
+            pairs: a model whose batches are padded to other shapes rounds differently
+            (docs/scoring.md).
 
     Raises:
         ScorerError: It failed, or gave an invalid score; names the pair.
@@ -681,18 +708,20 @@ MOST_REFERENCE, MOST_FAILED, PROBLEMS = 5, 7, 60
 
 
 def check_matcher(matcher: str, *, longer: bool = False) -> None:
-    """Laws of every matcher, on made-up similarities (the same ones at each call).
+    """Check the laws of every matcher, on made-up similarities (the same ones at each call).
 
-    It ends, and asks only for cells that exist, each at most as often as there are cells; its walk
-    has steps of the processing order; a failed step is credited at most once, with the similarity
-    that the matrix has and a credit in [0, 1]; monotonic credit uses positions beyond those before;
-    the same similarities give the same result again; a step whose similarities to the whole
-    reference are below θ is not credited; a score equal to θ matches: a reference of one step and a
-    failed trajectory of one earn ``rule.credit(score)``.
+    - It asks only for cells that exist, at most as often as there are cells.
+    - Its walk consists of steps of the processing order.
+    - A failed step is credited at most once, with its similarity in the matrix and a credit in
+      [0, 1]; monotonic credit uses each position at most once, in ascending order.
+    - The same similarities give the same result again.
+    - A step whose similarities to all reference steps are below θ is not credited.
+    - A score equal to θ matches: a failed trajectory of one step and a reference of one step earn
+      ``rule.credit(score)``.
 
     Args:
         matcher: Name of a registered matcher.
-        longer: It needs more than one match by design, so that the last law does not apply.
+        longer: It needs several matches by design, so that the last law does not apply.
 
     Raises:
         ConfigError: The name is unknown.
@@ -755,7 +784,11 @@ def _check_match(rule: MatchRule, random: np.random.Generator) -> None:
 def _matched(
     rule: MatchRule, failed: NDArray[Any], among: NDArray[Any], order: Sequence[int]
 ) -> MatchTrace:
-    """The trace of a matcher; any error of its own is raised as a ContractError."""
+    """The trace of a matcher.
+
+    Raises:
+        ContractError: The matcher breaks a law, or raises an error of its own.
+    """
     m, length = failed.shape
     try:
         return answer(match(rule, m, order), {"failed": failed, "self": among})
@@ -770,24 +803,21 @@ def _matched(
 
 
 def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDArray[Any]) -> None:
-    """Each step's response tokens hold its own advantage, and all other tokens hold 0.
+    """Check that each step's response tokens have its advantage, and all other tokens 0.
 
-    The mistake it detects: advantages applied to a batch that was reordered, padded or cut
-    meanwhile.
+    It detects a batch that was reordered, padded or cut before the advantages were applied to it.
 
     Args:
-        advantage_N: What ``scpo.assign`` gave for each row.
+        advantage_N: Advantage of each row, from ``scpo.assign``.
         mask_NL: True on the response tokens that are trained on.
-        advantage_NL: What the loss is given.
+        advantage_NL: The advantages that the loss reads.
 
     Raises:
-        ContractError: A token holds another value; names row and token.
+        ContractError: A token has another value; names row and token.
     """
-    advantage_N, mask_NL, got_NL = (
-        np.asarray(advantage_N),
-        np.asarray(mask_NL, bool),
-        np.asarray(advantage_NL),
-    )
+    advantage_N = np.asarray(advantage_N)
+    mask_NL = np.asarray(mask_NL, bool)
+    got_NL = np.asarray(advantage_NL)
     # Shapes first: NumPy would compare one row with all of them.
     if mask_NL.shape != got_NL.shape or len(mask_NL) != len(advantage_N):
         raise ContractError(
@@ -799,11 +829,12 @@ def check_tokens(advantage_N: FloatArray, mask_NL: BoolArray, advantage_NL: NDAr
     bad = np.argwhere(~np.isclose(got_NL, wanted_NL, rtol=1e-5, atol=1e-7))
     if len(bad):
         row, token = bad[0]
-        is_response = mask_NL[row, token]
-        reason = "its step has" if is_response else "it is no response token: 0 instead of"
+        reason = f"its step has {advantage_N[row]:g}"
+        if not mask_NL[row, token]:
+            reason = f"not a response token: 0 instead of {advantage_N[row]:g}"
         raise ContractError(
             f"row {row}, token {token}: advantage {got_NL[row, token]:g}, expected "
-            f"{wanted_NL[row, token]:g} ({reason} {advantage_N[row]:g})"
+            f"{wanted_NL[row, token]:g} ({reason})"
         )
 
 
@@ -817,18 +848,22 @@ def _row_level(estimator: Estimator | str) -> Estimator:
     if not isinstance(entry, Estimator) or entry.level != "row":
         names = ", ".join(name for name, known in ESTIMATORS.items() if known.level == "row")
         raise ConfigError(
-            f"estimator {estimator!r} is none that works on rows; allowed: an Estimator, or {names}"
+            f"estimator {estimator!r} is not one that works on rows; allowed: an Estimator, or "
+            f"{names}"
         )
     _check_takes_four(entry)
     return entry
 
 
 def _check_takes_four(entry: Estimator) -> None:
-    """Check the number of arguments, without calling: a TypeError from inside would look alike."""
+    """Check the number of arguments by the signature.
+
+    A TypeError of a call could also come from inside the function.
+    """
     try:
         signature = inspect.signature(entry.function)
     except ValueError:
-        return  # a builtin that does not tell its arguments
+        return  # a builtin without a signature
     try:
         signature.bind(*range(4))
     except TypeError:
@@ -838,35 +873,30 @@ def _check_takes_four(entry: Estimator) -> None:
         ) from None
 
 
-def _check_is_batch(batch: object) -> None:
-    if not isinstance(batch, StepBatch):
-        raise ConfigError(
-            f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])"
-        )
-
-
 def _checked_answer(
     entry: Estimator,
     batch: StepBatch,
     bonus_N: FloatArray,
     estimate: Callable[[StepBatch, FloatArray], FloatArray],
 ) -> FloatArray:
-    """Advantages (N,) of a batch, with the checks that one call is enough for.
+    """Advantages (N,) of a batch, after the checks that need only one call.
 
     Raises:
-        ContractError: The estimator modified an input, or its result has another type or shape or
-            is not finite.
+        ContractError: The estimator modified an input or reads a column that it does not require,
+            or its result has another type or shape or is not finite.
     """
     try:
         answer_N = estimate(batch, bonus_N)
     except (TypeError, AttributeError) as error:
-        missing = {
-            name: need for need, name in OPTIONAL_FIELDS.items() if need not in entry.requires
-        }
+        missing = [
+            f"{need!r} for {name}"
+            for need, name in OPTIONAL_FIELDS.items()
+            if need not in entry.requires
+        ]
         if "NoneType" not in str(error) or not missing:
             raise
         line = traceback.extract_tb(error.__traceback__)[-1]
-        needs = " or ".join(f"{need!r} for {name}" for name, need in missing.items())
+        needs = " or ".join(missing)
         raise ContractError(
             f"estimator {entry.name!r} reads something that is None, line {line.lineno}: "
             f"`{line.line}` ({error}). Batches have an optional column only where it is required: "
@@ -917,7 +947,7 @@ def _same(
 
 
 def _with_copies(batch: StepBatch, bonus_N: FloatArray) -> tuple[StepBatch, FloatArray]:
-    """The batch and its bonus with every third row once more, as trainers fill mini-batches."""
+    """The batch and its bonus with a copy of every third row, as trainers fill mini-batches."""
     rows = np.concatenate([np.arange(len(batch)), np.arange(0, len(batch), 3)])
     is_copy_N = np.arange(len(rows)) >= len(batch)
     columns = {name: column[rows] for name, column in _columns(batch).items()}
@@ -938,8 +968,8 @@ def _columns(batch: StepBatch) -> dict[str, NDArray[Any]]:
 def _made_up_bonus(batch: StepBatch) -> FloatArray:
     """A number in [0, 1) for each step, shared by its copies.
 
-    A hash of trajectory and step, as shaders use it, instead of a generator: the same after rows
-    are permuted or left out.
+    A hash of trajectory and step, as shaders use it. A generator would give a row another number
+    after rows are permuted or left out.
     """
     wave = np.sin(12.9898 * batch.trajectory_N + 78.233 * batch.step_N)
     return np.modf(np.abs(wave) * 43758.5453)[0].astype(np.float32)

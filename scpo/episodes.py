@@ -197,9 +197,9 @@ def _warn_of_partial_success(episodes: Sequence[Episode]) -> None:
 def _check_kinds(episodes: Sequence[Episode]) -> None:
     """Check the types of episodes and steps, so that later code need not.
 
-    Python does not check annotations, and a wrong type would fail far from here, or not at all: a
-    generator is used up by the first pass, a list as group cannot be a key, the text "False" counts
-    as True.
+    Python does not check annotations, and a wrong type would fail in other code or not at all: a
+    generator is exhausted by the first pass, a list as group cannot be a key, and the text "False"
+    counts as True.
 
     Raises:
         StepBatchError: A value has a wrong type; the message names the episode and the step.
@@ -212,47 +212,41 @@ def _check_kinds(episodes: Sequence[Episode]) -> None:
     if not len(episodes):
         raise StepBatchError("there are no episodes; pass at least one scpo.Episode")
     for index, episode in enumerate(episodes):
-        if not isinstance(episode, Episode):
+        _check_episode(index, episode)
+
+
+def _check_episode(index: int, episode: Episode) -> None:
+    if not isinstance(episode, Episode):
+        raise StepBatchError(
+            f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., "
+            "steps=[scpo.Step(...)])"
+        )
+    named = f"episode {index} (group {episode.group!r})"
+    if episode.group is None or not isinstance(episode.group, Hashable):
+        raise StepBatchError(
+            f"{named}: groups are compared by this value, so pass a text, a number or a tuple of "
+            "these"
+        )
+    if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
+        raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
+    if not hasattr(episode.steps, "__len__"):
+        raise StepBatchError(
+            f"{named}: steps is a {type(episode.steps).__name__}; pass a list of scpo.Step"
+        )
+    if not len(episode.steps):
+        raise StepBatchError(f"{named} has no steps; leave it out")
+
+    for at, step in enumerate(episode.steps):
+        if not isinstance(step, Step):
             raise StepBatchError(
-                f"episode {index} is a {type(episode).__name__}; pass scpo.Episode(group=..., "
-                "steps=[scpo.Step(...)])"
+                f"episode {index}, step {at} is a {type(step).__name__}; pass "
+                "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
             )
-        named = f"episode {index} (group {episode.group!r})"
-
-        # Keys, flags and lists of the episode.
-        if episode.group is None or not isinstance(episode.group, Hashable):
-            raise StepBatchError(
-                f"{named}: a group is compared, so pass a text, a number or a tuple of these"
-            )
-        if not (episode.won is None or isinstance(episode.won, bool | np.bool_)):
-            raise StepBatchError(f"{named}: won is {episode.won!r}, expected True, False or None")
-        if not hasattr(episode.steps, "__len__"):
-            raise StepBatchError(
-                f"{named}: steps is a {type(episode.steps).__name__}; pass a list of scpo.Step"
-            )
-        if not len(episode.steps):
-            raise StepBatchError(f"{named} has no steps; leave it out")
-
-        # Its steps.
-        for at, step in enumerate(episode.steps):
-            if not isinstance(step, Step):
-                raise StepBatchError(
-                    f"episode {index}, step {at} is a {type(step).__name__}; pass "
-                    "scpo.Step(observation=..., action=..., next_observation=..., reward=...)"
-                )
-            _check_texts(f"{named}, step {at}", step)
-            if not isinstance(step.reward, Real | np.bool_):
-                raise StepBatchError(
-                    f"{named}, step {at}: reward is {step.reward!r}, expected a number"
-                )
+        _check_step(f"{named}, step {at}", step)
 
 
-def _check_texts(place: str, step: Step) -> None:
-    """Check that observations and actions are texts; only ``next_observation`` may be None.
-
-    Raises:
-        StepBatchError: One of them has another type.
-    """
+def _check_step(place: str, step: Step) -> None:
+    """Check texts and reward of a step; of the texts only ``next_observation`` may be None."""
     for name in ("observation", "action", "next_observation"):
         value = getattr(step, name)
         if not (isinstance(value, str) or (value is None and name == "next_observation")):
@@ -260,3 +254,5 @@ def _check_texts(place: str, step: Step) -> None:
                 f"{place}: {name} is {str(value)[:40]!r} of type {type(value).__name__}, expected "
                 "a str; pass the text that the environment showed or the agent answered"
             )
+    if not isinstance(step.reward, Real | np.bool_):
+        raise StepBatchError(f"{place}: reward is {step.reward!r}, expected a number")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scpo.episodes import Episode, columns_of
-from scpo.errors import StepBatchError
+from scpo.errors import ConfigError, StepBatchError
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
@@ -47,8 +47,8 @@ _DTYPES: dict[str, Any] = {
 class StepBatch:
     """Rows of environment steps, in any order; all fields are arrays of shape ``(N,)``.
 
-    The arrays are the batch's own copies and read-only: who writes into one gets NumPy's
-    ``ValueError`` on that line. A changed batch is ``dataclasses.replace(batch, reward_N=...)``.
+    The arrays are the batch's own copies and read-only: writing into one raises NumPy's
+    ``ValueError`` on that line. ``dataclasses.replace(batch, reward_N=...)`` makes a changed batch.
 
     Attributes:
         group_N: Rows of the same task share a group (the paper's rollout group; verl's ``uid``).
@@ -152,9 +152,9 @@ class StepBatch:
     ) -> Self:
         """Build a batch from rollouts, episode by episode in time order; other columns are derived.
 
-        Rows stay in that order, as ``position_N`` has it: for SCPO's order of the paper,
-        ``balanced``, replace it (``dataclasses.replace``) by the rows' places in your trainer's
-        batch.
+        ``position_N`` is that order, too. For the processing order of SCPO's paper (``balanced``),
+        replace ``position_N`` (``dataclasses.replace``) by the positions of the rows in your
+        trainer's batch.
 
         Args:
             episodes: The siblings of all groups.
@@ -175,10 +175,10 @@ class StepBatch:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The batch by trajectory and time, for everything that goes along them; made once.
+        """The rows of the batch by trajectory and time.
 
-        Cached on the batch: returns, matching, estimators and diagnostics all read it, and a frozen
-        batch cannot change under it.
+        Cached, because returns, matching, estimators and diagnostics all read it, and a frozen
+        batch does not change.
         """
         return _timeline(self)
 
@@ -208,7 +208,7 @@ class Timeline:
     position_N: IntArray
 
     def __post_init__(self) -> None:
-        # Kept on the batch and shared by all that read it, as its columns are.
+        # Cached on the batch and shared by its readers, like the columns.
         for field in fields(self):
             object.__setattr__(self, field.name, read_only(getattr(self, field.name)))
 
@@ -233,12 +233,12 @@ class Timeline:
         return np.where(self.row_KT >= 0, value_N[self.row_KT], 0)
 
     def column(self, value_KT: NDArray[Any]) -> NDArray[Any]:
-        """Every row's cell of such a table; a copy has its original's."""
+        """Every row's cell of a table from ``table``; a copy has its original's."""
         return value_KT[self.slot_N, self.step_N]
 
 
 def read_only(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """A view that refuses to be written into, on the line that does; nothing is copied."""
+    """A read-only view, without a copy: code that writes into it fails on that line."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -263,27 +263,31 @@ def _as_array(name: str, value: Any, dtype: Any) -> NDArray[Any]:
             "array without these rows, or .filled(...)"
         )
 
-    # A text is a sequence too, of its letters.
-    if not isinstance(value, str | bytes):
-        try:
-            # np.array would merge rows of equal length into further axes.
-            rows = np.empty(len(value), dtype=object)
-            rows[:] = list(value)
-        except (TypeError, ValueError):
-            # A scalar, or rows of different lengths.
-            pass
-        else:
-            # Trainers pass arrays of numbers: these are checked without a loop over rows.
-            numbers = (
-                isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf"
-            )
-            if numbers:
-                return _converted(name, value, dtype)
-            return _collected(name, rows, dtype)
-    raise StepBatchError(
-        f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a sequence "
-        "with one value for each row"
-    )
+    # Trainers pass arrays of numbers: these are checked without a loop over rows.
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
+        return _converted(name, value, dtype)
+    rows = _listed(value)
+    if rows is None:
+        raise StepBatchError(
+            f"StepBatch.{name} is the {type(value).__name__} {str(value)[:40]!r}, expected a "
+            "sequence with one value for each row"
+        )
+    return _collected(name, rows, dtype)
+
+
+def _listed(value: Any) -> NDArray[Any] | None:
+    """The values of a sequence as an array of objects; None if it is not one value for each row."""
+    # A text is a sequence of letters, not of values.
+    if isinstance(value, str | bytes):
+        return None
+    try:
+        # Filled afterwards, because np.array would merge rows of equal length into further axes.
+        rows = np.empty(len(value), dtype=object)
+        rows[:] = list(value)
+    except (TypeError, ValueError):
+        # A scalar, or rows of different lengths.
+        return None
+    return rows
 
 
 def _converted(name: str, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
@@ -298,7 +302,7 @@ def _converted(name: str, array: NDArray[Any], dtype: Any) -> NDArray[Any]:
         if np.dtype(dtype).kind == "f":
             changed = np.isinf(column) & np.isfinite(array)
         else:
-            # The signs: an unsigned number of more than 63 bits becomes negative.
+            # Signs are compared, too: an unsigned number of more than 63 bits becomes negative.
             changed = (column != array) | ((column < 0) != (array < 0))
     bad = np.flatnonzero(changed)
     if len(bad):
@@ -324,7 +328,7 @@ def _collected(name: str, rows: NDArray[Any], dtype: Any) -> NDArray[Any]:
             limits = np.iinfo(dtype)
             fits = bool(limits.min <= value <= limits.max and value == int(value))
         else:
-            # NaN and the infinities fit: which columns may hold them is for `_check_rows`.
+            # NaN and the infinities fit; `_check_rows` checks which columns may hold them.
             fits = not largest < abs(value) < math.inf
         if not fits:
             _refuse_value(name, row, value, dtype)
@@ -359,15 +363,15 @@ def _check_rows(batch: StepBatch) -> None:
                 batch, bad[0], f"{name} is {getattr(batch, name)[bad[0]]}, expected a finite number"
             )
 
-    # Missing values of these are NaN; an infinity is the logarithm of 0 somewhere in the trainer.
+    # NaN is a missing value here; an infinity comes from a logarithm of 0 in the trainer.
     for name in ("entropy_N", "hindsight_logprob_N"):
         value_N = getattr(batch, name)
         bad = np.flatnonzero([] if value_N is None else np.isinf(value_N))
         if len(bad):
             refuse(batch, bad[0], f"{name} is {value_N[bad[0]]}, expected a finite number or NaN")
 
-    # By trajectory and time, so that each row is compared with the step before it; a row with step
-    # 0 begins another trajectory.
+    # Rows by trajectory and time, so that each is compared with the previous step; step 0 begins
+    # another trajectory.
     row_KT = batch.timeline.row_KT
     order = row_KT[row_KT >= 0]
     for name in ("group_N", "episode_return_N", "success_N", "won_N"):
@@ -390,20 +394,21 @@ def _timeline(batch: StepBatch) -> Timeline:
     # int64 for indexing and for the arithmetic of `neighbours`.
     step_N = batch.step_N.astype(np.int64)
 
-    # Among originals every trajectory must have the steps 0..T-1. Rows may come in any order: a
-    # trainer has balanced them over its ranks by now.
+    # Among originals every trajectory must have the steps 0..T-1. Rows may be in any order, because
+    # trainers balance them over ranks.
     rows = np.flatnonzero(batch.original_N)
     length_K = np.bincount(slot_N[rows], minlength=len(id_K))
     order = rows[np.lexsort((step_N[rows], slot_N[rows]))]
     # 0, 1, 2, ... within each trajectory.
-    expected = np.arange(len(order)) - np.repeat(np.cumsum(length_K) - length_K, length_K)
+    start_K = np.cumsum(length_K) - length_K
+    expected = np.arange(len(order)) - np.repeat(start_K, length_K)
     bad = np.flatnonzero(step_N[order] != expected)
     if len(bad):
         refuse(batch, order[bad[0]], f"step_N is {step_N[order[bad[0]]]}, expected "
                 f"{expected[bad[0]]}: steps of a trajectory are 0..T-1, each once among rows that "
                 "are not copies")  # fmt: skip
 
-    # Originals are in order now, so a step outside of 0..T-1 can only be a copy's.
+    # The originals were checked above, so a step outside of 0..T-1 can only be a copy's.
     bad = np.flatnonzero((step_N < 0) | (step_N >= length_K[slot_N]))
     if len(bad):
         refuse(batch, bad[0], "it is a copy, but the step it copies is not in the batch: pass the "
@@ -417,7 +422,7 @@ def _timeline(batch: StepBatch) -> Timeline:
     np.minimum.at(position_KT, (slot_N, step_N), batch.position_N)
 
     first_K = row_KT[:, 0]
-    # By group and id: the order of rows and the numbering of trajectories change no sum.
+    # By group and id, so that the order of rows does not change the order of sums.
     by_group = np.lexsort((id_K, batch.group_N[first_K]))
     return Timeline(
         group_K=batch.group_N[first_K][by_group],
@@ -430,6 +435,18 @@ def _timeline(batch: StepBatch) -> Timeline:
         step_N=step_N,
         position_N=position_KT[slot_N, step_N],
     )
+
+
+def check_is_batch(batch: object) -> None:
+    """Refuse what a caller passed in place of a batch.
+
+    Raises:
+        ConfigError: It is not a StepBatch.
+    """
+    if not isinstance(batch, StepBatch):
+        raise ConfigError(
+            f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])"
+        )
 
 
 def refuse(batch: StepBatch, row: int, reason: str) -> NoReturn:

@@ -31,7 +31,7 @@ from scpo.shaping.reference import active_groups
 from scpo.shaping.reference_buffer import ReferenceBuffer
 from scpo.shaping.shaper import Shaped, ShaperConfig, remember, shape
 from scpo.states.identity import Memory
-from scpo.steps import BoolArray, FloatArray, StepBatch, place_of, read_only
+from scpo.steps import BoolArray, FloatArray, StepBatch, check_is_batch, place_of, read_only
 
 _log = logging.getLogger(__name__)
 
@@ -82,16 +82,16 @@ def assign(
         batch: The steps.
         scorer: Needed by methods with a shaper and by ``states=scorer``, ignored by others.
         config: The method.
-        seed: Run seed and training step, for what is random in the shaper.
-        speculate: Score some pairs in advance, for fewer, larger batches; the credit is the same.
+        seed: Run seed and training step, for the random choices of the shaper.
+        speculate: Score some pairs in advance, in fewer and larger batches; the credit is the same.
         buffer: Successes of earlier training steps; those of this step are added at the end.
-        memory: What the state identity learned in earlier training steps; this step is added.
+        memory: The state identity's memory of earlier training steps; this step is added.
 
     Returns:
         ``advantage_N`` (float32) and the diagnostics.
 
     Raises:
-        ConfigError: The estimator is unknown or not a row-level one, or a scorer is missing.
+        ConfigError: The estimator is unknown or not row-level, or a scorer is missing.
         StepBatchError: The batch lacks a field that the estimator requires.
         ScorerError: The scorer returned anything but similarities in [0, 1].
         ContractError: The matcher returned no valid credit, or a control of the shaper made it
@@ -100,7 +100,7 @@ def assign(
     _check_kinds(batch, scorer, config)
     estimator = resolve(config)
     host = config.estimator
-    # Arguments are checked before any pair is scored, which is what takes time.
+    # Arguments are checked before pairs are scored, because scoring takes most of the time.
     _check_level(config, estimator, "row")
     check_fields(batch, estimator)
     _warn_of_contradictions(batch)
@@ -134,7 +134,7 @@ def assign(
     unshaped_N, effect = _without_credit(batch, config, terms, shaped, advantage_N)
     metrics |= effect
     timings = _timings(batch, shaped, states_s, time.perf_counter() - started)
-    # For the samples of a step, which show with which rows the host compared each one.
+    # For the samples of a step, which show the rows that the host compared with each other.
     anchor_N = host_anchor_groups(batch, host)
     return advantage_N, CreditDiagnostics(
         metrics, timings, return_N, bonus_N, shaped, advantage_N, unshaped_N, anchor_N, step_N
@@ -144,7 +144,7 @@ def assign(
 def _timings(
     batch: StepBatch, shaped: Shaped | None, states_s: float, metrics_s: float
 ) -> dict[str, float]:
-    """Seconds by stage: the rows of the paper's timing table, and ``states``, which it lacks."""
+    """Seconds by stage: those of the paper's timing table, and ``states``, which is ours."""
     stages = dict(shaped.seconds) if shaped else {}
     timings = stage_timings(stages | {"metrics": metrics_s})
     # Methods that compare equal texts number no states.
@@ -388,15 +388,10 @@ def resolve(config: TrainedMethod) -> Estimator:
 
 def _check_kinds(batch: StepBatch, scorer: object, config: object) -> None:
     """Reject arguments that a notebook is likely to pass by mistake."""
-    if not isinstance(batch, StepBatch):
-        raise ConfigError(
-            f"batch is a {type(batch).__name__}; pass scpo.StepBatch.from_episodes([...])"
-        )
+    check_is_batch(batch)
     if not isinstance(config, TrainedMethod):
-        raise ConfigError(
-            f"config is {config!r}; pass "
-            f"scpo.load_method({config if isinstance(config, str) else 'scpo'!r})"
-        )
+        name = config if isinstance(config, str) else "scpo"
+        raise ConfigError(f"config is {config!r}; pass scpo.load_method({name!r})")
     if scorer is not None and not callable(getattr(scorer, "score", None)):
         name = scorer if isinstance(scorer, str) else "exact"
         raise ConfigError(
@@ -415,10 +410,10 @@ def _check_level(config: TrainedMethod, estimator: Estimator, level: str) -> Non
 
 
 def _warn_of_time_order(batch: StepBatch, shaper: ShaperConfig | None) -> None:
-    """Warn where the paper's order is asked for and the batch does not have it.
+    """Warn if the method asks for the order of a trainer's rows and the batch is in time order.
 
-    ``balanced`` and ``length`` are the order of a trainer's rows. A batch whose rows are still in
-    time order, as ``StepBatch.from_episodes`` makes it, would silently get chronological credit.
+    ``balanced`` and ``length`` are orders of a trainer's rows. A batch in time order, as
+    ``StepBatch.from_episodes`` makes it, would silently get chronological credit.
     """
     if shaper is None or shaper.order not in ("balanced", "length") or shaper.order_ranks == 1:
         return

@@ -17,7 +17,8 @@ from scpo.shaping.step_text import after_no_op
 from scpo.steps import BoolArray, FloatArray, IntArray, StepBatch
 
 STAGES = ("text", "scoring", "self_similarity", "matching", "accumulation", "metrics")
-"""The rows of the paper's timing table; ``text`` stands for its tokenizer decode."""
+"""The rows of the paper's timing table; ``text`` corresponds to its tokenizer decode."""
+
 # Warn if more than this share of the scored pairs reaches θ, unless there are fewer pairs than
 # ABOVE_THETA_PAIRS: in a small sample a large share may be chance.
 ABOVE_THETA_WARNING = 0.8
@@ -31,14 +32,14 @@ class CreditDiagnostics:
     """Diagnostics of ``assign``.
 
     Attributes:
-        metrics: Deterministic values, by the names of the diagnostics table. A ratio without a
-            denominator (credited steps per failed trajectory when none failed, exact share when
-            nothing was credited) is left out rather than written as 0; amounts are always there. A
-            method without a shaper has zero amounts of credit and pairs, and so has one whose
-            scorer is unavailable: then ``scpo/shaping_skipped`` is 1.
-        timings: Seconds per stage, ``timing_s/scpo/*``; all there, 0 without a shaper.
+        metrics: Deterministic values, by the names of the diagnostics table. A ratio whose
+            denominator is 0 (credited steps per failed trajectory when none failed, exact share
+            when nothing was credited) is left out, not written as 0. Amounts are never left out:
+            those of credit and pairs are 0 for a method without a shaper, and if the scorer is
+            unavailable, when ``scpo/shaping_skipped`` is 1.
+        timings: Seconds per stage, ``timing_s/scpo/*``, for all stages; 0 without a shaper.
         step_return_N: Discounted step returns, unshaped.
-        bonus_N: What was added to them: alpha * credit - invalid penalty; with ``added_to:
+        bonus_N: Added to the step returns: alpha * credit - invalid penalty; with ``added_to:
             advantages`` the credit is only in ``advantage_N``.
         shaped: The shaper's answer with one record per failed trajectory; None for a method without
             a shaper, and for one whose scorer is unavailable.
@@ -46,8 +47,8 @@ class CreditDiagnostics:
         unshaped_advantage_N: The advantages without the credit; None for a method without a shaper.
         anchor_group_N: Dense id of every row's anchor group, as the host forms them; None for a
             token-level estimator.
-        step_term_N: The part of the advantage that separates the steps of a trajectory, by the
-            states of this step; None for an estimator without one.
+        step_term_N: The part of the advantage that separates the steps of a trajectory; None for
+            an estimator without a step term.
     """
 
     metrics: dict[str, float]
@@ -62,9 +63,9 @@ class CreditDiagnostics:
 
 
 def stage_timings(seconds: dict[str, float]) -> dict[str, float]:
-    """Seconds of every stage by its name in the logs; 0 for one that did not run.
+    """Seconds of every stage by its name in the logs.
 
-    All of them are always there, so that runs with and without a shaper log the same columns.
+    0 for a stage that did not run, so that runs with and without a shaper log the same columns.
     """
     return {f"timing_s/scpo/{stage}": seconds.get(stage, 0.0) for stage in STAGES}
 
@@ -81,7 +82,7 @@ def credit_metrics(
     Args:
         batch: The steps.
         config: The method.
-        shaped: The shaper's answer, after the controls; None: no shaper, or no scorer.
+        shaped: The shaper's answer, after the controls; None without a shaper or a scorer.
         seed: Run seed and training step.
 
     Returns:
@@ -97,7 +98,7 @@ def credit_metrics(
     credit = sum(float(match.credit_l.sum(dtype=np.float64)) for match in matches)
     credited = sum(map(_credited, matches))
 
-    # Credited cells, and those of equal texts (74 % in the paper, appendix C.2).
+    # Credited cells, and those with equal texts (74 % in the paper, appendix C.2).
     cells = exact = 0
     for match in matches:
         for cell in match.trace.credited:
@@ -127,10 +128,10 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     """Metrics of the reference buffer, before this step's successes are stored.
 
     - ``all_failed``: share of groups without a success.
-    - ``served``: share of those for which the buffer had a reference.
-    - ``age``: training steps since these references were played, mean over groups.
-    - ``steps``: credited rows per trajectory that was matched with such a reference.
-    - ``share``: share of all credit that was earned with such a reference.
+    - ``served``: share of these groups for which the buffer had a reference.
+    - ``age``: training steps since the buffer's references were played, mean over groups.
+    - ``steps``: credited rows per trajectory that was matched with a reference of the buffer.
+    - ``share``: share of all credit that was earned with a reference of the buffer.
     - ``tasks``: number of tasks in the buffer.
     """
     line = batch.timeline
@@ -138,10 +139,10 @@ def buffer_metrics(batch: StepBatch, shaped: Shaped | None, tasks: int) -> dict[
     failed = len(list(failed_groups(line)))
     matches = shaped.matches if shaped else ()
 
-    # Credit of every failed trajectory, and of those matched with a reference from the buffer.
+    # Credit of every failed trajectory.
     amounts = []
+    # Credit, and number of credited rows, of those matched with a reference from the buffer.
     from_buffer = []
-    # Credited rows of the latter.
     counts = []
     # By group, because all failures of a group share one reference.
     ages: dict[int, int] = {}
@@ -236,7 +237,7 @@ def effect_metrics(
     original_N = batch.original_N
     shared_N = ~alone_in_anchor_group(batch, host)
     credited_N = (credit_N > 0) & original_N
-    # Subtracting the mean removes the credit of a step that is its group's only one.
+    # In a group of one step, subtracting the mean removes its credit.
     in_groups = credit_N[credited_N & shared_N].sum(dtype=np.float64)
     effective = in_groups / credit_N[credited_N].sum(dtype=np.float64)
     shift_N = (advantage_N - unshaped_N).astype(np.float64)

@@ -15,7 +15,7 @@ def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) ->
     """Remove the credit of steps whose state a success of their group also visited: a control.
 
     The host estimator compares these steps with the success's step from the same state and may
-    already reward them. It compares the remaining steps with no success.
+    already reward them. The steps that keep their credit are compared with no success.
 
     Args:
         batch: The steps.
@@ -32,11 +32,11 @@ def without_success(batch: StepBatch, shaped: Shaped, states: CreditedStates) ->
 def on_shortest_ways(batch: StepBatch, shaped: Shaped) -> Shaped:
     """Spread each group's credit over the steps of its failures that lead nearer to success.
 
-    A control: it shows whether finding the good steps of failures takes semantic similarity, or
-    whether the states that siblings share suffice. A step leads nearer if the distance to success
+    A control: it shows whether the good steps of failures can be found only by semantic similarity,
+    or also by the states that siblings share. A step leads nearer if the distance to success
     (``scpo.advantages.state_graph.distances``) is smaller after it than before; steps that the step
-    filter dropped do not count. If a group's failures have no such step, all their surviving steps
-    share the credit. A step may get more than 1.
+    filter dropped do not count. If no step of a group's failures leads nearer, all their surviving
+    steps share the credit. A step may get more than 1.
 
     Args:
         batch: The steps, with ``state_N``.

@@ -34,9 +34,9 @@ def identified(
         memory: As in ``scpo.states.registry.identify``, which adds this step to it.
 
     Returns:
-        The batch with ``state_id_N`` and ``next_state_id_N``, or unchanged where the host compares
+        The batch with ``state_id_N`` and ``next_state_id_N``, or unchanged if the host compares
         equal texts or no states; and True if the scorer was unavailable, so that states were
-        compared exactly in this step.
+        compared by equal texts in this step.
 
     Raises:
         ConfigError: The identity needs a scorer and got None.
@@ -94,10 +94,7 @@ def named_states(
 
 def _names(number_N: IntArray) -> StrArray:
     """A text for each state number."""
-    # Filled afterwards, because np.array would make a fixed-width string array of the texts.
-    name_N = np.empty(len(number_N), dtype=object)
-    name_N[:] = [f"state {number}" for number in number_N]
-    return name_N
+    return np.array([f"state {number}" for number in number_N], dtype=object)
 
 
 def state_metrics(
@@ -149,9 +146,9 @@ def oracle_cosine(
 ) -> dict[str, float]:
     """Cosine between the host's step term and the step term by the simulator's states.
 
-    0 if only the host's step term is 0. Precision and recall weigh all pairs of rows alike, whether
-    credit depends on them or not; this weighs them by their credit. It does not rank identities by
-    what they gain in training (docs/meaning.md).
+    0 if only the host's step term is 0. Precision and recall weigh all pairs of rows equally; the
+    cosine weighs rows by their credit. It does not rank identities by their gain in training
+    (docs/meaning.md).
 
     Args:
         batch: The steps.
@@ -161,7 +158,7 @@ def oracle_cosine(
         step_N: The host's step term.
 
     Returns:
-        ``states/cosine``; empty without true states, and if their step term is 0.
+        ``states/cosine``; empty without true states, and if the step term by them is 0.
     """
     truth = _by_oracle(batch, host) if isinstance(host, StateSettings) else None
     if truth is None or estimator.step_term is None:

@@ -70,7 +70,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         (("rloo", {"gamma": 1.0}, None), r"'rloo' are a dict, expected \w+: pass scpo.load_method"),
         (("rloo", settings_of("gigpo"), None), "settings of estimator 'rloo' are a "),
         (("rloo", settings_of("rloo"), [1, 2]), r"batch is a list; pass scpo.StepBatch.from_episodes"),
-        ((max, settings_of("rloo"), None), "estimator <built-in function max> is none that works on rows"),
+        ((max, settings_of("rloo"), None), "estimator <built-in function max> is not one that works on rows"),
     ],
 )
 def test_arguments_of_a_wrong_type_are_one_line(arguments, message):
@@ -359,7 +359,7 @@ def test_a_group_of_one_trajectory_that_has_no_number_is_named(answer):
         return np.full(len(batch), 1 / 0 if answer is None else answer, np.float32)
 
     with pytest.raises(
-        ContractError, match=r"'rloo', a group of one trajectory of 3 steps: .*; nothing can be compared"
+        ContractError, match=r"'rloo', a group of one trajectory of 3 steps: .*; it has no sibling to be compared"
     ):
         check(broken(leave_one_out), counts_copies=True)
 
@@ -380,7 +380,7 @@ def test_each_steps_mask_gets_its_own_advantage():
     contract.check_tokens(advantage_N, mask_NL, advantage_N[:, None] * mask_NL)
     with pytest.raises(ContractError, match="row 0, token 0: advantage -2, expected 1"):
         contract.check_tokens(advantage_N, mask_NL, advantage_N[::-1, None] * mask_NL)
-    with pytest.raises(ContractError, match="no response token"):
+    with pytest.raises(ContractError, match="not a response token: 0 instead of"):
         contract.check_tokens(advantage_N, mask_NL, np.repeat(advantage_N[:, None], 3, 1))
     with pytest.raises(ContractError, match="pass one row for each step"):
         contract.check_tokens(advantage_N[:1], mask_NL, advantage_N[:, None] * mask_NL)
