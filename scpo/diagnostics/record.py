@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 class Diagnostics:
     """Recorder of one run's samples.
 
-    For methods without a shaper, only rollouts, validations and the precision of the step term are
-    recorded.
+    Methods without a shaper have only records of rollouts and validations, and the precision of the
+    step term.
 
     Attributes:
         config: Configuration with the sampling intervals.
-        folder: The run folder, which the samples are written to.
+        folder: The run folder, to which the samples are written.
         scorer: Scores similarity matrices; None for a method without a shaper.
-        environment: Opens the environment whose plans measure the precision of credit; None: the
+        environment: Returns the environment whose plans measure the precision of credit; None: the
             precision is not measured.
     """
 
@@ -70,7 +70,7 @@ class Diagnostics:
         """
         # Samples: each function decides whether this step has one.
         save_step_texts(self.folder, step, batch, credit)
-        # This scores whole matrices, of which the walks read only a part.
+        # May fail: whole matrices are scored, of which the walks have read only a part.
         with _left_out_without_scorer("groups", step):
             save_groups(self.folder, step, batch, credit, config=self.config, scorer=self.scorer)
         trainer = self.config.trainer
@@ -104,7 +104,7 @@ class Diagnostics:
         """Store the results of every validation episode, and transcripts of some.
 
         Args:
-            step: The training step after which it was played; 0 before training.
+            step: The training step after which the validation was played; 0 before training.
             panels: The episodes by panel, in the order of the panel's tasks.
         """
         episodes = {}
@@ -116,7 +116,7 @@ class Diagnostics:
         """Return True if the probe is due: every ``trainer.probe_every`` steps and at the last."""
         trainer = self.config.trainer
         shaper = self.config.trained.shaper
-        # With an identity of states, steps are not matched by similarities of texts.
+        # With a state identity the matcher compares state numbers, not texts.
         if shaper is None or shaper.states is not None:
             return False
         return step % trainer.probe_every == 0 or step == trainer.steps

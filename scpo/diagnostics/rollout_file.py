@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scpo.diagnostics.samples import gzipped_json
 from scpo.errors import RecordError, StepBatchError
 from scpo.records.files import write_bytes
 from scpo.shaping.order import Order, positions
@@ -51,13 +52,13 @@ class Recorded:
     step_return_N: FloatArray
 
     def ordered(self, order: Order, ranks: int) -> StepBatch:
-        """Batch with the positions of a trainer's order; unchanged if no lengths are known.
+        """Batch with the positions of a trainer's order; unchanged without token counts.
 
         Args:
             order: As in :func:`scpo.shaping.order.positions`.
             ranks: Number of data-parallel ranks.
         """
-        # Without recorded generations all lengths are zero.
+        # Without recorded generations all token counts are 0.
         if not self.tokens_N.any():
             return self.batch
         return replace(self.batch, position_N=positions(self.tokens_N, order, ranks))
@@ -85,17 +86,15 @@ def save_rollouts(
     """
     if every is None or step % every or batch.task_id_N is None:
         return
-    # verl does not pass on its generations, so its rollouts have no token counts here.
+    # With verl the trajectories hold no generations, so there are no token counts.
     tokens_N = []
     for trajectory in trajectories:
         tokens_N += [generation.tokens for generation in trajectory.generations]
     if len(tokens_N) != len(batch):
         tokens_N = [0] * len(batch)
     record = _record(step, batch, diagnostics, tokens_N)
-    content = gzip.compress(
-        json.dumps([record], ensure_ascii=False, allow_nan=False).encode(), mtime=0
-    )
-    write_bytes(folder.diagnostics / f"rollouts_step_{step:05d}.json.gz", content)
+    path = folder.diagnostics / f"rollouts_step_{step:05d}.json.gz"
+    write_bytes(path, gzipped_json([record]))
 
 
 def _record(
@@ -153,16 +152,17 @@ def read_rollouts(path: Path) -> Iterator[Recorded]:
 
     Raises:
         RecordError: The file holds no recorded rollouts.
+        StepBatchError: A recorded batch is inconsistent.
     """
     try:
         with gzip.open(path) as file:
             records = json.load(file)
         for record in records:
             yield _recorded(record)
+    except StepBatchError:
+        # A ValueError whose message already names the wrong column.
+        raise
     except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
-        # Raised as it is: it is a ValueError, but its message already names the wrong column.
-        if isinstance(error, StepBatchError):
-            raise
         raise RecordError(
             f"{path} holds no recorded rollouts ({type(error).__name__}: {error}); it must be a "
             "gzipped JSON list of batches, as scpo/diagnostics/rollout_file.py describes it"

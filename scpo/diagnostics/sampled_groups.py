@@ -7,8 +7,6 @@ the local trainer on a CPU writes the same bytes again.
 
 from __future__ import annotations
 
-import gzip
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
@@ -20,7 +18,9 @@ from scpo.credit.metrics import CreditDiagnostics, host_anchor_groups
 from scpo.diagnostics.samples import (
     SampleContent,
     check_content,
+    cut_text,
     dense_similarity,
+    gzipped_json,
     keep,
     read_gzipped_json,
 )
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 PATTERN = "groups_step_*.json.gz"
 
-# Characters of a text; a longer one is truncated, with a note of how much is missing.
+# Characters of a text in a record; longer ones are cut.
 LONGEST_TEXT = 4000
 
-# Decimals of a similarity that is read: as many as the inspector prints.
+# Decimals of a similarity that `read_groups` returns: as many as the inspector prints.
 DIGITS = 4
+
 _Index = Annotated[int, Field(ge=0)]
 
 
@@ -72,11 +73,7 @@ def save_groups(
     sample = sampled_groups(
         batch, diagnostics, scorer, config.trained, seed=seed, count=trainer.sample_groups
     )
-    # Without mtime=0 gzip would write the time, so that a resumed run would write other bytes.
-    content = gzip.compress(
-        json.dumps(sample, ensure_ascii=False, allow_nan=False).encode(), mtime=0
-    )
-    keep(folder, f"groups_step_{step:05d}.json.gz", content)
+    keep(folder, f"groups_step_{step:05d}.json.gz", gzipped_json(sample))
 
 
 def sampled_groups(
@@ -93,7 +90,7 @@ def sampled_groups(
     The keys are ``step``, ``groups_in_batch``, ``active_groups`` and ``groups``. Each group has
 
     - ``group``, ``task``, and ``siblings``: trajectory, episode return, success, number of steps;
-    - ``texts``: the distinct texts, which ``steps`` names by index;
+    - ``texts``: the distinct texts; columns of texts in ``steps`` hold indices into this list;
     - ``steps``: columns of equal length, one entry for each step of every sibling in time order:
       trajectory, step, action, observation (the answer), state (the observation before: the anchor
       state), valid, kept (passed the step filter), step_return (R), bonus (α·credit - invalid
@@ -131,7 +128,7 @@ def sampled_groups(
     if anchor_group_N is None:
         anchor_group_N = host_anchor_groups(batch, host)
     line = batch.timeline
-    # Without groups matched with a success from the buffer, whose steps are not in this batch.
+    # Groups matched with a success from the buffer are not active: its steps are not in this batch.
     active = list(active_groups(line))
 
     # A generator of its own, so that sampling changes no other random number.
@@ -140,7 +137,7 @@ def sampled_groups(
     groups = []
     for index in sorted(drawn):
         _, successful, _ = active[index]
-        # Chosen again from the same seed, because the shaper's records do not name the trajectory.
+        # Selected again with the same seed, because matches do not name the reference's trajectory.
         reference = select(line, successful, shaper.reference, seed)
         groups.append(_group_record(context, scorer, active[index], reference))
     return {
@@ -280,15 +277,11 @@ class _Texts:
     number: dict[str, int] = field(default_factory=dict)
 
     def numbers(self, texts: StrArray) -> list[int]:
-        return [self.number.setdefault(_cut_text(text), len(self.number)) for text in texts]
-
-
-def _cut_text(text: str) -> str:
-    """The beginning of a long text, with the number of characters that are missing."""
-    dropped = len(text) - LONGEST_TEXT
-    if dropped > 0:
-        return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
-    return text
+        numbers = []
+        for text in texts:
+            short = cut_text(text, LONGEST_TEXT)
+            numbers.append(self.number.setdefault(short, len(self.number)))
+        return numbers
 
 
 def _group_record(
@@ -317,7 +310,7 @@ def _group_record(
         record = _match_record(batch, match, scorer)
         match_records.append({"trajectory": int(line.id_K[k]), **record})
 
-    # Computed first, because it adds to `texts`, which is read below.
+    # Before the record, because this fills `texts`.
     columns = _columns(context, rows, texts)
     return {
         "group": group,

@@ -57,10 +57,8 @@ def keep(folder: RunFolder, name: str, content: bytes) -> None:
 def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
     """Read all arrays of a file.
 
-    The errors by which NumPy and zip files report damage are converted to one that names the file.
-
     Raises:
-        RecordError: The file is missing or damaged; the message calls it ``what``.
+        RecordError: The file is missing or damaged; the message names it and calls it ``what``.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -86,11 +84,26 @@ def read_gzipped_json(path: Path, what: str) -> Any:
     """
     try:
         record = json.loads(gzip.decompress(path.read_bytes()))
-        # Python's parser accepts NaN and halves of surrogate pairs, which a web page cannot show.
+        # Refuses NaN and halves of surrogate pairs, which Python's parser accepts and a web page
+        # cannot show.
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise damaged(path, what, error) from error
     return record
+
+
+def gzipped_json(record: Any) -> bytes:
+    """A record as gzipped JSON; equal records give equal bytes, because no time is written."""
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return gzip.compress(text.encode(), mtime=0)
+
+
+def cut_text(text: str, longest: int) -> str:
+    """The text; if it is longer, its beginning and the number of characters left out."""
+    dropped = len(text) - longest
+    if dropped > 0:
+        return f"{text[:longest]} … ({dropped} more characters)"
+    return text
 
 
 class SampleContent(BaseModel):
@@ -103,7 +116,7 @@ def check_content(path: Path, what: str, schema: type[SampleContent], record: An
     """Validate the content of a file.
 
     Raises:
-        RecordError: It does not fit the schema; the message names the key.
+        RecordError: The record does not fit the schema; the message names the key.
     """
     try:
         schema.model_validate(record)
@@ -114,7 +127,7 @@ def check_content(path: Path, what: str, schema: type[SampleContent], record: An
 def damaged(path: Path, what: str, error: Exception) -> RecordError:
     """Error that names a damaged file."""
     return RecordError(
-        f"{path.name} is no {what} ({error}). Delete it; only a run that is repeated writes it "
+        f"{path.name} is not a {what} ({error}). Delete it; only a run that is repeated writes it "
         "again."
     )
 
@@ -134,9 +147,9 @@ def save_step_texts(
 ) -> None:
     """Store the step texts of the batch if it is one of the first five with an active group.
 
-    The paper embeds 2,555 steps of five early batches (appendix C.2); here all steps of the five
-    are stored, and analysis draws a sample (ledger 28). Nothing is stored if no step passed the
-    step filter.
+    The paper embeds 2,555 steps of five early batches (appendix C.2); here all steps of five
+    batches are stored, and analysis draws a sample (ledger 28). Nothing is stored if no step passed
+    the step filter.
 
     Args:
         folder: The run.
@@ -147,11 +160,9 @@ def save_step_texts(
     shaped = diagnostics.shaped
     if not diagnostics.metrics.get("credit/active_groups") or shaped is None:
         return
-    steps = [int(path.stem[-5:]) for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN)]
-    earlier = [stored for stored in steps if stored < step]
-
     # Counted on disk, so that a resumed run samples the same batches.
-    if len(earlier) >= TEXT_BATCHES:
+    stored = [_step_of(path) for path in folder.diagnostics.glob(STEP_TEXTS_PATTERN)]
+    if sum(earlier < step for earlier in stored) >= TEXT_BATCHES:
         return
     rows = np.flatnonzero(batch.original_N & shaped.surviving_N)
     if len(rows):
@@ -228,7 +239,7 @@ def dense_probe(
 ) -> dict[str, Any] | None:
     """Score the most credited failure of a batch against its reference, every pair of steps.
 
-    Ties go to the smallest group and trajectory. Metrics do not count these pairs.
+    Ties go to the smallest group and trajectory. Metrics do not count the scored pairs.
 
     Args:
         batch: The probe's rollouts, usually one group.
@@ -242,11 +253,13 @@ def dense_probe(
         filter; failed steps are in time order, reference steps in reference order.
 
         - ``similarity_ml``: M, reference step u against failed step v.
-        - ``matched_l``: credited reference position of a failed step, -1 for none.
-        - ``order_l``: processing order.
-        - ``walk_l``: matched reference position after each processed step; shorter than l when the
-          walk ended early.
-        - ``reference_slot``, ``failed_slot``: the trajectories.
+        - ``credit_l``: credit of each failed step.
+        - ``matched_l``: credited reference position of each failed step, -1 for none.
+        - ``order_l``: failed steps in processing order.
+        - ``walk_l``: matched reference position after each processed step, -1 for none; shorter
+          than l if the walk ended early.
+        - ``reference_text_m``, ``failed_text_l``: step texts.
+        - ``reference_slot``, ``failed_slot``: numbers of the trajectories.
 
     Raises:
         ScorerError: The scorer returned anything but similarities in [0, 1].
@@ -256,7 +269,7 @@ def dense_probe(
     if not matches:
         return None
 
-    # The most credited failure shows most of how the walk works; `max` takes the first of equals.
+    # The most credited failure shows most of the walk; `max` takes the first of equals.
     match = max(matches, key=lambda match: float(match.credit_l.sum()))
     task = match.task
     trace = match.trace
@@ -279,7 +292,7 @@ def dense_probe(
 def dense_similarity(task: MatchTask, scorer: Scorer) -> FloatArray:
     """Score the whole M of one failed trajectory, ``(m, l)``; metrics do not count these pairs.
 
-    Cells that a walk of this training step has read have the scores that it read, since the run's
+    Cells that a walk of this training step has read get the same scores again, because the run's
     scorer caches them until the next step; all others are scored in one call.
 
     Raises:
@@ -302,8 +315,8 @@ def save_probe(
     """Write the probe of a step: arrays of :func:`dense_probe`, threshold and task.
 
     ``found`` is False, and the arrays are missing, if the probe's group had no success or no
-    failure at this step. The file is written nevertheless, so that figures can distinguish a probe
-    without a pair from a missing probe.
+    failure at this step. The file is written nevertheless, so that figures can distinguish this
+    case from a missing probe.
     """
     probe = dense_probe(batch, scorer, shaper, seed)
     arrays: dict[str, Any] = {
@@ -311,7 +324,7 @@ def save_probe(
         "task": str(batch.task_N[0]),
         "step": step,
     }
-    # With θ and λ, because the run's configuration may not be available when the figure is drawn.
+    # θ and λ are stored, because a figure may be drawn without the run's configuration.
     arrays |= {"theta": shaper.theta, "soft_base": shaper.soft_base, **(probe or {})}
     save_arrays(folder, "probe", step, {name: np.asarray(value) for name, value in arrays.items()})
 
@@ -372,7 +385,7 @@ def _check_pair(pair: Pair) -> None:
     """Check that the sizes of the arrays agree, and that positions are within the matrix.
 
     Raises:
-        ValueError: They are not; the message names the array.
+        ValueError: A size or position does not fit; the message names the array.
     """
     references, failures = pair.similarity_ml.shape
     for name, array, end in (
@@ -382,7 +395,7 @@ def _check_pair(pair: Pair) -> None:
         if ((array < -1) | (array >= end)).any():
             raise ValueError(f"{name} names a position outside of -1..{end - 1}")
 
-    # The walk is shorter if it ended at the reference's last step.
+    # The walk may end early, at the reference's last step.
     lengths = len(pair.matched_l), len(pair.order_l)
     if lengths != (failures, failures) or len(pair.walk_l) > failures:
         raise ValueError(
@@ -426,7 +439,7 @@ def _check_steps(arrays: Mapping[str, Any], pair: Pair) -> None:
 
 @dataclass(frozen=True)
 class Probe:
-    """Content of a probe file; ``pair`` is None if its group had no success or no failure."""
+    """Content of a probe file; ``pair`` is None if the probe's group had no success or failure."""
 
     path: Path
     task: str
@@ -435,7 +448,12 @@ class Probe:
     @property
     def step(self) -> int:
         """The training step, from the file's name."""
-        return int(self.path.stem.rpartition("_")[2])
+        return _step_of(self.path)
+
+
+def _step_of(path: Path) -> int:
+    """The training step in the name of a ``.npz`` sample."""
+    return int(path.stem.rpartition("_")[2])
 
 
 def read_probe(path: Path) -> Probe:

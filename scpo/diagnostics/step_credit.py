@@ -1,4 +1,4 @@
-"""Precision and recall of step credit: the share of credited steps that shorten the remaining plan.
+"""Precision and recall of step credit, with helping steps as the truth.
 
 A step helps if a shortest plan to win is shorter after it than before. During training a sample of
 steps is judged (:func:`credit_precision`). Offline, all failed trajectories of groups with a
@@ -49,7 +49,7 @@ def credit_precision(
     - ``credit/precision_random``: of all steps of failed trajectories, the precision by chance.
     - ``credit/share``: the share of all steps of failed trajectories that is credited.
 
-    A share of no steps is left out.
+    A share is left out if none of its steps could be judged.
 
     Args:
         environment: Searches the plans.
@@ -122,7 +122,7 @@ def remaining_plan(
 ) -> int | None:
     """Length of a shortest plan to win after these actions; None if unknown.
 
-    A failure of the environment is logged and gives None, because a diagnostic must not stop a run.
+    If the environment fails, this is logged, because a diagnostic must not stop a run.
     """
     try:
         return environment.remaining_plan(task, actions)
@@ -134,8 +134,9 @@ def remaining_plan(
 DRAWS = 2000
 """Resamples of the bootstrap."""
 
-# Smaller values of a normalised term, or of a change of advantage, count as rounding.
+# Smaller values of a step term, or of a change of advantage, count as rounding.
 POSITIVE = 1e-6
+
 What = Literal["credit", "raised", "step_term"]
 CountArray = NDArray[np.int64]
 """Counts by group, ``(G, 4)``; see :func:`tally`."""
@@ -205,12 +206,12 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
     rows: list[int] = []
     answers: list[bool | None] = []
     for row_T, task in _episodes(batch):
-        # Methods learn from a failure only next to a success of its group.
+        # Methods can learn from a failure only if its group has a success.
         if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
             continue
         actions = batch.action_N[row_T].tolist()
         left = []
-        # One plan more than steps: each step is judged by those before and after it.
+        # One plan more than there are steps: each step is judged by the plans before and after it.
         for taken in range(len(actions) + 1):
             left.append(remaining_plan(environment, task, actions[:taken]))
         rows += row_T.tolist()
@@ -292,7 +293,7 @@ def step_credited(
         method: The method.
     """
     if method.shaper is not None:
-        # The scorer was unavailable in this step.
+        # None if the scorer was unavailable in this step.
         if diagnostics.shaped is None:
             return None
         return diagnostics.shaped.credit_N > 0
@@ -326,8 +327,8 @@ def credited_rows(
         answer = diagnostics.advantage_N - diagnostics.unshaped_advantage_N > POSITIVE
     if answer is None:
         raise ConfigError(
-            f"method {method.name!r} has no {what}: credit and raised are of methods with a "
-            f"shaper, step_term is of {', '.join(WITH_STEP_TERM)}"
+            f"method {method.name!r} has no {what}: credit and raised exist for methods with a "
+            f"shaper, step_term for {', '.join(WITH_STEP_TERM)}"
         )
     return answer
 
@@ -335,8 +336,8 @@ def credited_rows(
 def _positive_step_term(diagnostics: CreditDiagnostics) -> BoolArray | None:
     """Rows whose step term is above rounding; None for estimators without one.
 
-    The term is that of ``assign``. Computing it again would take other states: an identity may
-    need the scorer, or remember earlier training steps.
+    The step term of ``assign`` is read, not computed again, because its states may depend on a
+    scorer or on a memory of earlier training steps.
     """
     if diagnostics.step_term_N is None:
         return None
@@ -379,8 +380,8 @@ def step_credit(counts: Sequence[CountArray], *, seed: int = 0) -> StepCredit:
             "no group of these rollouts has both a success and a failure: there is nothing to judge"
         )
 
-    # The shares of a resample are ratios of sums over groups, each weighted by how often it was
-    # drawn: a row of `draws`.
+    # A row of `draws` has the number of times that each group was drawn, its weight in the sums
+    # whose ratios are the shares of a resample.
     groups = len(counts_G4)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(groups, np.full(groups, 1 / groups), DRAWS)
@@ -416,7 +417,7 @@ def _shares(total: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
 def _interval(sample: NDArray[np.float64]) -> tuple[float, float]:
     """The 2.5 and 97.5 % percentiles over the resamples in which the share is defined.
 
-    NaN if it is undefined in more than half of them, because the interval would be misleading.
+    NaN if the share is undefined in more than half of the resamples: the interval would mislead.
     """
     found = sample[np.isfinite(sample)]
     if len(found) < len(sample) / 2:

@@ -7,8 +7,6 @@ again.
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from scpo.diagnostics.samples import SampleContent, check_content, keep, read_gzipped_json
+from scpo.diagnostics.samples import (
+    SampleContent,
+    check_content,
+    cut_text,
+    gzipped_json,
+    keep,
+    read_gzipped_json,
+)
 from scpo.records.run_folders import TRAINING_PANELS
 
 if TYPE_CHECKING:
@@ -29,12 +34,12 @@ if TYPE_CHECKING:
 
 PATTERN = "validation_step_*.json.gz"
 
-# Transcripts per panel, of the same games at every validation and in every run with this panel.
+# Transcripts per panel, of the same games at every validation of every run with that panel.
 TRANSCRIPTS = 8
 
-# Characters of a text in a transcript; a longer one is truncated, with a note of how much is
-# missing.
+# Characters of a text in a transcript; longer ones are cut.
 LONGEST_TEXT = 1500
+
 COLUMNS = ("task", "family", "repeat", "won", "length", "score")
 """Columns of a panel, one entry per episode; see :class:`Ended`."""
 
@@ -55,7 +60,7 @@ class Ended:
         task: Id of the game.
         family: Task family, a column of the result table.
         repeat: Number of the episode among those of its game, from 0.
-        won: The benchmark's meaning of success.
+        won: Success as the benchmark defines it.
         score: The benchmark's graded result; None for benchmarks without one.
         length: Number of steps.
         invalid: Number of steps without the required format.
@@ -128,11 +133,7 @@ def save_validation(folder: RunFolder, step: int, panels: Mapping[str, Sequence[
         panels: Episodes by panel; panels are written in the order of their names.
     """
     record = {"step": step, "panels": {name: _panel(panels[name]) for name in sorted(panels)}}
-    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-
-    # Without a time stamp, so that equal episodes give equal bytes.
-    content = gzip.compress(text.encode(), mtime=0)
-    keep(folder, f"validation_step_{step:05d}.json.gz", content)
+    keep(folder, f"validation_step_{step:05d}.json.gz", gzipped_json(record))
 
 
 def read_validation(path: Path) -> dict[str, Any]:
@@ -169,8 +170,7 @@ def transcript_indices(episodes: Sequence[Ended]) -> list[int]:
     """
     first = [index for index, episode in enumerate(episodes) if episode.repeat == 0]
     count = min(TRANSCRIPTS, len(first))
-    # Evenly spaced, because ids are sorted and in ALFWorld begin with the family: each family has
-    # some.
+    # Ids are sorted and in ALFWorld begin with the family, so even spacing covers the families.
     return [first[k * len(first) // count] for k in range(count)]
 
 
@@ -181,11 +181,7 @@ def _transcript(index: int, episode: Played) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    """The beginning of a long text, with the number of characters that are missing."""
-    dropped = len(text) - LONGEST_TEXT
-    if dropped > 0:
-        return f"{text[:LONGEST_TEXT]} … ({dropped} more characters)"
-    return text
+    return cut_text(text, LONGEST_TEXT)
 
 
 class _Turns(SampleContent):
@@ -235,7 +231,7 @@ class _Validation(SampleContent):
 def panel_records(environment: Environment, config: RunConfig) -> dict[str, dict[str, Any]]:
     """Record of every panel of the run: task ids, and a hash of the tasks with their contents.
 
-    It serves to refuse a resumed run with other tasks or games, whose curve would mix two runs.
+    A resumed run with other tasks or games is refused, because its curve would mix two runs.
     """
     panels = {
         name: environment.panel(name)

@@ -331,7 +331,7 @@ def test_a_sample_of_wrong_content_costs_a_figure_no_other_sample_and_is_named_b
         )
         said = capsys.readouterr().out
         assert "built     fig_credit_heatmap_mini" in said
-        assert f"left out {path.parent.parent.name}/{path.name}: {path.name} is no probe file (order_l is" in said
+        assert f"left out {path.parent.parent.name}/{path.name}: {path.name} is not a probe file (order_l is" in said
 
 
 def test_scales_are_written_into_files_of_their_own(few, tmp_path):

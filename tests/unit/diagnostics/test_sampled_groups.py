@@ -149,7 +149,7 @@ def test_a_recorded_batch_of_real_games_stays_small():
 def test_what_is_no_record_is_refused_with_the_files_name(content, tmp_path):
     path = tmp_path / "groups_step_00001.json.gz"
     path.write_bytes(content)
-    with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is no record of groups"):
+    with pytest.raises(RecordError, match=r"groups_step_00001\.json\.gz is not a record of groups"):
         read_groups(path)
 
 

@@ -112,7 +112,7 @@ def test_a_probe_of_wrong_content_is_refused(tmp_path, name, change):
     assert read_probe(path).pair is not None
     arrays = _stored(path)
     np.savez(path, **{**arrays, name: change(arrays[name])})
-    with pytest.raises(RecordError, match=r"probe_step_00003\.npz is no probe file"):
+    with pytest.raises(RecordError, match=r"probe_step_00003\.npz is not a probe file"):
         read_probe(path)
 
 
@@ -149,5 +149,5 @@ def test_step_texts_of_wrong_content_are_refused(tmp_path, name, change):
     assert read_step_texts([path]).batches == 1
     arrays = _stored(path)
     np.savez(path, **{**arrays, name: change(arrays[name])})
-    with pytest.raises(RecordError, match=r"step_texts_step_00003\.npz is no file of step texts"):
+    with pytest.raises(RecordError, match=r"step_texts_step_00003\.npz is not a file of step texts"):
         read_step_texts([path])

@@ -84,7 +84,7 @@ def test_equal_episodes_are_equal_bytes_and_a_lost_or_changed_file_is_missed(tmp
 def test_a_file_that_is_no_such_record_is_named(content, tmp_path):
     path = tmp_path / "validation_step_00001.json.gz"
     path.write_bytes(content if isinstance(content, bytes) else gzip.compress(json.dumps(content).encode()))
-    with pytest.raises(RecordError, match=r"validation_step_00001\.json\.gz is no record of a validation"):
+    with pytest.raises(RecordError, match=r"validation_step_00001\.json\.gz is not a record of a validation"):
         read_validation(path)
 
 
@@ -98,7 +98,7 @@ def test_columns_of_unequal_length_and_transcripts_of_no_episode_are_refused(tmp
         else:
             broken["panels"]["seen"]["transcripts"][0]["episode"] = 2
         path.write_bytes(gzip.compress(json.dumps(broken).encode()))
-        with pytest.raises(RecordError, match="is no record of a validation"):
+        with pytest.raises(RecordError, match="is not a record of a validation"):
             read_validation(path)
 
 
