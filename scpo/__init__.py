@@ -9,9 +9,9 @@
     runs = scpo.load_runs("runs")  # or an archive, or "wandb:entity/project": a pandas data frame
     scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
 
-Each name is imported on first use: ``import scpo`` itself loads nothing, not even NumPy. The last
-two live in ``analysis``, a layer above scpo: only this facade refers to them, and import-linter
-rejects such an import in any other module of scpo.
+Each name is imported on first use: ``import scpo`` itself loads nothing, not even NumPy.
+``load_runs`` and ``compare`` are in ``analysis``, a layer above scpo: import-linter rejects imports
+of ``analysis`` in all other modules of scpo.
 """
 
 from importlib import import_module

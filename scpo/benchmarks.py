@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-# Validation panel of tasks that are trained on; all others are held out.
+# Validation panel whose tasks are trained on; the tasks of all other panels are held out.
 TRAINED_ON = "train_games"
 
 
@@ -36,12 +36,12 @@ class Benchmark:
         tasks: Plural of a task: the settings key of a panel's size, and the noun in messages.
         judged: Scale -> panel whose success rate is the result.
         mean_prompt_tokens: Mean length of recorded prompts, counted with Qwen2.5's tokenizer.
-        longest_prompt_tokens: The longest of them.
+        longest_prompt_tokens: Length of the longest of these prompts.
         families: Column of the result table -> task family; empty if results are not split.
         panel_titles: Names of its panels in figures, where they differ from the usual ones.
-        paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None without a figure.
-        paper_horizon: The most steps of an episode in the paper; None with ``paper_hours``.
-        states_from_text: The text that verl-agent's trainer hands over determines the states.
+        paper_hours: Hours of one SCPO run in the paper, at 1.5B and 7B; None if it reports none.
+        paper_horizon: Maximum steps of an episode in the paper; None if ``paper_hours`` is None.
+        states_from_text: True if the states can be read from the texts in verl-agent's batch.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Benchmark:
 _ALFWORLD = Benchmark(
     label="ALFWorld",
     tasks="games",
-    # A tiny language model improves on the games it trains on only (REPRODUCTION.md, "Mini scale").
+    # A tiny language model improves only on its training games (REPRODUCTION.md, "Mini scale").
     judged={"mini": "train_games", "study": "valid_seen", "paper": "valid_seen"},
     mean_prompt_tokens=468,
     longest_prompt_tokens=1034,

@@ -20,7 +20,7 @@ class StepBatchError(ScpoError, ValueError):
 
 
 class ContractError(ScpoError, AssertionError):
-    """Violation of a contract by an estimator, a matcher or a trainer; names law and place."""
+    """Contract that an estimator, matcher, scorer or trainer violates; names law and place."""
 
 
 class ScorerError(ScpoError, RuntimeError):
@@ -74,7 +74,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def no_space(error: BaseException) -> OSError | None:
     """The OSError of a full disk, quota or file-size limit that caused an error; None if none did.
 
-    To try again cannot help there, so such an error does not count as a failure of what met it.
+    Trying again cannot help then, so callers do not count such an error as a failure to retry.
     """
     cause: BaseException | None = error
     while cause is not None:

@@ -39,7 +39,7 @@ class Part:
         try:
             file = inspect.getfile(getattr(self.value, "function", self.value))
         except TypeError:
-            # Of functools.partial, for example, Python knows no file.
+            # Python knows no file of some objects, for example of functools.partial.
             file = str(sys.modules[self.point.module].__file__)
         return Path(file).parent / "conf"
 
@@ -86,8 +86,8 @@ def load_parts(
         name = name_of(point, value)
         if not NAME.fullmatch(name):
             raise ConfigError(
-                f"{place_of(point)}: {name!r} is no name; allowed: a small letter, then a-z, 0-9 "
-                "and _"
+                f"{place_of(point)}: {name!r} is not a valid name; allowed: a lower-case letter, "
+                "then a-z, 0-9 and _"
             )
         if name in taken:
             raise ConfigError(f"{place_of(point)}: the name {name!r} is taken; give it another")

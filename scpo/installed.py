@@ -54,8 +54,8 @@ def install_command(*extras: str) -> str:
 def explain_wrong_python() -> str:
     """Message if this Python lacks the core packages; empty if it has them.
 
-    It is then usually the shell's own Python, because the environment of ``make setup`` was not
-    activated. Call this before any installed package is imported.
+    A Python without them is usually the shell's own, because the environment of ``make setup`` was
+    not activated. Call this before any installed package is imported.
     """
     missing = [name for name in CORE if find_spec(name) is None]
     if not missing:

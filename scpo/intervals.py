@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Values that differ by less than this share of the largest are equal. Differences of as many games,
-# such as 17/134 - 7/134 and 16/134 - 6/134, differ in their last bits, and with that spread the
+# Values whose range is at most this share of the largest are treated as equal. 17/134 - 7/134 and
+# 16/134 - 6/134 are the same number of games but differ in their last bits; with such a spread the
 # p-value of a t-test would be arbitrary.
 ROUNDING = 1e-9
 
@@ -16,8 +16,8 @@ class Summary:
 
     Attributes:
         mean: Mean of the values; NaN without any.
-        std: Deviation between seeds, divided by n - 1 (ledger 36); NaN below two values, 0 if they
-            are equal but for rounding.
+        std: Deviation between seeds, with divisor n - 1 (ledger 36); NaN below two values, 0 if
+            they differ only by rounding.
         n: Number of values, that is seeds or pairs of seeds.
     """
 
@@ -71,8 +71,8 @@ def bound_texts(
 ) -> tuple[str, str]:
     """Format the bounds of an interval for print, in texts and tables alike.
 
-    ``[−4.4, 0.0]`` would read as an interval that holds 0 where it excludes it: a bound that rounds
-    to 0 has up to two more decimals there.
+    If the interval excludes 0, a bound that would be printed as 0 gets up to two more decimals:
+    ``[−4.4, 0.0]`` would read as an interval that includes 0.
 
     Args:
         interval: Lower and upper bound.
@@ -81,19 +81,21 @@ def bound_texts(
         sign: Also print a plus sign.
     """
     low, high = interval
+    excludes_zero = low * high > 0
+    most = digits + 2 if excludes_zero else digits
     shown = []
     for bound in interval:
-        own = digits
-        while low * high > 0 and round(factor * bound, own) == 0 and own < digits + 2:
-            own += 1
-        shown.append(decimal(factor * bound, own, sign=sign))
+        places = digits
+        while places < most and round(factor * bound, places) == 0:
+            places += 1
+        shown.append(decimal(factor * bound, places, sign=sign))
     return shown[0], shown[1]
 
 
 def decimals(value: float, usual: int) -> int:
-    """Decimals with which a number has two significant digits, at least ``usual``.
+    """Decimals that show two significant digits of a number, at least ``usual``.
 
-    Small credit, such as 0.00018, would be printed as 0.000.
+    With fixed decimals small credit, such as 0.00018, would be printed as 0.000.
     """
     if value == 0 or not math.isfinite(value):
         return usual

@@ -1,8 +1,7 @@
-"""The core without a trainer of ours: methods and scorers by name, with the values of ``conf/``."""
+"""Methods, scorers and environments by name, with the values of ``conf/``, without a trainer."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Mapping
@@ -23,10 +22,11 @@ from scpo.schema.parts import check_names, configuration_folders, missing_config
 from scpo.schema.scorer import ScorerConfig
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
+from scpo.suggestions import did_you_mean
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
-# These select the class that the other settings belong to, so that a caller cannot change them.
+# These select the class of the other settings, so a caller must not change them.
 FIXED = {"kind", "name"}
 
 
@@ -43,8 +43,8 @@ def load_method(
     Args:
         name: ``scpo``, ``gigpo``, ``grpo``, ...
         host: The estimator that SCPO's credit goes through; None: GiGPO, as in the paper.
-        env: The benchmark whose values are used, where the paper has one for each (alpha, the
-            filter of no-ops).
+        env: The benchmark whose values are used for settings that differ between benchmarks
+            (alpha, the filter of no-ops).
         settings: Values that replace those of the YAML, by key: the shaper's (``theta=0.5``), the
             estimator's (``omega=0.5``) or the method's own (``clip_high=0.28``).
 
@@ -54,13 +54,14 @@ def load_method(
     _check_name(name, "method")
     if host is not None and host not in HOSTS:
         raise ConfigError(
-            f"host={host!r} is not a host of SCPO{_nearest(host, HOSTS)}; "
+            f"host={host!r} is not a host of SCPO{did_you_mean(str(host), HOSTS)}; "
             f"allowed: {', '.join(HOSTS)}"
         )
 
-    data = _composed(
-        f"env={env}", f"method={name}", *([f"estimator@method.estimator={host}"] if host else [])
-    )["method"]
+    overrides = [f"env={env}", f"method={name}"]
+    if host:
+        overrides.append(f"estimator@method.estimator={host}")
+    data = _composed(*overrides)["method"]
     if data["kind"] != "trained":
         raise ConfigError(
             f"method {name!r} prompts a model and assigns no credit; `python train.py "
@@ -71,7 +72,7 @@ def load_method(
         raise ConfigError(
             f"method {name!r} has no shaper and so no host; load_method('scpo', host={host!r})"
         )
-    # In this order: a name that two sections share means the shaper's.
+    # In this order, because a name that two sections share means the shaper's setting.
     sections = [section for section in (data["shaper"], data["estimator"], data) if section]
     for key, value in settings.items():
         _set(name, sections, key, value)
@@ -140,16 +141,16 @@ def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str,
 def _composed(*overrides: str) -> dict[str, Any]:
     """The whole configuration with these overrides, as Hydra composes it for ``train.py``.
 
-    Composing all of it, not one file, resolves what a section refers to in another: alpha follows
-    from the environment, for example.
+    The whole is composed, not one file, because sections refer to each other: alpha, for example,
+    depends on the environment.
     """
-    # A copy of its own for every caller.
+    # Parsed anew for every caller, who may change the result.
     return dict(json.loads(_composed_text(*overrides)))
 
 
 @functools.lru_cache
 def _composed_text(*overrides: str) -> str:
-    """Compose once for equal overrides; ``_composed`` as JSON."""
+    """The configuration of ``_composed`` as JSON, composed once for equal overrides."""
     # Packages that register parts bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -175,7 +176,7 @@ def _check_name(name: str, group: str) -> None:
         if missing is not None:
             raise ConfigError(missing)
         raise ConfigError(
-            f"no {group} is called {name!r}{_nearest(name, known)}; allowed: {', '.join(known)}"
+            f"no {group} is called {name!r}{did_you_mean(name, known)}; allowed: {', '.join(known)}"
         )
 
 
@@ -188,27 +189,25 @@ def _set(name: str, sections: list[dict[str, Any]], key: str, value: Any) -> Non
     Raises:
         ConfigError: No section has it; the message lists what can be set.
     """
-    settings = [
-        {key for key, old in section.items() if not isinstance(old, Mapping)} - FIXED
-        for section in sections
-    ]
-    for section, allowed in zip(sections, settings, strict=True):
+    known: set[str] = set()
+    for section in sections:
+        allowed = {own for own, old in section.items() if not isinstance(old, Mapping)} - FIXED
         if key in allowed:
             section[key] = value
             return
-    known = sorted(set().union(*settings))
+        known |= allowed
+    names = sorted(known)
     raise ConfigError(
-        f"{name} has no setting {key!r}{_nearest(key, known)}; it has {', '.join(known)}"
+        f"{name} has no setting {key!r}{did_you_mean(key, names)}; it has {', '.join(names)}"
     )
 
 
-def _nearest(name: object, known: Any) -> str:
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
-
-
 def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
-    """Validate with pydantic; its first error as a ConfigError in one line."""
+    """Validate with pydantic.
+
+    Raises:
+        ConfigError: A value is invalid; pydantic's first error in one line.
+    """
     try:
         return TypeAdapter(form).validate_python(data)
     except ValidationError as error:
@@ -223,7 +222,7 @@ def _validated(form: Any, data: dict[str, Any], what: str) -> Any:
                 "which is registered in the code (`python -m scpo.new` writes one) or by the entry "
                 'point of an installed package: CONTRIBUTING.md, "How to add a part"'
             ) from None
-        # Settings that contradict each other have their whole section as input.
+        # The input of an error about settings that contradict each other is their whole section.
         got = "" if isinstance(first["input"], Mapping) else f" is {first['input']!r}"
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError(f"{what}: {key}{got}; {message}") from None

@@ -22,11 +22,11 @@ from scpo.schema.trainer import VerlTrainer
 
 GIB = 1 << 30
 
-# Bytes of a parameter: weights, gradient and Adam's two moments in float32. Also under bfloat16
-# autocast: the master weights stay in float32.
+# Bytes of a parameter: weight, gradient and Adam's two moments in float32, also under bfloat16
+# autocast.
 UPDATE_BYTES = 16
 
-# The same without the gradient, which is freed before the rollout.
+# Bytes of a parameter without its gradient, which is freed before the rollout.
 ROLLOUT_BYTES = 12
 
 # Bytes of a number in bfloat16: frozen weights, gathered weights, keys and values.
@@ -51,7 +51,7 @@ SYNC_GIB = 1.0
 # A reranker of 0.6 billion parameters in float16, its context and its passes.
 SCORER_GIB = 3.0
 
-# Tokens of a micro-batch of trainer=local, which has at least one row.
+# Tokens of a micro-batch of trainer=local; a longer row is a micro-batch by itself.
 BATCH_TOKENS = 8192
 
 # Fused kernels take the logits in pieces, so their peak does not grow with the micro-batch.
@@ -70,7 +70,7 @@ PAPER_GPU_GIB = 79.15
 # A run should stay below this share of a GPU: all of these figures are estimates.
 FULL_SHARE = 0.9
 
-# Share of engine_memory where a critic shares the GPU with the policy.
+# Share of engine_memory that is left if a critic shares the GPU with the policy.
 CRITIC_SHARE = 0.75
 
 
@@ -205,7 +205,7 @@ def needed_gib(parts: list[Part]) -> float:
 
 @dataclass(frozen=True)
 class Shortage:
-    """What of a run does not fit onto its GPUs, and what would fit; as a text, both sentences."""
+    """What does not fit onto the GPUs of a run, and what would fit; ``str`` has both sentences."""
 
     what: str
     remedy: str
@@ -244,7 +244,7 @@ def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
     if "value" in required(config.method):
         return (
             round(CRITIC_SHARE * share, 3),
-            "three quarters of trainer.verl.engine_memory, beside a critic",
+            "three quarters of trainer.verl.engine_memory, with a critic",
         )
     return share, "trainer.verl.engine_memory"
 
@@ -280,10 +280,9 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
     fitting = rows
     while fitting % 2 == 0 and _update_gib(config, trainer, size, fitting) > _limit_gib():
         fitting //= 2
-    if _update_gib(config, trainer, size, fitting) > _limit_gib():
-        # Fewer rows do not help: `shortage` refuses the run.
-        return rows, source
-    if fitting == rows:
+    # If even the smallest does not fit, halving does not help, and `shortage` refuses the run.
+    fits = _update_gib(config, trainer, size, fitting) <= _limit_gib()
+    if fitting == rows or not fits:
         return rows, source
     return fitting, f"{source}, halved from {rows} so that the longest rows fit"
 
@@ -385,7 +384,7 @@ def _freed_after_an_update(
     # prefetches the next layer while it computes one.
     gathered = BF16 * 2 * layer + (BF16 + FLOAT32) * head
     yield Part("weights gathered by FSDP", gathered / GIB, 0.0)
-    tokens = rows * _longest_row(config)
+    tokens = rows * _longest_recorded_tokens(config)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     logits = LOGIT_BYTES * tokens * size.vocabulary / GIB
     fused = trainer.verl.attention == "sdpa"
@@ -418,37 +417,38 @@ def _local(config: RunConfig, size: Shape) -> Iterator[Part]:
         # A copy of the policy, and so in float32.
         yield Part("reference", FLOAT32 * count, FLOAT32 * count)
     # A micro-batch has at least one row, even if that row exceeds BATCH_TOKENS.
-    tokens = max(_longest(config), BATCH_TOKENS)
+    tokens = max(_longest_allowed_tokens(config), BATCH_TOKENS)
     yield Part("activations", _activations_gib(size, tokens), 0.0)
     yield Part("logits", LOGIT_BYTES * tokens * size.vocabulary / GIB, 0.0)
     yield Part("keys and values", 0.0, _cache_gib(config, size))
 
 
-def _row_tokens(config: RunConfig) -> int:
+def _mean_tokens(config: RunConfig) -> int:
     """Tokens of a mean row: prompt and response, within the configured limits."""
-    longest = _longest(config)
-    return min(longest, BENCHMARKS[config.env.benchmark].mean_prompt_tokens + MEAN_RESPONSE)
+    mean = BENCHMARKS[config.env.benchmark].mean_prompt_tokens + MEAN_RESPONSE
+    return min(mean, _longest_allowed_tokens(config))
 
 
-def _longest_row(config: RunConfig) -> int:
-    """Tokens of the longest prompt on record with a response up to its limit."""
+def _longest_recorded_tokens(config: RunConfig) -> int:
+    """Tokens of the longest recorded prompt, with a response of the configured limit."""
     recorded = BENCHMARKS[config.env.benchmark].longest_prompt_tokens
     prompt = min(recorded, config.trainer.max_prompt_tokens)
     return prompt + config.trainer.max_response_tokens
 
 
-def _longest(config: RunConfig) -> int:
-    """Tokens of a row at both configured limits, however long recorded prompts are."""
+def _longest_allowed_tokens(config: RunConfig) -> int:
+    """Tokens of a row whose prompt and response both have the configured limit."""
     return config.trainer.max_prompt_tokens + config.trainer.max_response_tokens
 
 
 def _cache_gib(config: RunConfig, size: Shape) -> float:
-    """GiB of cached keys and values for the rows sampled at once, at their maximum length.
+    """GiB of cached keys and values for the rows sampled at once.
 
-    Grouped-query attention keeps about a seventh of the heads: 4 of 28 in Qwen2.5-7B, and at least
-    two heads of 64 (Qwen2.5-0.5B).
+    A row is estimated as a mean row plus a response of the configured limit. Grouped-query
+    attention keeps about a seventh of the heads: 4 of 28 in Qwen2.5-7B, and at least two heads of
+    64 (Qwen2.5-0.5B).
     """
     # Twice: keys and values.
     per_token = 2 * BF16 * size.layers * max(128, size.hidden // 7)
-    rows = config.trainer.rollout_batch
-    return rows * (_row_tokens(config) + config.trainer.max_response_tokens) * per_token / GIB
+    tokens = _mean_tokens(config) + config.trainer.max_response_tokens
+    return config.trainer.rollout_batch * tokens * per_token / GIB

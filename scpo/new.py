@@ -2,9 +2,9 @@
 
 Kinds: estimator, identity (of states), scorer, matcher, figure, experiment. The generated code
 runs, passes ruff, its own test and the laws of its kind; TODO marks what the author must fill in.
-An estimator starts as a row's score minus the mean of its group, an identity as the same words of a
-text, a scorer as the share of common words, a matcher as the reference's positions in order, a
-figure as one point per row, an experiment as SCPO and GiGPO.
+The first version of an estimator is a row's score minus the mean of its group; of an identity,
+equal sets of words; of a scorer, the share of common words; of a matcher, the reference's positions
+in order; of a figure, one point per row; of an experiment, SCPO and GiGPO.
 """
 
 import argparse
@@ -62,11 +62,11 @@ class Kind:
 
 def _insert_import(line: str) -> Edit:
     """Add an import in its sorted place among the imports of the same package."""
+    package = line[: line.index("{name}")]
 
     def edit(text: str, words: dict[str, str]) -> str:
         new = line.format(**words) + "\n"
         lines = text.splitlines(keepends=True)
-        package = new[: new.index(words["name"])]
         places = [number for number, old in enumerate(lines) if old.startswith(package)]
         # In ruff's order of imports, so that the edited file passes the check.
         place = next((number for number in places if lines[number] > new), places[-1] + 1)
@@ -217,31 +217,18 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
     _check_name(part, words)
 
     files = {root / path.format(name=name): text for path, text in part.files.items()}
-    # Checked before anything is written: a refused name leaves no files.
     existing = [str(path.relative_to(root)) for path in files if path.exists()]
     if name in part.taken or existing:
-        raise ConfigError(
-            f"the name {name!r} is taken{f' by {existing[0]}' if existing else ''}; choose another"
-        )
+        owner = f" by {existing[0]}" if existing else ""
+        raise ConfigError(f"the name {name!r} is taken{owner}; choose another")
     if not (root / "scpo" / "new.py").exists() or not (root / "tests").is_dir():
         raise ConfigError(
-            f"{root} is no checkout of scpo; from outside one: CONTRIBUTING.md, "
+            f"{root} is not a checkout of scpo; for a package of your own: CONTRIBUTING.md, "
             '"From another package"'
         )
 
-    # Everything is built, checked and formatted in memory first, so that a failure writes nothing.
-    contents = {path: text.format(**words) for path, text in files.items()}
-    for edited, edits in part.edits.items():
-        text = (root / edited).read_text()
-        for edit in edits:
-            text = edit(text, words)
-        contents[root / edited] = text
-    for path, text in contents.items():
-        if path.suffix == ".py":
-            _check_bindings(path.relative_to(root), text, words)
-            contents[path] = _formatted(path, text, root)
-
-    # The files that register the part come last, when the modules that they import exist.
+    # Everything is built in memory first, so that a failure writes nothing.
+    contents = _contents(part, files, words, root)
     try:
         for path, text in contents.items():
             replace_file(path, text.encode(), readable=True)
@@ -252,29 +239,51 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
     return list(files)
 
 
+def _contents(
+    part: Kind, files: dict[Path, str], words: dict[str, str], root: Path
+) -> dict[Path, str]:
+    """Path -> content of the new files, then of the edited files, which import the new ones.
+
+    Raises:
+        ConfigError: The name is also that of an import or a variable in one of the files.
+    """
+    contents = {path: text.format(**words) for path, text in files.items()}
+    for edited, edits in part.edits.items():
+        text = (root / edited).read_text()
+        for edit in edits:
+            text = edit(text, words)
+        contents[root / edited] = text
+
+    for path, text in contents.items():
+        if path.suffix == ".py":
+            _check_bindings(path.relative_to(root), text, words)
+            contents[path] = _formatted(path, text, root)
+    return contents
+
+
 def _check_name(part: Kind, words: dict[str, str]) -> None:
     """Refuse malformed names, and words of Python, YAML or the command line.
 
     Raises:
-        ConfigError: The name is one of them; the message suggests another.
+        ConfigError: The name is refused; the message says what is allowed or suggests another.
     """
     name = words["name"]
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name of {part.article}; allowed: a small letter, then up to 29 of "
-            "a-z, 0-9 and _"
+            f"{name!r} is not a valid name for {part.article}; allowed: a lower-case letter, then "
+            "up to 29 of a-z, 0-9 and _"
         )
     # The title is checked, too: the class of a scorer `none` would be `None`.
     for word in (name, words["title"]):
         if keyword.iskeyword(word) or hasattr(builtins, word):
             raise ConfigError(
-                f"{name!r} is no name of {part.article}: {word} is a word of Python; choose "
-                f"another, such as {name}_1"
+                f"{name!r} is not a valid name for {part.article}: {word} is a word of Python; "
+                f"choose another, such as {name}_1"
             )
     if name in YAML_WORDS:
         raise ConfigError(
-            f"{name!r} is no name of {part.article}: YAML or the command line reads it as a value; "
-            f"choose another, such as {name}_1"
+            f"{name!r} is not a valid name for {part.article}: YAML or the command line reads it "
+            f"as a value; choose another, such as {name}_1"
         )
 
 

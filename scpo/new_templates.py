@@ -24,7 +24,8 @@ def {name}(
     """
     id_N = group_ids(batch.group_N)
     score_N = row_scores(batch, config)
-    return as_advantage(score_N - score_moments(batch, score_N, id_N, config).mean_G[id_N])
+    mean_G = score_moments(batch, score_N, id_N, config).mean_G
+    return as_advantage(score_N - mean_G[id_N])
 
 
 # An estimator that separates the steps of a trajectory also gives step_term, the part of the
@@ -84,7 +85,7 @@ from scpo.steps import IntArray
 
 
 def {name}(visits: Visits, comparison: Comparison) -> IntArray:
-    """One label for each set of words; TODO what is compared, and what that misses."""
+    """One label for each set of words; TODO what is compared, and what it does not distinguish."""
     return key_ids(frozenset(text.lower().split()) for text in visits.text_M)
 
 
@@ -127,7 +128,9 @@ class {title}:
 
 def _similarity(first: str, second: str) -> float:
     words, others = set(first.lower().split()), set(second.lower().split())
-    return len(words & others) / len(words | others) if words | others else 1.0
+    if not words | others:
+        return 1.0
+    return len(words & others) / len(words | others)
 
 
 SCORERS["{name}"] = lambda config, device, cache_dir: {title}(config)

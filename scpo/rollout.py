@@ -78,11 +78,11 @@ class Trajectory:
         slot: Its place in the batch.
         prompts: What the policy read.
         anchors: The raw observation in each prompt, without history: GiGPO's anchor state.
-        generations: What the policy answered, with token ids and log-probabilities.
-        results: What the environment made of it.
-        states: The state text before each step; None where the environment provides none.
-        given: The environment's facts about that state; None likewise.
-        restarts: How often the environment broke and the episode began again.
+        generations: The policy's responses, with token ids and log-probabilities.
+        results: The environment's results of these responses.
+        states: The state text before each step; None if the environment provides none.
+        given: The environment's facts about that state; None if it provides none.
+        restarts: How often the environment failed and the episode began again.
     """
 
     slot: Slot
@@ -99,7 +99,7 @@ class Trajectory:
 
     @property
     def won(self) -> bool:
-        """The benchmark's meaning of success, which the return need not tell (a graded reward)."""
+        """Success as the benchmark defines it; a graded return need not determine it."""
         return any(result.won for result in self.results)
 
     @property
@@ -110,12 +110,12 @@ class Trajectory:
 
 @dataclass
 class _Running:
-    """An episode under way.
+    """A running episode.
 
     Attributes:
         episode: The environment's episode; replaced when it begins again.
         trajectory: Its finished steps.
-        rng: Uniform numbers that sample its tokens.
+        rng: Generator of the uniform numbers that sample its tokens.
         failures: How often its environment has failed.
     """
 
@@ -138,8 +138,8 @@ def training_tasks(
         groups: Tasks of a step.
         seed: The run's seed.
         step: Number of the training step, from 1.
-        turn: Round of sampling (DAPO); rounds after the first go through the panel in orders of
-            their own (ledger 26).
+        turn: Sampling round (DAPO), 0 for the first; later rounds visit the panel in other orders
+            (ledger 26).
     """
     # The first round's seed has no turn, so that its tasks do not depend on further rounds.
     purpose = (TASKS, turn) if turn else (TASKS,)
@@ -147,9 +147,8 @@ def training_tasks(
     # A step may cross the end of a pass; its tasks then come from two orders.
     for place in range((step - 1) * groups, step * groups):
         lap, index = divmod(place, len(tasks))
-        chosen.append(
-            tasks[np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))[index]]
-        )
+        order = np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))
+        chosen.append(tasks[order[index]])
     return chosen
 
 
@@ -187,7 +186,6 @@ def rollout(
     Raises:
         EnvironmentFailure: An environment failed more often than ``retries`` allows.
     """
-    # The slot's index is part of the seed: an episode's draws do not change with the others'.
     running = [
         _start(environment, slot, (*seed, index), retries) for index, slot in enumerate(slots)
     ]
@@ -212,7 +210,7 @@ def _start(environment: Environment, slot: Slot, seed: Sequence[int], retries: i
 def _episode(
     environment: Environment, slot: Slot, failures: int, retries: int
 ) -> tuple[Episode, int]:
-    """Start an episode, again where the environment fails.
+    """Start an episode; try again if the environment fails.
 
     Args:
         environment: Starts the episode.
@@ -259,17 +257,17 @@ def _step(
     Raises:
         EnvironmentFailure: It failed more than ``retries`` times.
     """
-    # Read before the step, which replaces them.
+    # Read before the step, which replaces the observation.
     anchor = run.episode.observation
     before = run.trajectory.results
-    # The state before this step is the one that the step before led to.
+    # The state before this step is the one after the previous step.
     state = before[-1].state if before else state_text(run.episode)
     given = before[-1].given if before else given_state(run.episode)
     try:
         result = run.episode.step(generation.text)
     except EnvironmentFailure as failure:
-        # The whole episode again, in its slot: a group that lost a sibling would change its
-        # statistics, and half a trajectory has no return.
+        # The whole episode is played again in its slot: without this sibling the group's statistics
+        # would change, and half a trajectory has no return.
         slot = run.trajectory.slot
         _check_retries(slot, failure, run.failures + 1, retries)
         run.episode, run.failures = _episode(environment, slot, run.failures + 1, retries)
@@ -311,11 +309,9 @@ def step_batch(
     ]
     owner = [trajectories[index] for index, _ in steps]
     results = [trajectories[index].results[t] for index, t in steps]
-    length_T = [len(trajectory) for trajectory in trajectories]
-    returns = np.repeat(
-        np.array([trajectory.episode_return for trajectory in trajectories], dtype=np.float32),
-        length_T,
-    )
+    length_K = [len(trajectory) for trajectory in trajectories]
+    return_K = [trajectory.episode_return for trajectory in trajectories]
+    return_N = np.repeat(np.array(return_K, dtype=np.float32), length_K)
     columns: dict[str, Any] = {
         **_states(trajectories),
         **_given(trajectories),
@@ -331,10 +327,10 @@ def step_batch(
         next_observation_N=np.array([result.observation for result in results], dtype=object),
         reward_N=np.array([result.reward for result in results], dtype=np.float32),
         valid_N=np.array([result.valid for result in results]),
-        episode_return_N=returns,
-        # Compared in float32, the type of the returns: as a double, 0.1 is another number.
-        success_N=returns > np.float32(success_threshold),
-        won_N=np.repeat([trajectory.won for trajectory in trajectories], length_T),
+        episode_return_N=return_N,
+        # Compared in float32, the type of the returns: in float64, 0.1 is another number.
+        success_N=return_N > np.float32(success_threshold),
+        won_N=np.repeat([trajectory.won for trajectory in trajectories], length_K),
         position_N=np.arange(len(steps)) if position_N is None else position_N,
         is_copy_N=np.zeros(len(steps), dtype=np.bool_),
         task_id_N=np.array([trajectory.slot.task.id for trajectory in owner], dtype=object),
@@ -343,10 +339,10 @@ def step_batch(
 
 
 def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
-    """The columns of what the environment gives of states besides texts; none where it does not.
+    """Columns of the facts about states that the environment provides besides the state texts.
 
-    A column is left out as a whole if one row lacks it: estimators compare rows with one another,
-    and a batch of both kinds would mix two meanings of a state.
+    A column is left out if one row lacks its value: estimators compare rows with one another, and
+    a batch with rows of both kinds would mix two meanings of a state.
     """
     before = [given for trajectory in trajectories for given in trajectory.given]
     results = [result for trajectory in trajectories for result in trajectory.results]
@@ -369,7 +365,7 @@ def _given(trajectories: Sequence[Trajectory]) -> dict[str, NDArray[Any]]:
 
 
 def _states(trajectories: Sequence[Trajectory]) -> dict[str, StrArray]:
-    """The columns of states; none where the environment gives none."""
+    """Columns of state texts; empty if the environment provides none."""
     before = [state for trajectory in trajectories for state in trajectory.states]
     after = [result.state for trajectory in trajectories for result in trajectory.results]
     if len(before) < len(after) or None in before or None in after:

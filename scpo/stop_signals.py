@@ -10,7 +10,9 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-AGAIN_AFTER_S = 0.05  # the destructor has returned by then
+
+# Seconds until a lost signal is sent again; the destructor has returned by then.
+AGAIN_AFTER_S = 0.05
 
 
 @contextmanager
@@ -28,13 +30,13 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
 
 @contextmanager
 def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterator[None]:
-    """Send a signal again whose handler raised KeyboardInterrupt inside a destructor.
+    """Send a stop signal again if its handler raised KeyboardInterrupt inside a destructor.
 
-    Python prints what a ``__del__`` raises and goes on, as if nobody had asked to stop. Handlers
-    run between any two bytecodes of the main thread, so they do run inside destructors.
+    Handlers run between any two bytecodes of the main thread, also inside a ``__del__``. Python
+    prints an exception of ``__del__`` and continues, so the request to stop would be lost.
 
     Args:
-        caught: Signals that have a handler of ours; with none, nothing is sent.
+        caught: Signals that have a handler of ours; nothing is sent if there are none.
     """
     earlier = sys.unraisablehook
     timers: list[threading.Timer] = []
@@ -43,8 +45,8 @@ def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterat
         if not caught or not isinstance(unraisable.exc_value, KeyboardInterrupt):
             earlier(unraisable)
             return
-        # From a timer: a signal sent here would be handled before the destructor has returned, and
-        # swallowed again. Which signal it was is unknown here; all of them ask for the same.
+        # By a timer: a signal sent here would be handled before the destructor has returned, and
+        # lost again. Which signal was lost is unknown, but all of them have the same meaning.
         main = threading.main_thread().ident
         timer = threading.Timer(AGAIN_AFTER_S, signal.pthread_kill, (main, caught[0]))
         timer.daemon = True
@@ -56,18 +58,18 @@ def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterat
         yield
     finally:
         sys.unraisablehook = earlier
-        # A signal that came after the block would meet the handlers of the caller.
+        # A signal sent after the block would reach the handlers of the caller.
         for timer in timers:
             timer.cancel()
 
 
 @contextmanager
 def stop_signals_blocked() -> Iterator[None]:
-    """Block stop signals in this thread, so that processes started meanwhile do not receive them.
+    """Block stop signals in this thread, so that processes started in the block do not get them.
 
     A child inherits the mask of its parent. Ctrl-C, ``timeout`` and ``scancel`` signal a whole
-    process group: only the trainer shall react, finish its step and then stop its helpers in order.
-    A signal that arrives meanwhile is delivered at the end of the block.
+    process group, but only the trainer shall react: it finishes its step and then stops its child
+    processes in order. A signal that arrives during the block is delivered at its end.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

@@ -20,8 +20,8 @@ MACHINE_SECTIONS = ("machine", "wandb", "launcher")
 """Sections of a configuration that say where and how a run is executed; its id ignores them."""
 
 
-# Seeds of other programs grow by a few thousand (verl-agent's workers count up from the run's), and
-# numpy's older generators take 32 bits: this much fits everywhere, also in a signed int32.
+# Fits a signed int32. Other programs add up to a few thousand to a run's seed (verl-agent's workers
+# count up from it), and NumPy's older generators take at most 32 bits.
 LARGEST_SEED = 2**31 - 1
 
 
@@ -34,21 +34,21 @@ def _fits(seed: int) -> int:
 
 
 Seed = Annotated[int, AfterValidator(_fits)]
-"""Seed that all random generators take, with what is added to it."""
+"""Seed that all random generators accept, also after other programs have added to it."""
 
 
 class Strict(BaseModel):
     """Frozen model that rejects unknown keys. Values are in ``conf/``, not defaults here.
 
-    NaN and infinities are rejected too: JSON has neither, and a record of the configuration must
-    read back as what it was. So are true and false for a number, which pydantic reads as 1 and 0.
+    NaN and infinities are rejected, because JSON has neither and a recorded configuration must be
+    readable. true and false are rejected as numbers: pydantic would read them as 1 and 0.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _numbers_are_no_truth_values(
+    def _refuse_truth_values_as_numbers(
         cls, data: Any, validate: ModelWrapValidatorHandler[Self]
     ) -> Self:
         validated = validate(data)

@@ -18,7 +18,7 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
     Args:
         name: The unknown name.
         known: Names to compare it with.
-        first: Names to suggest in place of any of those.
+        first: Names to suggest instead, if there are any.
     """
     # Without duplicates: rows of several tables may have the same name.
     names = list(dict.fromkeys(known))
@@ -34,7 +34,7 @@ def did_you_mean(name: str, known: Iterable[str], first: Sequence[str] = ()) -> 
 
 
 def _named_path(text: str) -> Path:
-    """Path of an argument. An empty one would be the current folder."""
+    """Path of an argument; refused if empty, because ``Path("")`` is the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError(
             "an empty name (a variable that is not set?); the current folder is ."
@@ -49,7 +49,7 @@ class SuggestingParser(argparse.ArgumentParser):
     Arguments of ``type=Path`` may not be empty.
 
     Attributes:
-        meant: Word that is not a choice -> the choice that does what it names.
+        meant: Word that is not a choice -> the choice that a user of the word probably means.
     """
 
     meant: Mapping[str, str] = MappingProxyType({})

@@ -52,9 +52,9 @@ def test_a_scorer_of_an_unregistered_kind_is_answered_with_the_allowed_ones(tmp_
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: scpo.load_method("scop"), "no method is called 'scop', did you mean 'scpo'.*allowed: "),
+        (lambda: scpo.load_method("scop"), r"no method is called 'scop'; did you mean scpo\?; allowed: "),
         (lambda: scpo.load_method("react"), "prompts a model and assigns no credit"),
-        (lambda: scpo.load_method("scpo", thta=0.5), "no setting 'thta', did you mean 'theta'.* it has "),
+        (lambda: scpo.load_method("scpo", thta=0.5), r"no setting 'thta'; did you mean theta\?; it has "),
         (
             lambda: scpo.load_method("crbc", states="exakt"),
             "method 'crbc': estimator.crbc; states='exakt' is no identity of states; did you mean exact",
@@ -63,7 +63,7 @@ def test_a_scorer_of_an_unregistered_kind_is_answered_with_the_allowed_ones(tmp_
         (lambda: scpo.load_method("scpo", name="x"), "no setting 'name'"),
         (lambda: scpo.load_method("scpo", host="grpo"), "host='grpo' is not a host.*allowed: gigpo, hgpo"),
         (lambda: scpo.load_method("grpo", host="hgpo"), r"no shaper and so no host; load_method\('scpo'"),
-        (lambda: scpo.load_scorer("exat"), "no scorer is called 'exat', did you mean 'exact'"),
+        (lambda: scpo.load_scorer("exat"), "no scorer is called 'exat'; did you mean exact"),
     ],
 )
 def test_a_wrong_argument_is_answered_with_what_to_pass(call, message):
@@ -93,5 +93,5 @@ def test_a_name_that_scpo_does_not_offer_is_answered_with_those_it_does():
 
 def test_an_environment_by_name_with_a_value_of_ones_own():
     assert load_environment("alfworld", cache_dir=None, horizon=7).config.horizon == 7
-    with pytest.raises(ConfigError, match="alfworld has no setting 'horizn', did you mean 'horizon'"):
+    with pytest.raises(ConfigError, match="alfworld has no setting 'horizn'; did you mean horizon"):
         load_environment("alfworld", cache_dir=None, horizn=7)

@@ -149,7 +149,12 @@ def test_a_name_in_use_is_not_overwritten(kind, name):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("gigpo", "is taken"), ("MyMethod", "no name of an estimator"), ("1x", "no name"), ("x" * 31, "up to 29")],
+    [
+        ("gigpo", "is taken"),
+        ("MyMethod", "not a valid name for an estimator"),
+        ("1x", "not a valid name"),
+        ("x" * 31, "up to 29"),
+    ],
 )
 def test_names_that_cannot_be_are_refused_before_anything_is_written(tmp_path, name, message):
     with pytest.raises(ConfigError, match=message):
@@ -198,5 +203,5 @@ def test_a_failure_on_the_way_leaves_nothing(checkout, monkeypatch):
 
 
 def test_another_folder_is_no_checkout(tmp_path):
-    with pytest.raises(ConfigError, match="is no checkout"):
+    with pytest.raises(ConfigError, match="is not a checkout"):
         write_part("estimator", "mine", tmp_path)
