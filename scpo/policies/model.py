@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from scpo.errors import ConfigError, first_line
-from scpo.records.memory import GIB
+from scpo.records.memory import GIB, free_gib
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -122,7 +122,8 @@ def load_huggingface(
 
 
 def memory_gib(device: torch.device) -> float:
-    """Total memory of a GPU, or free memory of the machine, in GiB."""
+    """Total memory of a GPU, or free memory of the machine, in GiB; infinite if it is unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / GIB
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
+    free = free_gib()
+    return math.inf if free is None else free

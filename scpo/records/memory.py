@@ -1,4 +1,4 @@
-"""Memory in use by a run's processes and on its GPUs; the GPUs of the driver; usable cores.
+"""Memory in use by a run's processes and on its GPUs; free memory, the driver's GPUs, usable cores.
 
 torch counts the memory of one process only. The memory of all processes is comparable with the
 paper's 33.5 GB without and 35.2 GB with the scorer, which is a process of its own here.
@@ -6,6 +6,7 @@ paper's 33.5 GB without and 35.2 GB with the scorer, which is a process of its o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -115,6 +116,26 @@ def tree_gib(root: int, proc: Path = Path("/proc")) -> float:
         total += pages.get(process, 0)
         waiting += children[process]
     return total * os.sysconf("SC_PAGE_SIZE") / GIB
+
+
+def free_gib(
+    meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")
+) -> float | None:
+    """Memory in GiB that a new process can get, within a container's limit; None if unknown.
+
+    The page cache counts as free, because the kernel gives it up for a process. Only Linux has
+    these files.
+    """
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    except OSError:
+        return None
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    # No container, or one whose limit is the word "max".
+    with contextlib.suppress(OSError, ValueError):
+        limit = int((cgroup / "memory.max").read_text())
+        free = min(free, limit - int((cgroup / "memory.current").read_text()))
+    return free / GIB
 
 
 def query_driver(fields: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Checks of this machine: CPUs, memory, disk, file system and GPUs for the runs to start."""
 
-import contextlib
 import fcntl
 import math
 import os
@@ -13,7 +12,7 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.memory import GIB
 from scpo.progress import counted
 from scpo.records.files import write_bytes
-from scpo.records.memory import installed_gpus, usable_cores
+from scpo.records.memory import free_gib, installed_gpus, usable_cores
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher
 from sweeps.doctor.subject import Subject
@@ -60,10 +59,10 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
     models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
     needed = slots * (PROCESS_GIB + max(models))
     needs = f"{slots} at a time need at least {rounded(needed)}"
-    if not MEMINFO.exists():
+    free = free_gib(MEMINFO, CGROUP)
+    if free is None:
         yield ok("memory", f"{needs}; what is free is read on Linux only")
         return
-    free = _free_memory_gib()
     text = f"{rounded(free)} free; {needs}"
     fitting = int(free // (needed / slots))
     if needed > free:
@@ -208,13 +207,3 @@ def _cpu_quota() -> float | None:
     except (OSError, ValueError):
         return None
     return None if quota == "max" else int(quota) / int(period)
-
-
-def _free_memory_gib() -> float:
-    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
-    free = int(lines["MemAvailable"].split()[0]) * 1024
-    # No container, or one whose limit is the word "max".
-    with contextlib.suppress(OSError, ValueError):
-        limit = int((CGROUP / "memory.max").read_text())
-        free = min(free, limit - int((CGROUP / "memory.current").read_text()))
-    return free / GIB

@@ -1,5 +1,6 @@
 """A Hugging Face model in the local trainer: what a step changes, what it computes, what is refused before loading."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.tiny import tiny_policy
 
 torch = pytest.importorskip("torch", reason="needs torch: make setup")
 
-from scpo.policies import make_policy  # noqa: E402
+from scpo.policies import make_policy, model  # noqa: E402
 from scpo.policies.model import load_pretrained  # noqa: E402
 
 PAIRS = [((1, 2, 3), (4, 5)), ((2, 3), (4,)), ((3, 4, 5, 6), (1, 2, 3))]
@@ -84,6 +85,12 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(monkeypatch):
     config = compose_run(["scale=paper", "trainer=local", "method=grpo", "model=qwen2_5_7b", "machine.device=cpu"])
     with pytest.raises(ConfigError, match=r"7B with trainer=local needs about \d+ GiB"):
         make_policy.make_policy(config, SimpleNamespace())
+
+
+@pytest.mark.parametrize(("free", "counted"), [(20.5, 20.5), (None, math.inf)])
+def test_a_model_on_a_cpu_may_take_the_memory_that_is_free_and_any_where_that_is_unknown(monkeypatch, free, counted):
+    monkeypatch.setattr(model, "free_gib", lambda: free)
+    assert model.memory_gib(torch.device("cpu")) == counted
 
 
 def test_micro_batches_hold_so_many_tokens_and_at_least_one_row():

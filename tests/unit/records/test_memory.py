@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scpo.records.memory import GIB, HOST, NodeMemory, tree_gib, usable_cores, used_gib
+from scpo.records.memory import GIB, HOST, NodeMemory, free_gib, tree_gib, usable_cores, used_gib
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ONE_GIB = GIB // PAGE
@@ -57,6 +57,18 @@ def test_a_child_that_is_gone_again_has_left_its_peak():
         peak, after = memory.take()[HOST], memory.take()[HOST]
     assert peak > alone + 0.25
     assert after < peak - 0.25
+
+
+def test_the_page_cache_counts_as_free_and_a_containers_limit_is_respected(tmp_path):
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemFree: 1048576 kB\nMemAvailable: 4194304 kB\n")
+    assert free_gib(meminfo, tmp_path) == 4
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_gib(meminfo, tmp_path) == 4
+    (tmp_path / "memory.max").write_text(f"{2 * GIB}\n")
+    (tmp_path / "memory.current").write_text(f"{GIB // 2}\n")
+    assert free_gib(meminfo, tmp_path) == 1.5
+    assert free_gib(tmp_path / "none", tmp_path) is None
 
 
 def test_cores_are_counted_where_the_system_has_no_masks_of_them(monkeypatch):
