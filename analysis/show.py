@@ -31,7 +31,7 @@ from analysis.sources.run_records import (
     read_runs,
 )
 from analysis.sources.sections import benchmarks, record_rows
-from analysis.sources.series import Series, make_series
+from analysis.sources.series import Series, make_series, panels_of
 from analysis.sources.settings import setting_differences
 from analysis.stats.measures import TRAINING
 from analysis.stats.named import NamedComparison, named_by
@@ -48,7 +48,8 @@ WIDTH = 100  # characters of a line
 # Least number of characters to which the labels of a table that is too wide are folded.
 LONGEST_LABEL = 22
 
-# Rows that others are compared with, the first one present; without any, the first finished row.
+# Names of the row that the others are compared with: the first of these that has finished runs, or
+# else the first finished row.
 REFERENCES = ("gigpo", "scpo")
 CREDIT = {
     "credit/active_groups": "active\ngroups, %",
@@ -75,8 +76,8 @@ def experiment_table(
 
     Args:
         runs_dir: Folder of run folders.
-        experiment: Its name, or the manifest of one call: the record of that name may be that of a
-            later call by now.
+        experiment: Its name, or the manifest of one call, whose record a later call of the same
+            name may have replaced.
         scale: The scale to show; None: all that were run.
         states: States of runs by id, where the caller knows more than their records, e.g. that a
             job waits.
@@ -120,7 +121,7 @@ def experiment_table(
             _print_published(console, record)
 
     # Damaged runs of other experiments are not reported here.
-    members = {run.id for record in records for row in record.rows for run in row.runs}
+    members: set[str] = set().union(*(record.run_ids for record in records))
     own = [problem for problem in (*unreadable, *damaged) if problem.path in members]
     for problem in (*broken, *own):
         console.print(f"left out: {problem.path}: {problem.reason}", soft_wrap=True)
@@ -140,7 +141,7 @@ def _print_benchmark(
     """Print the rows of one environment and model: success, differences, credit; returns them."""
     rows = record_rows(record, runs, *benchmark)
     logged = {metric for row in rows for run in row.finished for metric in metrics[run]}
-    panels = panel_order({name.split("/")[1] for name in logged if name.startswith("val/")})
+    panels = panel_order(set(panels_of(logged)))
     headings = {panel: f"{panel}\n{PANELS.get(panel, '')}" for panel in panels}
 
     console.print(f"{record.title} ({record.scale} scale, {', '.join(benchmark)})")
@@ -348,7 +349,7 @@ def _read(run: Run) -> dict[str, Series]:
         for metric, value in line.items():
             if _is_shown(metric) and isinstance(value, (int, float)):
                 points.setdefault(metric, []).append((line["step"], value))
-    # Read for its damage only, with which the run is in no other table either.
+    # These logs are read only to notice damage, because of which all other tables leave out a run.
     for _ in read_lines(run, LOGS[1:]):
         pass
     return {metric: make_series(values) for metric, values in points.items()}

@@ -104,9 +104,8 @@ def read_archive(folder: Path) -> Archive:
     Raises:
         RecordError: The index or the table of runs cannot be read at all.
     """
-    index, damage = read_index(folder)
-    edited = damage
-    problems = [Problem(f"{folder}/{INDEX}", damage)] if damage else []
+    index, edited = read_index(folder)
+    problems = [Problem(f"{folder}/{INDEX}", edited)] if edited else []
     experiments = tuple(_read_experiments(folder, index, problems))
     # So far these are problems of the index. With any, no run may be added to the archive.
     index_problems = tuple(problems)

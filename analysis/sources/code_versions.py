@@ -65,13 +65,14 @@ def several_versions(runs: Iterable[HasCode]) -> str:
     for run in chosen:
         folder = RunFolder(run.folder)
         try:
-            with_files.append((folder, read_config(folder)))
+            config = read_config(folder)
         except RecordError:
-            # An archived run has no files to compare; of one of another schema or of an estimator
-            # whose package is missing it is unknown which of its files it used.
+            # An archived run has no files to compare. If a run has another schema, or an estimator
+            # whose package is missing, it is unknown which of its files it used.
             unread.append(folder)
-            continue
-        compared.add(run.code)
+        else:
+            with_files.append((folder, config))
+            compared.add(run.code)
     try:
         files = differing_files(with_files)
     except RecordError:
@@ -91,7 +92,10 @@ def several_versions(runs: Iterable[HasCode]) -> str:
 
 
 def _changed_at_all(unread: Sequence[RunFolder], others: Sequence[RunFolder]) -> str:
-    """Name all files that differ between these runs; empty if one of ``unread`` has no record."""
+    """Name all files that differ between these runs, whether or not a run used them.
+
+    Empty if ``unread`` is empty or has a run without a record of its code.
+    """
     try:
         records = [read_code(folder) for folder in (*unread, *others)]
     except RecordError:
@@ -139,28 +143,29 @@ def code_notes(
 
 
 def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple[str, ...]:
-    """The notes on all these sections, each once: a row may be in several sections."""
+    """The notes on all these sections, without repetitions: a row may be in several sections."""
     notes: dict[str, None] = {}
     for part in sections:
+        experiments = _experiments(part)
         finished = [row for row in part.rows if row.finished]
-        for note in code_notes(finished, runs, f"the rows of {_experiments(part)}"):
+        for note in code_notes(finished, runs, f"the rows of {experiments}"):
             notes.setdefault(note)
         if part.left_out and finished:
-            notes.setdefault(f"{_experiments(part)}{part.apart}: {part.left_out}")
+            notes.setdefault(f"{experiments}{part.apart}: {part.left_out}")
         every = {run for row in finished for run in row.finished}
         moved = [run for run in every if moved_by_entropy_alone(runs[run])]
         if part.scale == STUDY and moved:
-            notes.setdefault(f"{counted(len(moved), 'run')} of {_experiments(part)} {WITHDRAWN}")
+            notes.setdefault(f"{counted(len(moved), 'run')} of {experiments} {WITHDRAWN}")
         dirty = [run for run in every if runs[run].dirty]
         if dirty:
             notes.setdefault(
-                f"{counted(len(dirty), 'run')} of {_experiments(part)} ran with uncommitted "
+                f"{counted(len(dirty), 'run')} of {experiments} ran with uncommitted "
                 "changes in the checkout (uncommitted.diff in the run folders), which no commit has"
             )
         reworded = [run for run in every if reworded_dose(runs[run].config)]
         if reworded:
             notes.setdefault(
-                f"{counted(len(reworded), 'run')} of {_experiments(part)}: credit reads "
+                f"{counted(len(reworded), 'run')} of {experiments}: credit reads "
                 "observations in other words than the game's (env.wordings; docs/meaning.md)"
             )
     return tuple(notes)

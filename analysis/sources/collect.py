@@ -152,9 +152,9 @@ def _one_for_each(
 ) -> list[ExperimentRecord]:
     """Join the records of one experiment, which an archive and a folder of runs may both have.
 
-    Records that have different runs of one row and seed stay two, and so do those whose rows have
-    other configurations: a later edition of an experiment on other seeds is an experiment of its
-    own.
+    Two records are not joined if they have different runs of one row and seed, or different
+    configurations of one row: a later edition of an experiment on other seeds is not the same
+    experiment.
     """
     kept: list[ExperimentRecord] = []
     for record in records:
@@ -170,10 +170,9 @@ def _one_for_each(
 
 
 def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
-    kinds = [
-        (each.experiment, each.scale, each.overrides, each.primary) for each in (record, other)
-    ]
-    if kinds[0] != kinds[1]:
+    """True if two records of one experiment may be joined (``_one_for_each``)."""
+    named = (record.experiment, record.scale, record.overrides, record.primary)
+    if named != (other.experiment, other.scale, other.overrides, other.primary):
         return False
     planned: dict[tuple[str, str, str, int], str] = {}
     for each in (record, other):
@@ -241,7 +240,7 @@ def _read_project(name: str, settings: Settings) -> Found:
         with noted(problems, path):
             run = run_of(download, name)
             if run.id in runs:
-                reason = f"is {run.id} again; the one that got further stands"
+                reason = f"is {run.id} again; the copy with the later last step is used"
                 problems.append(Problem(path, reason))
             runs[run.id] = max(run, runs.get(run.id, run), key=lambda copy: copy.step or 0)
     return Found(_single_copies(runs.values()), (), tuple(problems))
@@ -263,7 +262,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
         runs[run_id] = replace(copies[0], state=State.DAMAGED)
         for run in copies:
             if run.damage:
-                # The problems of its source have it already.
+                # The problems of its source name the damage already.
                 continue
             if run.folder in found.archived:
                 archived.setdefault(run.folder, []).append(run_id)

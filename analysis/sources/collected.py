@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
-from analysis.sources.series import Series
+from analysis.sources.series import Series, panels_of
 from analysis.sources.settings import is_prompted
 from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
@@ -108,8 +108,7 @@ class Collected:
         used = {run for run, _ in self.used}
         names: dict[tuple[str, ...], list[str]] = {}
         for record in self.experiments:
-            own = {run.id for row in record.rows for run in row.runs}
-            if record.given and record.scale in self.scales and own & used:
+            if record.given and record.scale in self.scales and record.run_ids & used:
                 names.setdefault(record.given, []).append(record.experiment)
         notes = []
         for words, experiments in names.items():
@@ -118,7 +117,7 @@ class Collected:
         return tuple(notes)
 
     def damaged(self) -> tuple[str, ...]:
-        """A note on the damaged runs of the present output's rows; empty without any.
+        """Notes on the runs of the present output's rows that could not be read; empty without any.
 
         Returns:
             For example ``("damaged and left out: GRPO (seeds 3, 4)",)``.
@@ -191,8 +190,7 @@ class Collected:
 
     def panels(self, run: str) -> tuple[str, ...]:
         """Names of the validation panels that a run was evaluated on, sorted."""
-        names = (name.split("/")[1] for name in self.metric_names(run) if name.startswith("val/"))
-        return tuple(dict.fromkeys(names))
+        return panels_of(self.by_metric.get(run, ()))
 
     def diagnostics(self, run: str, pattern: str) -> tuple[Path, ...]:
         """Paths of a run's undamaged samples whose names match.

@@ -14,8 +14,8 @@ def folder_meant(paths: Iterable[Path]) -> str:
     """`; did you mean x?` for the first path with a folder of runs near it, or an empty string.
 
     A path is near the folders inside it, folders of a similar name and, if it is itself a run
-    folder or a file, the folders that contain it. An archive that lost its index is what was meant:
-    no other folder has its runs.
+    folder or a file, the folders that contain it. For an archive that lost its index there is no
+    hint, because no other folder has its runs.
     """
     for path in paths:
         if lost_index(path):

@@ -64,6 +64,16 @@ class Row:
         return tuple(run.id for run in self.runs if run.state == State.DONE)
 
     @property
+    def seeds(self) -> set[int]:
+        """All planned seeds."""
+        return {run.seed for run in self.runs}
+
+    @property
+    def finished_seeds(self) -> set[int]:
+        """Seeds of the finished runs."""
+        return {run.seed for run in self.runs if run.state == State.DONE}
+
+    @property
     def missing(self) -> tuple[RowRun, ...]:
         """Planned runs that are not finished."""
         return tuple(run for run in self.runs if run.state != State.DONE)
@@ -168,6 +178,13 @@ class Section:
         for family in self.families:
             yield from family.runs
 
+    def with_each_row(self, change: Callable[[Row], Row]) -> "Section":
+        """The section with ``change(row)`` for each of ``all_rows``."""
+        families = []
+        for family in self.families:
+            families.append(replace(family, runs=tuple(map(change, family.runs))))
+        return replace(self, rows=tuple(map(change, self.rows)), families=tuple(families))
+
     def as_asked_by(self, *experiments: str) -> "Section":
         """The section with the rows of these experiments on the seeds that they plan."""
         own: dict[str, Row] = {}
@@ -198,20 +215,21 @@ class Section:
         """Note on a row's seeds if none is among the main table's; empty otherwise."""
         # Without a main table, ``min`` returns the first experiment.
         main = min(self.families, key=lambda family: family.experiment != MAIN, default=None)
-        seeds = {run.seed for run in row.runs}
-        if main is None or not seeds or seeds & main.seeds:
+        if main is None or not row.seeds or row.seeds & main.seeds:
             return ""
-        return f"on {seed_list(seeds)}, the rows of {main.experiment} on {seed_list(main.seeds)}"
+        return (
+            f"on {seed_list(row.seeds)}, the rows of {main.experiment} on {seed_list(main.seeds)}"
+        )
 
     def more_seeds(self, row: Row) -> tuple[set[int], dict[str, set[int]]]:
         """Finished seeds of a row as it is shown, and further ones by experiment, most first.
 
         An experiment is left out if another one has all of its further seeds.
         """
-        own = _finished_seeds(row)
+        own = row.finished_seeds
         further: dict[str, set[int]] = {}
         for family in self.families:
-            more = _finished_seeds(family.row(row.name)) - own
+            more = family.row(row.name).finished_seeds - own
             if more and not is_implied(family.experiment):
                 further[family.experiment] = more
         most_first = sorted(further, key=lambda name: -len(further[name]))
@@ -261,27 +279,28 @@ def _find(rows: Iterable[Row], name: str) -> Row:
     return next((row for row in rows if row.name == name), Row(name, name, ()))
 
 
-def _finished_seeds(row: Row) -> set[int]:
-    return {run.seed for run in row.runs if run.id in row.finished}
-
-
 def seed_list(seeds: Iterable[int]) -> str:
     """Seeds in order; three or more successive ones become a range: ``seeds 2, 3, 20 to 29``."""
-    ordered = sorted(set(seeds))
-    stretches: list[list[int]] = []
-    for seed in ordered:
-        if stretches and seed == stretches[-1][-1] + 1:
-            stretches[-1].append(seed)
-        else:
-            stretches.append([seed])
+    distinct = set(seeds)
     parts: list[str] = []
-    for stretch in stretches:
+    for stretch in stretches(distinct):
         if len(stretch) > 2:
             parts.append(f"{stretch[0]} to {stretch[-1]}")
         else:
             parts += map(str, stretch)
-    word = "seeds" if len(ordered) > 1 else "seed"
+    word = "seeds" if len(distinct) > 1 else "seed"
     return f"{word} {', '.join(parts)}"
+
+
+def stretches(seeds: Iterable[int]) -> list[list[int]]:
+    """Seeds in order, split into stretches of successive ones."""
+    found: list[list[int]] = []
+    for seed in sorted(seeds):
+        if found and seed == found[-1][-1] + 1:
+            found[-1].append(seed)
+        else:
+            found.append([seed])
+    return found
 
 
 def first_names(names: Iterable[str]) -> str:

@@ -123,6 +123,11 @@ class ExperimentRecord(Manifest):
     """``runs/experiments/<name>-<scale>.json``: the rows of an experiment and their runs."""
 
     @property
+    def run_ids(self) -> set[str]:
+        """Ids of the runs that the experiment planned."""
+        return {run.id for row in self.rows for run in row.runs}
+
+    @property
     def given(self) -> tuple[str, ...]:
         """Words of the command line that apply to every row; the scale is in titles."""
         return tuple(word for word in self.overrides if not word.startswith("scale="))
@@ -343,8 +348,8 @@ def _state(records: RunFolder, status: Status) -> State:
     """Recorded state, except for a run of this machine whose process is gone: LOST."""
     if status.state is not State.RUNNING:
         return status.state
-    # Whether a job is queued again, only its scheduler knows; whether a process lives, only its
-    # host.
+    # Only the scheduler knows whether a job is queued again, and only the host whether a process
+    # lives.
     if status.host is None or records.job.exists():
         return status.state
     # ``observe`` reads the status again. If the run has ended since, the rest of ``status`` (step,

@@ -123,8 +123,8 @@ def _order(part: Section) -> tuple[str, str, str, bool, int, str]:
 def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]:
     """Yield each section with its differences from the first of its benchmark and model.
 
-    The share of reworded observations is that of the section's own setting, which no difference
-    names if all sections have the same.
+    ``reworded`` is set in every section, because no difference names the dose if all sections have
+    the same.
     """
     first: dict[tuple[str, str, str], Section] = {}
     for part in parts:
@@ -138,9 +138,16 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
 
 
 def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:
-    """The section with its differences from another one, of which these are example runs.
+    """The section with its differences from the first one of its benchmark and model.
 
-    A heading holds for all rows: what only some of them have is shown at these rows.
+    They are printed in a heading, which is about all rows. If some rows have another value of a
+    key, each row therefore has a note on it, and the heading only names the key ("as marked").
+
+    Args:
+        part: The section.
+        own: A run with the setting of the section; None before any has started.
+        other: A run with the setting of the first section; None before any has started.
+        runs: Every run by its id.
     """
     usual = replace(
         part,
@@ -149,21 +156,22 @@ def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) ->
     )
     if own is None or other is None or own.foreign != other.foreign:
         return usual
+    # Keys in which some row differs from the setting of the section.
     mixed: dict[str, None] = {}
     of_rows: dict[str, Run] = {}
     for row in part.rows:
-        run = next((runs[run.id] for run in row.runs if _settled(run.id, runs)), None)
+        run = next(_settled_runs(row.runs, runs), None)
         if run is not None:
             of_rows[row.name] = run
             mixed |= dict.fromkeys(differing_keys(run.config, own.config))
-    claimed = list(differing_keys(own.config, other.config))
-    marked = [key for key in claimed if key in mixed]
+    differing = list(differing_keys(own.config, other.config))
+    marked = [key for key in differing if key in mixed]
     if not marked:
         return usual
 
     games = (own.panels, other.panels)
     as_marked = f"{', '.join(key.removesuffix('.name') for key in marked)} as marked"
-    shared = [key for key in claimed if key not in mixed]
+    in_heading = [key for key in differing if key not in mixed]
 
     def heading(show_others: bool) -> str:
         text = setting_differences(own.config, other.config, games, marked, show_others)
@@ -173,15 +181,10 @@ def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) ->
         if row.name not in of_rows:
             return row
         config = of_rows[row.name].config
-        return replace(row, differs=setting_differences(config, other.config, without=shared))
+        return replace(row, differs=setting_differences(config, other.config, without=in_heading))
 
-    families = []
-    for family in part.families:
-        families.append(replace(family, runs=tuple(map(with_mark, family.runs))))
     return replace(
-        part,
-        rows=tuple(map(with_mark, part.rows)),
-        families=tuple(families),
+        part.with_each_row(with_mark),
         differs=heading(show_others=True),
         differs_alone=heading(show_others=False),
     )
@@ -189,11 +192,9 @@ def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) ->
 
 def _example_run(part: Section, runs: Runs) -> Run | None:
     """The first run with the setting of its section; None before any has started."""
-    for row in part.rows:
-        for run in row.runs:
-            if _settled(run.id, runs) and runs[run.id].setting == part.setting:
-                return runs[run.id]
-    return None
+    planned = (run for row in part.rows for run in row.runs)
+    settled = _settled_runs(planned, runs)
+    return next((run for run in settled if run.setting == part.setting), None)
 
 
 def _differences(run: Run | None, other: Run | None, show_others: bool = True) -> str:
@@ -217,19 +218,16 @@ def _noted(part: Section, runs: Runs, rollouts: Rollouts) -> Section:
     """The section with notes at the rows on what is unusual for their method."""
 
     def with_notes(row: Row) -> Row:
-        own = next((runs[run.id] for run in row.runs if _settled(run.id, runs)), None)
+        own = next(_settled_runs(row.runs, runs), None)
         compared = unusual_comparison(own.config) if own and not own.foreign else ""
         notes = (row.differs, compared, _more_rollouts(row, runs, rollouts))
         return replace(row, differs="; ".join(filter(None, notes)))
 
-    families = []
-    for family in part.families:
-        families.append(replace(family, runs=tuple(map(with_notes, family.runs))))
-    return replace(part, rows=tuple(map(with_notes, part.rows)), families=tuple(families))
+    return part.with_each_row(with_notes)
 
 
 def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:
-    """Note on a row that has more rollouts per training step than its groups; empty without."""
+    """Note on a row with more rollouts per training step than it plans; empty for other rows."""
     more = more_rollouts(row, runs, rollouts)
     return f"{more[0]:.0f} rollouts per training step instead of {more[1]}" if more else ""
 
@@ -267,7 +265,9 @@ class _Draft:
         scale, _, _, setting = key
         chosen, problems = self._choose(scale, runs)
         problems += self._not_shown(chosen)
-        usual = self._usual_run(chosen, setting, runs)
+        planned = (run for seeds in chosen.values() for run in seeds.values())
+        settled = _settled_runs(planned, runs)
+        usual = next((run for run in settled if run.setting == setting), None)
         every: dict[str, Row] = {}
         for name, seeds in chosen.items():
             every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
@@ -311,18 +311,6 @@ class _Draft:
                         )
                         problems.append(Problem(run_id, reason))
         return chosen, problems
-
-    def _usual_run(
-        self,
-        chosen: Mapping[str, Mapping[int, PlannedRun]],
-        setting: str | None,
-        runs: Runs,
-    ) -> Run | None:
-        for seeds in chosen.values():
-            for planned in seeds.values():
-                if _settled(planned.id, runs) and runs[planned.id].setting == setting:
-                    return runs[planned.id]
-        return None
 
     def _family(self, record: ExperimentRecord, every: Mapping[str, Row]) -> Family:
         own = []
@@ -385,7 +373,7 @@ class _Draft:
         usual: Run | None,
     ) -> Row:
         # All runs of a row have the same setting, so the first one with a known setting will do.
-        own = next((runs[run.id] for run in planned if _settled(run.id, runs)), None)
+        own = next(_settled_runs(planned, runs), None)
         alike = own is None or usual is None or own.setting == usual.setting
         differences = _differences(own, usual)
         return Row(
@@ -480,6 +468,13 @@ def _settled(run: str, runs: Runs) -> bool:
     return run in runs and runs[run].settled and runs[run].state != State.DAMAGED
 
 
+def _settled_runs(planned: Iterable[RowRun | PlannedRun], runs: Runs) -> Iterator[Run]:
+    """Yield the planned runs whose settings are known."""
+    for entry in planned:
+        if _settled(entry.id, runs):
+            yield runs[entry.id]
+
+
 def _usual_settings(known: Iterable[tuple[str, Run]]) -> list[str]:
     """Settings that most rows have: several, if as many rows have them; none without runs."""
     rows: dict[str, set[str]] = {}
@@ -494,8 +489,9 @@ def _usual(
 ) -> Run | None:
     """A run with the setting of most rows; None without runs.
 
-    Among equals, a setting wins that another record has with the same rows, because the same runs
-    would be in two sections; then the default row's, then the first one.
+    If several settings have as many rows, one that another record has with the same rows comes
+    first, because the same runs would otherwise be in two sections; then the default row's; then
+    that of the first run.
     """
     usual = _usual_settings(known)
     own = {(row, run.setting) for row, run in known}

@@ -89,3 +89,8 @@ def make_series(points: Iterable[tuple[int, float]]) -> Series:
     finite = {step: value for step, value in points if math.isfinite(value)}
     steps = tuple(sorted(finite))
     return Series(steps, tuple(finite[step] for step in steps))
+
+
+def panels_of(metrics: Iterable[str]) -> tuple[str, ...]:
+    """Names of the validation panels of these metrics, sorted."""
+    return tuple(sorted({name.split("/")[1] for name in metrics if name.startswith("val/")}))

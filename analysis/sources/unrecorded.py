@@ -151,8 +151,7 @@ def without_record(
     by_id = {run.id: run for run in runs}
     recorded = {run.id for run in of_projects}
     for record in records:
-        for row in record.rows:
-            recorded |= {run.id for run in row.runs}
+        recorded |= record.run_ids
 
     singles: list[Run] = []
     trials: list[Run] = []

@@ -321,18 +321,13 @@ def _named_in(
             first=merged_first,
             second=merged_second,
             measure=record.primary.measure,
-            seeds=frozenset(_seeds(first) & _seeds(second)),
+            seeds=frozenset(first.row.seeds & second.row.seeds),
         )
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:
     """The first row that an experiment has under this name; None if there is none."""
     return next((row for row in rows if row.called(name)), None)
-
-
-def _seeds(row: StudyRow) -> set[int]:
-    """All planned seeds of a row."""
-    return {run.seed for run in row.row.runs}
 
 
 def _add(distinct: list[_Named], comparison: _Named) -> None:

@@ -1,7 +1,7 @@
 """The comparisons that one experiment named before its runs, for the table at the end of its sweep.
 
-At any scale and without pandas. ``analysis.stats.comparisons`` has those of all experiments, each
-distinct one once, for the tables and figures of the study.
+They are made at any scale and without pandas. ``analysis.stats.comparisons`` has the comparisons of
+all experiments, each distinct one once, for the tables and figures of the study.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.sources.sections import benchmarks, record_rows
-from analysis.sources.series import Series
+from analysis.sources.series import Series, panels_of
 from analysis.stats.measures import MEASURES, Measure, by_seed
 from analysis.stats.pairs import Pairs, pair_rows
 from analysis.stats.seed_statistics import difference, holm, p_value
@@ -29,8 +29,8 @@ class NamedComparison:
         difference: Summary of the differences over these.
         p: p of the paired t-test, after Holm's correction.
         tests: Number of the experiment's comparisons, on all benchmarks; 0 if none can be tested.
-        untested: Those of them that cannot be tested yet. They count as p = 1, so that the
-            correction does not depend on which rows have been run.
+        untested: Number of these comparisons that cannot be tested yet. They count as p = 1, so
+            that the correction does not depend on which rows have been run.
     """
 
     benchmark: tuple[str, str]
@@ -54,9 +54,7 @@ class _Logged:
         return self.metrics.get(run, {}).get(metric, Series())
 
     def panels(self, run: str) -> tuple[str, ...]:
-        names = sorted(self.metrics.get(run, ()))
-        panels = (name.split("/")[1] for name in names if name.startswith("val/"))
-        return tuple(dict.fromkeys(panels))
+        return panels_of(self.metrics.get(run, ()))
 
 
 def named_by(

@@ -6,7 +6,7 @@ Without pandas: the table at the end of a sweep pairs its rows here, too.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.sources.rows import Row
+from analysis.sources.rows import Row, stretches
 from analysis.sources.run_records import Run, one_processor_type
 from analysis.sources.settings import same_games
 
@@ -69,7 +69,7 @@ def pair_rows(
         runs: All runs by id.
         seeds: Seeds to take; None: all.
     """
-    planned = _seeds(first) & _seeds(second)
+    planned = first.seeds & second.seeds
     if seeds is not None:
         planned &= set(seeds)
     finished = {*first.finished, *second.finished}
@@ -98,19 +98,13 @@ def run_id(row: Row, seed: int) -> str:
     return next(run.id for run in row.runs if run.seed == seed)
 
 
-def _seeds(row: Row) -> set[int]:
-    return {run.seed for run in row.runs}
-
-
 def seed_ranges(seeds: Sequence[int]) -> str:
     """Seeds as ranges, e.g. ``0–3, 7``."""
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    parts = []
+    for stretch in stretches(seeds):
+        first, last = stretch[0], stretch[-1]
+        parts.append(str(first) if first == last else f"{first}–{last}")
+    return ", ".join(parts)
 
 
 def _held_out_games(run: Run) -> dict[str, object]:

@@ -73,7 +73,7 @@ def fewer_seeds(numbers: Mapping[str, Summary], finished: int) -> str:
     """
     counts: dict[int, list[str]] = {}
     for name, summary in numbers.items():
-        # Without any seed, no number exists either.
+        # A number without any seed is not printed.
         if 0 < summary.n < finished:
             counts.setdefault(summary.n, []).append(name)
     if not counts:

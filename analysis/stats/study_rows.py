@@ -232,7 +232,7 @@ def common_settings(rows: Sequence[StudyRow]) -> dict[str, str]:
 def with_common_seeds(
     data: Collected, rows: Iterable[StudyRow], shown: Sequence[StudyRow]
 ) -> list[StudyRow]:
-    """The rows, some of them on the seeds that all of these have finished.
+    """The rows, of which the shown ones have only the seeds that all shown ones have finished.
 
     Args:
         data: The collected runs.
@@ -325,8 +325,9 @@ def _title(data: Collected, row: StudyRow, rows: Sequence[StudyRow] = ()) -> str
     Args:
         data: The collected runs.
         row: The row.
-        rows: All rows of the study. A variant is one of what its experiment calls by the method's
-            name: in the sensitivity to θ, SCPO with the lexical scorer.
+        rows: All rows of the study. The title of a variant begins with that of the row which its
+            experiment calls by the method's name: in the sensitivity to θ, SCPO with the lexical
+            scorer.
     """
     if row.row.name in METHOD_LABELS:
         return METHOD_LABELS[row.row.name]
@@ -368,9 +369,9 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
 def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Append the settings that differ to each title that several rows of a benchmark share.
 
-    The main table's row keeps its title; the others are named by what differs from it: a
-    run of few steps must not add the usual number of steps to the name of every other row. Of two
-    editions of the main table, the first one's row keeps its title.
+    The main table's row keeps its title, and the others are named by what differs from it. Without
+    it, a row of few training steps would add the usual number of steps to the title of every other
+    row. Of two editions of the main table, the first one's row keeps its title.
     """
     groups: dict[tuple[str, str, str], list[str]] = {}
     usual: dict[tuple[str, str, str], str] = {}
@@ -396,10 +397,11 @@ def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
 
 
 def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
-    """True if two rows differ only in method, scorer and learning rate.
+    """True if two rows differ only in method, scorer and settings of the method's own.
 
-    The learning rate is tuned for each method and so belongs to the method. Rows with other
-    differences (siblings, games) are compared only if an experiment names the comparison.
+    Learning rate and upper clip range are chosen for each method and so belong to the method. Rows
+    with other differences (siblings, games) are compared only if an experiment names the
+    comparison.
     """
     if (first.env, first.model) != (second.env, second.model):
         return False
@@ -410,12 +412,12 @@ def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
 
 
 def _setting(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without seed, scorer, method, the method's own settings, and machine."""
     apart = ("seed", "method", "scorer", *MACHINE_SECTIONS)
     setting = {key: value for key, value in config.items() if key not in apart}
     trainer = dict(setting.get("trainer") or {})
-    for section, of_the_method in (("optimizer", "learning_rate"), ("loss", "clip_high")):
+    for section, of_method in (("optimizer", "learning_rate"), ("loss", "clip_high")):
         if isinstance(trainer.get(section), dict):
-            trainer[section] = {
-                key: value for key, value in trainer[section].items() if key != of_the_method
-            }
+            trainer[section] = dict(trainer[section])
+            trainer[section].pop(of_method, None)
     return {**setting, "trainer": trainer}
