@@ -28,6 +28,7 @@ from scpo.diagnostics.samples import (
 )
 from scpo.intervals import Summary, summarise
 
+# Verdicts on a claim. ELSEWHERE: runs of this scale cannot test it.
 AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
 NOT_RUN, ELSEWHERE = "not run", "–"
 NOT_ARCHIVED = "not in the archive"
@@ -54,6 +55,8 @@ STAGES = (
     "accumulation",
     "metrics",
 )
+
+# A quantity of a run, given its section and its id; and a number per seed of a section.
 OfRun: TypeAlias = Callable[[Collected, Section, str], float | None]
 OfSection: TypeAlias = Callable[[Collected, Section], Values]
 
@@ -146,6 +149,7 @@ class Claim:
         return bool(curves) and all(len(steps) < FEWEST_VALIDATIONS for steps in curves)
 
     def _is_about(self, part: Section) -> bool:
+        """True if a section has the claim's benchmark and, at the paper's scale, its model size."""
         if part.scale == "paper" and self.size not in (part.model, BOTH):
             return False
         if self.env == "alfworld":

@@ -35,7 +35,7 @@ SHORTEST = "shortest_reference"
 REPEATED = "no_monotonicity"
 DENSE = "scpo_dense"
 
-# Experiments that test claims at the study's scale.
+# Experiment that tests claims about WebShop at the study's scale.
 SHOP = "webshop_study"
 
 HARD = ("Look", "Cool", "Pick2")
@@ -157,7 +157,7 @@ def _families() -> Iterator[Claim]:
 
 def _sizes_and_knobs() -> Iterator[Claim]:
     """Yield claims about the size of the model and about hyper-parameters with little effect."""
-    # Rounded to decimals, against differences such as 0.30000000000000004.
+    # Rounded, because a difference of floats may be 0.30000000000000004.
     small = printed_gap(SMALL, "ALFWorld", "All")
     large = printed_gap(LARGE, "ALFWorld", "All")
     printed = round(small - large, 2)

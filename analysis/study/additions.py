@@ -199,8 +199,8 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     data = collect(folders)
     archive = read_archive(options.archive) if is_archive(options.archive) else EMPTY
     records = [record for record in data.experiments if _belongs(record, meaning)]
-    called = [record for record in data.experiments if _has_overrides(record, meaning)]
-    addition = _matching(data, records, called, options.add, archive)
+    overridden = [record for record in data.experiments if _has_overrides(record, meaning)]
+    addition = _matching(data, records, overridden, options.add, archive)
     _print_addition(console, addition, archive)
     if addition.left_out:
         console.print(
@@ -227,13 +227,18 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
 def _matching(
     data: Collected,
     records: Sequence[ExperimentRecord],
-    called: Sequence[ExperimentRecord],
+    overridden: Sequence[ExperimentRecord],
     patterns: Sequence[str],
     archive: Archive,
 ) -> _Addition:
     """Find the finished runs of these experiments whose id or experiment matches a pattern.
 
-    ``called``: experiments that were called with overrides. Their runs are not found, only named.
+    Args:
+        data: The collected runs.
+        records: The experiments.
+        overridden: Experiments that were called with overrides. Their runs are left out, and named.
+        patterns: Patterns of run ids or experiments.
+        archive: The archive to which the runs are added.
 
     Raises:
         ConfigError: A pattern matches no run.
@@ -244,7 +249,7 @@ def _matching(
     recorded = {record.experiment for record in records}
     older = [record for record in archive.experiments if record.experiment not in recorded]
     for record in (*records, *older):
-        for run_id in members(record):
+        for run_id in record.run_ids:
             names.setdefault(run_id, {run_id}).add(record.experiment)
     candidates = []
     for run in data.by_id.values():
@@ -256,17 +261,11 @@ def _matching(
     for pattern in patterns:
         matching = [run for run in candidates if fnmatch.filter(names[run.id], pattern)]
         if not matching and not fnmatch.filter(archived, pattern):
-            if left_out := _left_out(data, called, [pattern], names.keys()):
+            if left_out := _left_out(data, overridden, [pattern], names.keys()):
                 raise ConfigError(
                     f"{pattern!r} matches only {'; '.join(left_out)}. {OVERRIDES_IN_A_FILE}"
                 )
-            there = {record.experiment for record in records}
-            there |= {_called_as(record) for record in called}
-            known = ", ".join(sorted(there)) or "none"
-            raise ConfigError(
-                f"no finished run of an experiment at scale={SCALE} matches {pattern!r}; "
-                f"experiments there: {known}. Make some with `make study-quick`"
-            )
+            raise _no_match(pattern, records, overridden)
         chosen |= {run.id: run for run in matching}
 
     damaged = set(archive.damaged)
@@ -285,29 +284,42 @@ def _matching(
         new=tuple(new),
         repaired=tuple(repaired),
         present=tuple(present),
-        records=tuple(record for record in records if members(record) & chosen.keys()),
-        left_out=tuple(_left_out(data, called, patterns, names.keys())),
+        records=tuple(record for record in records if record.run_ids & chosen.keys()),
+        left_out=tuple(_left_out(data, overridden, patterns, names.keys())),
+    )
+
+
+def _no_match(
+    pattern: str, records: Iterable[ExperimentRecord], overridden: Iterable[ExperimentRecord]
+) -> ConfigError:
+    """The error of a pattern that matches no finished run; it names the experiments."""
+    there = {record.experiment for record in records}
+    there |= {_called_as(record) for record in overridden}
+    known = ", ".join(sorted(there)) or "none"
+    return ConfigError(
+        f"no finished run of an experiment at scale={SCALE} matches {pattern!r}; "
+        f"experiments there: {known}. Make some with `make study-quick`"
     )
 
 
 def _left_out(
     data: Collected,
-    called: Iterable[ExperimentRecord],
+    overridden: Iterable[ExperimentRecord],
     patterns: Iterable[str],
     taken: Collection[str],
 ) -> list[str]:
-    """Texts on finished runs that match, but belong to experiments called with overrides only.
+    """Texts on finished runs that match, but are only of experiments called with overrides.
 
     Args:
         data: The collected runs.
-        called: The experiments.
+        overridden: The experiments.
         patterns: Patterns of run ids or experiments.
         taken: Runs that another experiment or the archive plans; these are not left out.
     """
     texts = []
-    for record in called:
+    for record in overridden:
         matching = set()
-        for run_id in members(record) - set(taken):
+        for run_id in record.run_ids - set(taken):
             run = data.by_id.get(run_id)
             if run is None or run.state != State.DONE:
                 continue
@@ -324,7 +336,7 @@ def _called_as(record: ExperimentRecord) -> str:
 
 
 def refuse_other_study(data: Collected, archive: Path, *, meaning: bool) -> None:
-    """Refuse to write a page from an archive of the other study, which would empty it.
+    """Refuse to write a page from an archive of the other study: the page would have no results.
 
     Raises:
         ConfigError: The archive has experiments, and none of them belongs to this study.
@@ -338,23 +350,18 @@ def refuse_other_study(data: Collected, archive: Path, *, meaning: bool) -> None
         )
 
 
-def members(record: ExperimentRecord) -> set[str]:
-    """Ids of the runs that an experiment planned."""
-    return {run.id for row in record.rows for run in row.runs}
-
-
 def _belongs(record: ExperimentRecord, meaning: bool) -> bool:
     """True for an experiment of this study, at its scale and without other overrides.
 
     False for the implied experiment of runs whose record is lost: an archive with the record would
     get a second one of the same runs.
     """
-    return _is_of_study(record, meaning) and not _other_words(record)
+    return _is_of_study(record, meaning) and not _overrides_but_scale(record)
 
 
 def _has_overrides(record: ExperimentRecord, meaning: bool) -> bool:
     """True for an experiment of this study, at its scale, that was called with overrides."""
-    return _is_of_study(record, meaning) and bool(_other_words(record))
+    return _is_of_study(record, meaning) and bool(_overrides_but_scale(record))
 
 
 def _is_of_study(record: ExperimentRecord, meaning: bool) -> bool:
@@ -363,7 +370,7 @@ def _is_of_study(record: ExperimentRecord, meaning: bool) -> bool:
     return is_of_meaning(record.experiment) == meaning and record.scale == SCALE
 
 
-def _other_words(record: ExperimentRecord) -> set[str]:
+def _overrides_but_scale(record: ExperimentRecord) -> set[str]:
     return set(record.overrides) - {f"scale={SCALE}"}
 
 
@@ -380,7 +387,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
     planned: set[str] = set()
     # The same merge as in writing shows which run the archive plans for each row and seed.
     for record in merged((*archive.experiments, *addition.records), archive.runs):
-        planned |= members(record)
+        planned |= record.run_ids
     replacing = [run.id for run in addition.written if run.id not in planned]
     if replacing:
         raise ConfigError(
@@ -399,7 +406,7 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
 def _print_addition(console: Console, addition: _Addition, archive: Archive) -> None:
     """Print a line for each row that gets runs, and the number of runs."""
     rows: dict[str, str] = {}
-    # A run whose folder has no record may be one that the archive's experiments plan.
+    # If a folder has lost its record, the archive's experiments may plan its runs.
     for record in (*addition.records, *archive.experiments):
         for row in record.rows:
             for planned in row.runs:

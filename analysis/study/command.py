@@ -22,7 +22,6 @@ from analysis.study.additions import (
     add_archive_options,
     add_runs,
     check_options,
-    members,
     refuse_damaged,
     refuse_other_study,
 )
@@ -141,7 +140,7 @@ def _headline(data: Collected) -> Iterator[str]:
     planned: set[str] = set()
     for record in data.experiments:
         if record.scale in data.scales:
-            planned |= members(record)
+            planned |= record.run_ids
     known = [data.by_id[run_id] for run_id in planned if run_id in data.by_id]
     done = sum(run.state == State.DONE for run in known)
     runs = str(done)

@@ -25,8 +25,8 @@ class Column:
         label: Its head.
         digits: Decimals.
         factor: Converts the metric to the column's unit.
-        small: Print a small number with two significant digits. Not for means that may be 0 but
-            for rounding.
+        small: Print a small number with two significant digits. False for metrics whose mean may
+            differ from 0 only by rounding errors.
     """
 
     label: str
@@ -141,7 +141,10 @@ def _cell(data: Collected, row: StudyRow, metric: str, column: Column) -> str:
 
 
 def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
-    """Sentence on the rank correlation of credit's precision and the gain over GiGPO, over rows."""
+    """Yield a sentence per benchmark: do rows with more precise credit gain more over GiGPO?
+
+    It gives the rank correlation over these rows.
+    """
     hosts = [row for row in study_rows(data) if row.called("gigpo")]
     for host in hosts:
         points = []

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     refuse_other_study(data, options.archive, meaning=True)
     figures = draw(data, [FIGURE], options.archive)
     target = options.page or PAGE
-    # Like the study's page, a new one is made; it begins with only the results.
+    # A page that does not exist yet gets the markers, and so has only the results.
     written = target.read_text() if target.exists() else "\n".join((*MARKERS, ""))
     place = Place("meaning", options.archive, target, ARCHIVE, PAGE)
     text = with_results(written, data, figures, place)

@@ -47,6 +47,8 @@ from scpo.records.status import State
 
 # Experiments with SCPO and its host on other benchmarks and games than the main table's.
 ELSEWHERE = ("official_games", "webshop_study")
+
+# The rows of their comparisons that the opening names: (first, second).
 COMPARED_ELSEWHERE = (
     ("scpo_official", "gigpo_official"),
     ("scpo", "gigpo"),
@@ -205,7 +207,9 @@ def _title(place: Place) -> str:
     if place.tracked:
         first_edition = FIRST_EDITION.format(link=place.link(ARCHIVE / "first-edition.md"))
     return TITLE.format(
-        command=place.words, archive=place.link(place.archive), first_edition=first_edition
+        command=place.command_line,
+        archive=place.link(place.archive),
+        first_edition=first_edition,
     )
 
 
@@ -214,7 +218,9 @@ def _rebuild(place: Place) -> str:
         return REBUILD
     figures = ["python", "-m", "analysis", "figures", "--runs-dir", str(place.archive)]
     return REBUILD_OWN.format(
-        command=place.words, archive=place.link(place.archive), figures=shlex.join(figures)
+        command=place.command_line,
+        archive=place.link(place.archive),
+        figures=shlex.join(figures),
     )
 
 
@@ -247,10 +253,9 @@ def _setting(data: Collected, place: Place) -> str:
 
     Without such a run, from those of every row.
     """
-    # Any row will do, because rows of the main table have these settings in common.
-    run = None
-    for row in _main_rows(data):
-        run = run or started(data, row.row)
+    # Any run will do, because rows of the main table have these settings in common.
+    runs = (started(data, row.row) for row in _main_rows(data))
+    run = next((run for run in runs if run is not None), None)
     if run is None:
         return _setting_of_rows(data)
     text = (
@@ -480,11 +485,7 @@ def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -
     for record in data.experiments:
         if record.scale in data.scales and is_of_meaning(record.experiment) == meaning:
             records.append(record)
-    planned = set()
-    for record in records:
-        for row in record.rows:
-            planned |= {run.id for run in row.runs}
-
+    planned: set[str] = set().union(*(record.run_ids for record in records))
     runs = [run for run in data.by_id.values() if run.state == State.DONE and run.id in planned]
     left = len(planned) - len(runs)
     target = "meaning" if meaning else "study"

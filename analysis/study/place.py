@@ -35,8 +35,8 @@ class Place:
         return quote(Path(os.path.relpath(path, self.page.parent)).as_posix())
 
     @property
-    def words(self) -> str:
-        """The command that writes the page from the archive alone."""
+    def command_line(self) -> str:
+        """The command that writes the page from the archive, without adding runs."""
         words = ["python", "-m", "analysis", self.command]
         if not self.tracked:
             words += ["--archive", str(self.archive)]

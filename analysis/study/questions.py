@@ -160,8 +160,8 @@ def _number(effect: Effect, value: float, *, sign: bool = False) -> str:
 def headlined(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The first comparison of SCPO with GiGPO, and the largest resolved one of SCPO with others.
 
-    Both are about SCPO, because the study's question is; larger differences between two other
-    methods would hide the answer.
+    Both are about SCPO, because the study's question is about SCPO; larger differences between two
+    other methods would hide the answer.
     """
     chosen: list[Comparison] = []
     resolved: list[Comparison] = []

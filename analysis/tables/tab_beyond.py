@@ -69,7 +69,8 @@ def _shown(data: Collected, part: Section) -> list[Row]:
     """Finished rows of a section: those that the user chose, else the methods."""
     if data.chosen:
         return [row for name in data.chosen if (row := part.row(name)).finished]
-    return [part.row(name) for name in in_order(row for row in method_rows(part) if row.finished)]
+    finished = [row for row in method_rows(part) if row.finished]
+    return [part.row(name) for name in in_order(finished)]
 
 
 def _blocks(data: Collected, part: Section, notes: Footnotes) -> Iterator[Block]:

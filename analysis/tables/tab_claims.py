@@ -85,6 +85,6 @@ def _line(data: Collected, claim: Claim, scale: str) -> Cells:
 
 
 def _unselected(data: Collected, scale: str) -> Collected:
-    """All rows of the scale, whichever the user chose; to be looked at only."""
+    """All rows of the scale, whichever the user chose; what is read of them is ``seen`` only."""
     parts = tuple(part for part in data.unselected if part.scale == scale)
     return replace(data.to_choose_from(), sections=parts)

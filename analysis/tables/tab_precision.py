@@ -13,8 +13,8 @@ from analysis.sources.rows import Row, Section
 from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
 
-# Metrics of a training step. Its failed steps are those of failed trajectories: precision of the
-# credited ones and of all of them, and the share that is credited.
+# Metrics of a training step, over its failed steps (the steps of failed trajectories): precision of
+# the credited ones, precision of all, and the share that is credited.
 CREDITED, CHANCE, SHARE = "credit/precision", "credit/precision_random", "credit/share"
 NUMBERS = ("Precision", "Chance", "Over chance", "Share credited")
 CAPTION = (

@@ -98,9 +98,9 @@ def build(data: Collected) -> Table:
 
 
 def _titled_rows(data: Collected) -> tuple[list[tuple[str, list[StudyRow]]], list[str]]:
-    """Title and rows of each block, and the titles of blocks without a common seed.
+    """Title and rows of each block, and the titles of the blocks that are left out.
 
-    The latter are left out if the user chose common seeds.
+    If the user chose common seeds, blocks without such a seed are left out.
     """
     blocks: list[tuple[str, list[StudyRow]]] = []
     without_common_seed: list[str] = []

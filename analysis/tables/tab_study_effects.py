@@ -69,34 +69,11 @@ def build(data: Collected) -> Table:
         rows, left_out = _on_common_seeds(data, rows, found)
         named = named_comparisons(data, rows)
         found = _shown(data, named)
-    if left_out and not found:
-        raise MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
-    if not found and named_comparisons(data, meaning=True):
-        raise MissingRunsError(OF_MEANING, "python -m analysis meaning --help")
     if not found:
-        needed = "two finished seeds of both rows of a named comparison" if named else UNNAMED
-        raise missing_runs(needed, data.sections, *(data.asked if named else ()) or (MAIN,))
-
-    # A dict keeps the order of appearance; a set would not.
-    measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
-    caption = CAPTION.format(
-        measure=" or ".join(measures), tests=tested(named, scale), families=CORRECTED_APART
-    )
-    if any(comparison.effect.difference.n < FEWEST for comparison in found):
-        caption += FEW
-    if not all(comparison.reached for comparison in found):
-        caption += NEVER
-    if scale == "mini":
-        caption += ON_TRAINING
-    caption += asked_seeds(data)
-    if left_out:
-        caption += f" Left out: {'; '.join(left_out)}."
-    compared = [row for comparison in found for row in (comparison.first, comparison.second)]
-    caption += not_shown(data, compared)
-    envs = dict.fromkeys(comparison.first.env for comparison in found)
+        raise _missing(data, named, left_out)
     blocks = []
     notes = Footnotes()
-    for env in envs:
+    for env in dict.fromkeys(comparison.first.env for comparison in found):
         here = [comparison for comparison in found if comparison.first.env == env]
         lines = tuple(_line(comparison, notes) for comparison in here)
         blocks.append(Block(benchmark(env), lines))
@@ -112,11 +89,68 @@ def build(data: Collected) -> Table:
             "p (Holm), better",
         ),
         blocks=tuple(blocks),
-        caption=with_note(caption + notes.text, scale),
+        caption=with_note(_caption(data, named, found, left_out, scale) + notes.text, scale),
         label=f"tab:study-effects-named-{scale}",
         single=("p (Holm)", "p (Holm), faster", "p (Holm), better"),
         footnotes=notes.texts,
     )
+
+
+def _missing(
+    data: Collected, named: Sequence[Comparison], left_out: Sequence[str]
+) -> MissingRunsError:
+    """The error of a table without a comparison.
+
+    Args:
+        data: Data of one scale.
+        named: All comparisons of ``named_comparisons``.
+        left_out: Why benchmarks are left out, if the user chose common seeds.
+    """
+    if left_out:
+        return MissingRunsError(f"common seed: {'; '.join(left_out)}", WITHOUT_COMMON_SEED)
+    if named_comparisons(data, meaning=True):
+        return MissingRunsError(OF_MEANING, "python -m analysis meaning --help")
+    if not named:
+        return missing_runs(UNNAMED, data.sections, MAIN)
+    needed = "two finished seeds of both rows of a named comparison"
+    return missing_runs(needed, data.sections, *(data.asked or (MAIN,)))
+
+
+def _caption(
+    data: Collected,
+    named: Sequence[Comparison],
+    found: Sequence[Comparison],
+    left_out: Sequence[str],
+    scale: str,
+) -> str:
+    """The caption without footnotes.
+
+    Args:
+        data: Data of one scale.
+        named: All comparisons of ``named_comparisons``.
+        found: Those that the table shows.
+        left_out: Why benchmarks are left out, if the user chose common seeds.
+        scale: Scale of the runs.
+    """
+    # A dict keeps the order of appearance; a set would not.
+    measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
+    caption = CAPTION.format(
+        measure=" or ".join(measures), tests=tested(named, scale), families=CORRECTED_APART
+    )
+    if any(comparison.effect.difference.n < FEWEST for comparison in found):
+        caption += FEW
+    if not all(comparison.reached for comparison in found):
+        caption += NEVER
+    if scale == "mini":
+        caption += ON_TRAINING
+    caption += asked_seeds(data)
+    if left_out:
+        caption += f" Left out: {'; '.join(left_out)}."
+    return caption + not_shown(data, _compared_rows(found))
+
+
+def _compared_rows(comparisons: Iterable[Comparison]) -> list[StudyRow]:
+    return [row for comparison in comparisons for row in (comparison.first, comparison.second)]
 
 
 def _shown(data: Collected, named: Iterable[Comparison]) -> list[Comparison]:
@@ -138,7 +172,7 @@ def _on_common_seeds(
         The rows, and the reason for each benchmark that has no such seed.
     """
     without: list[str] = []
-    compared = [row for comparison in found for row in (comparison.first, comparison.second)]
+    compared = _compared_rows(found)
     for place in dict.fromkeys((row.env, row.model) for row in compared):
         here = [row for row in rows if row in compared and (row.env, row.model) == place]
         if not on_common_seeds(data, here):
