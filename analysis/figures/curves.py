@@ -25,6 +25,8 @@ MARKS = 6
 
 # With fewer seeds or pairs no interval is drawn: an interval of two is as wide as the panel.
 FEWEST = 3
+
+# Row name -> keyword arguments of ``plot``.
 Styles: TypeAlias = dict[str, dict[str, Any]]
 
 
@@ -90,7 +92,7 @@ def row_styles(data: Collected, rows: Iterable[Row], earlier: Styles | None = No
     Call it inside ``house_style``, which sets these colours.
 
     Args:
-        data: The collected runs; a row looks the same whichever of their rows are selected.
+        data: The collected runs. A row has the same style whichever rows the user selected.
         rows: The rows.
         earlier: The styles of other panels of the figure, whose rows keep their colours.
     """
@@ -163,9 +165,10 @@ def draw_band(
 
 
 def percentage_limits(lowest: float) -> tuple[float, float]:
-    """Limits of an axis of percentages, which begins at a multiple of ten below ``lowest``.
+    """Limits of an axis of percentages that begins at a multiple of ten.
 
-    At least 2 below it, so that a marker at ``lowest`` does not touch the edge.
+    It begins at least 2 below ``lowest`` (but not below 0), so that a marker there does not touch
+    the edge.
     """
     start = 10 * np.floor((lowest - 2) / 10) if np.isfinite(lowest) else 0.0
     return float(np.clip(start, 0, 90)), 101.0

@@ -39,8 +39,7 @@ CAPTION = (
     "successful siblings of the step's group; all batches: among the successes of all sampled "
     "batches. {counts} {credit} "
     f"Measured and shown are at most {OF_A_KIND} steps of a kind (success, failure with credit, "
-    f"failure without), "
-    "drawn at random; distances are to every success, shown or not."
+    "failure without), drawn at random; distances are to every success, shown or not."
 )
 BY_CONSTRUCTION = (
     "; it credits no step whose text no success has, so the 100 % exact and the distance 0 of "
@@ -48,7 +47,7 @@ BY_CONSTRUCTION = (
 )
 KINDS = (("credited", True), ("uncredited", False))
 
-# The published numbers of a kind of steps: their names, and digits to print.
+# The published numbers of a kind of steps: (quantity, statistic, digits to print).
 PUBLISHED = (
     ("exact matches", "share", 0),
     ("distance to the nearest success step", "median", 2),
@@ -91,14 +90,13 @@ def nearest(steps: StepTexts, *, own_group: bool) -> pd.DataFrame:
     none = np.zeros(0, bool)
     # An empty table first, so that its columns exist even if nothing can be compared.
     blocks = [pd.DataFrame({"distance": np.zeros(0), "exact": none, "credited": none})]
-    for group in np.unique(group_n) if own_group else (None,):
-        inside = np.ones(len(rows_n), bool) if group is None else group_n == group
-        failed = np.flatnonzero(inside & ~success_n)
-        success = np.flatnonzero(inside & success_n)
-        if group is None:
-            # As with ``own_group``, failures of groups without a success are left out.
-            failed = failed[np.isin(group_n[failed], np.unique(group_n[success]))]
-        if not len(failed) or not len(success):
+    compared_n = ~success_n & np.isin(group_n, group_n[success_n])
+    # Steps are compared within a pool: their group, or all batches together.
+    pool_n = group_n if own_group else np.zeros(len(rows_n), int)
+    for pool in np.unique(pool_n):
+        failed = np.flatnonzero((pool_n == pool) & compared_n)
+        success = np.flatnonzero((pool_n == pool) & success_n)
+        if not len(failed):
             continue
         # The vectors have length 1, so their products are cosines.
         cosine = (vector_nd[failed] @ vector_nd[success].T).max(axis=1)
@@ -128,11 +126,11 @@ def neighbourhood_table(
     blocks = [Block(f"Measured, {scale} scale, {run}, {settings}", tuple(rows))]
     if scale == "paper":
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
-    lonely = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
+    without_success = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
     counts = (
         f"{len(steps.text_N)} steps of {counted(steps.batches, 'batch', 'batches')} of {run}, "
         f"{int(steps.success_N.sum())} of successes; "
-        f"{lonely} failed steps of groups without a success are left out."
+        f"{without_success} failed steps of groups without a success are left out."
     )
     by_construction = BY_CONSTRUCTION if equal_by_construction(config) else ""
     caption = CAPTION.format(

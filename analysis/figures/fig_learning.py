@@ -155,9 +155,10 @@ def _strips(data: Collected) -> Iterator[Strip]:
 
 
 def _without_repeats(strips: Sequence[Strip]) -> list[Strip]:
-    """Drop strips whose runs are all in an earlier one.
+    """Drop strips whose runs are all in earlier ones.
 
-    An ablation with several methods draws only these, which are the main table's, too.
+    For example, an ablation with several methods draws only its methods, whose runs the main table
+    has, too.
     """
     kept: list[Strip] = []
     seen: set[str] = set()
@@ -183,10 +184,11 @@ def _drawn(data: Collected, strips: Sequence[Strip]) -> tuple[list[Strip], list[
     for strip in strips:
         all_entries = entries | {row.name for row in strip.rows}
         # The usual setting is drawn however many rows it has.
-        fits = len(all_entries) <= MOST_LEGEND_ENTRIES or data.chosen or not strip.part.differs
+        always_drawn = data.chosen or not strip.part.differs
+        fits_legend = always_drawn or len(all_entries) <= MOST_LEGEND_ENTRIES
         panels = sum(len(other.panels) for other in (*drawn, strip))
-        fits = fits and (panels <= most_panels or not drawn)
-        if len(drawn) < MOST and fits:
+        fits_page = panels <= most_panels or not drawn
+        if len(drawn) < MOST and fits_legend and fits_page:
             drawn.append(strip)
             entries = all_entries
         else:
@@ -253,7 +255,7 @@ def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
 
 
 def _marks(row: Row, strip: Strip, drawn: Sequence[Strip], notes: Footnotes) -> tuple[str, ...]:
-    """Marks of a row's settings and seeds, where these are not those of its strip's others."""
+    """Marks of a row's settings and seeds, where they differ from those of its strip's others."""
     texts = (_difference(row, strip, drawn), strip.part.aside(row))
     return tuple(notes.mark(text) for text in texts)
 
@@ -286,7 +288,7 @@ def _apart(part: Section) -> str:
 
 
 def _only_in_table(drawn: Sequence[Strip], others: Sequence[Strip]) -> str:
-    """Sentence for the figure: benchmarks that are not drawn by name, and how many settings."""
+    """Sentence that names the benchmarks that are not drawn, and counts the other settings."""
     here = {(strip.part.env, strip.part.model) for strip in drawn}
     places: dict[str, None] = {}
     settings = 0
@@ -357,7 +359,7 @@ def _draw_strip(
     for start, line in zip(range(0, len(strip.panels), columns), axes, strict=True):
         panels = strip.panels[start : start + columns]
         line[0].set_ylabel(f"{label}\n{panels[0].label}", fontsize=SMALL)
-        # The label at the left is read for all panels of a line: others have their own.
+        # Readers take the leftmost label for all panels of a line, so other labels are printed too.
         for axis, panel, before in zip(line[1:], panels[1:], panels, strict=False):
             if panel.label != before.label:
                 axis.set_ylabel(panel.label, fontsize=SMALL)

@@ -1,11 +1,12 @@
 """Area under validation over the share of reworded observations, one line per state identity."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.line_styles import LineStyle
 from analysis.names import STUDY_TITLE, with_note
@@ -75,8 +76,8 @@ STYLES = {
     "effects in matcher and host": LineStyle("#117733", "d", (2, 2)),
     "oracle in matcher and host": LineStyle("#000000", "H", (4, 2)),
 }
-# Rows that compare observations instead of states are only in the table, because their areas would
-# compress the axis of all others. Their labels end so.
+# End of the labels of rows that compare observations instead of states. They are only in the table,
+# because their areas would compress the axis of all others.
 BY_OBSERVATION = ", by observation"
 OTHER = LineStyle("#999999", ".")
 CAPTION = (
@@ -123,55 +124,43 @@ def build(data: Collected) -> Drawing:
         MissingRunsError: No run of the experiments on reworded observations has finished.
     """
     found = lines(data)
-    baseline = _baseline(found)
     shown = [line for line in found if not line.identity.endswith(BY_OBSERVATION)]
     if all(line.method == BASELINE for line in shown):
         needed = f"finished runs of a method that compares states, under the arms {', '.join(ARMS)}"
         raise missing_runs(
             needed + _other_arms(data, start="; not shown: "), data.sections, MEANING
         )
-    varied = {line.method for line in shown if len(line.rows) > 1} - {BASELINE}
-    methods = [
-        method for method in dict.fromkeys(line.method for line in shown) if method in varied
-    ]
-
-    # If no method has several doses, the one with most identities is drawn, as points.
-    comparing = [line.method for line in shown if line.method != BASELINE]
-    methods = methods or [max(comparing, key=comparing.count)]
+    methods = _drawn_methods(shown)
+    drawn = [line for line in shown if line.method in methods]
     with house_style():
-        width = canvas_width(PAGE_WIDTH)
-        columns = 1 if width < NARROW else len(methods)
-        panel_rows = math.ceil(len(methods) / columns)
-        drawn = [line for line in shown if line.method in methods]
-        identities = {line.identity for line in drawn}
-        labels = [name for name in STYLES if name in identities]
-        labels += sorted(identities - set(STYLES))
-        entries = [*labels, METHOD_LABELS[BASELINE]] if baseline else labels
-        height = (PANEL_HEIGHT if panel_rows == 1 else LOW_PANEL_HEIGHT) * panel_rows + MARGIN
-        height += LEGEND_LINE * (legend_lines(entries, width) + remark_lines(STUDY_TITLE, width))
-        figure = new_figure(width, height)
-        axes = figure.subplots(panel_rows, columns, squeeze=False, sharex=True, sharey=True)
-        handles: dict[str, Any] = {}
-        for axis, method in zip(axes.flat, methods, strict=False):
-            handles |= _draw(data, axis, method, drawn, baseline)
-        for left in axes[:, 0]:
-            left.set_ylabel("area (%)")
-        for bottom in axes[-1]:
-            bottom.set_xlabel("reworded observations (%)")
-        legend_below(figure, [handles[name] for name in entries if name in handles], entries)
-        remark(figure, STUDY_TITLE)
+        figure = _draw(data, methods, drawn, _baseline(found))
+    not_drawn = {line.method: None for line in shown if line.method not in (*methods, BASELINE)}
+    return Drawing(figure, _table(data, found, _caption(data, not_drawn)))
 
-    others = [METHOD_LABELS.get(name, name) for name in dict.fromkeys(comparing)]
-    for method in methods:
-        others.remove(METHOD_LABELS.get(method, method))
+
+def _drawn_methods(shown: Sequence[Line]) -> list[str]:
+    """Methods that ran at several doses, in the order of their lines.
+
+    If none did, the method with most identities, whose areas are then drawn as points.
+    """
+    varied = {line.method for line in shown if len(line.rows) > 1} - {BASELINE}
+    if varied:
+        in_order = dict.fromkeys(line.method for line in shown)
+        return [method for method in in_order if method in varied]
+    comparing = [line.method for line in shown if line.method != BASELINE]
+    return [max(comparing, key=comparing.count)]
+
+
+def _caption(data: Collected, not_drawn: Iterable[str]) -> str:
+    """Caption of the figure; ``not_drawn``: methods that are only in the table."""
     caption = CAPTION
-    if others:
+    if others := [METHOD_LABELS.get(name, name) for name in not_drawn]:
         caption += f" Not drawn, in the table: {', '.join(others)}."
     if left_out := _other_arms(data, start=" Not shown: "):
         caption += f"{left_out}."
     if of_fresh := _fresh(data):
         caption += f" Not shown: {of_fresh}."
-    return Drawing(figure, _table(data, found, caption))
+    return caption
 
 
 def numbers(data: Collected, *, fresh: bool = False) -> Table:
@@ -223,7 +212,7 @@ def _has_other_arms(run: Run) -> bool:
 
 
 def _other_arms(data: Collected, start: str) -> str:
-    """Sentence on the rows that have no place on the axis of doses; empty without any."""
+    """``start``, then the rows that have no place on the axis of doses; empty without any."""
     labels: dict[str, None] = {}
     for row in _rows(data, fresh=False):
         run = started(data, row.row)
@@ -262,6 +251,35 @@ def _area(data: Collected, row: StudyRow) -> Summary:
 
 
 def _draw(
+    data: Collected, methods: Sequence[str], drawn: Sequence[Line], baseline: Line | None
+) -> Figure:
+    """Draw a panel per method, and a line in each for the baseline."""
+    width = canvas_width(PAGE_WIDTH)
+    columns = 1 if width < NARROW else len(methods)
+    panel_rows = math.ceil(len(methods) / columns)
+    identities = {line.identity for line in drawn}
+    entries = [name for name in STYLES if name in identities]
+    entries += sorted(identities - set(STYLES))
+    if baseline:
+        entries.append(METHOD_LABELS[BASELINE])
+
+    height = (PANEL_HEIGHT if panel_rows == 1 else LOW_PANEL_HEIGHT) * panel_rows + MARGIN
+    height += LEGEND_LINE * (legend_lines(entries, width) + remark_lines(STUDY_TITLE, width))
+    figure = new_figure(width, height)
+    axes = figure.subplots(panel_rows, columns, squeeze=False, sharex=True, sharey=True)
+    handles: dict[str, Any] = {}
+    for axis, method in zip(axes.flat, methods, strict=False):
+        handles |= _draw_method(data, axis, method, drawn, baseline)
+    for left in axes[:, 0]:
+        left.set_ylabel("area (%)")
+    for bottom in axes[-1]:
+        bottom.set_xlabel("reworded observations (%)")
+    legend_below(figure, [handles[name] for name in entries if name in handles], entries)
+    remark(figure, STUDY_TITLE)
+    return figure
+
+
+def _draw_method(
     data: Collected, axis: Axes, method: str, drawn: Sequence[Line], baseline: Line | None
 ) -> dict[str, Any]:
     """Draw a method's lines; returns the legend's artists by label."""
@@ -333,7 +351,7 @@ def _seeds_and_rates(found: Sequence[Line]) -> str:
     rates: dict[float, dict[str, None]] = {}
     for line in found:
         for row in line.rows.values():
-            seeds.update(run.seed for run in row.row.runs if run.id in row.row.finished)
+            seeds |= row.row.finished_seeds
             if row.learning_rate is not None:
                 method = METHOD_LABELS.get(line.method, line.method)
                 rates.setdefault(row.learning_rate, {})[method] = None

@@ -83,7 +83,7 @@ class Line:
 
     Attributes:
         row: Its row.
-        other_seeds: Its seeds and the others', if none is the same (``Section.aside``).
+        other_seeds: Note on its seeds if none is among the main table's (``Section.aside``).
         rate_SF: Success rates of shape (seeds, families).
         steps: Level -> steps until it is reached, summarised over all seeds. A seed that does not
             reach it counts with its last step (``analysis.stats.measures.steps_to``).
@@ -221,8 +221,13 @@ def _draw(data: Collected, drawn: Sequence[Model], notes: Footnotes) -> Figure:
     heights = []
     for _, lines in drawn:
         height = HEIGHT + LINE * max(FEWEST_LINES, len(lines))
-        height = 2 * height + PROFILE_HEIGHT if narrow else height
-        heights.append(height + (LEGEND_HEIGHT if len(drawn) > 1 else 0))
+        if narrow:
+            # The means and the steps of the rows, and the profiles, are below each other.
+            height = 2 * height + PROFILE_HEIGHT
+        if len(drawn) > 1:
+            # The name of the model above its panels.
+            height += LEGEND_HEIGHT
+        heights.append(height)
     figure = new_figure(width, sum(heights) + LEGEND_HEIGHT * legend_lines(labels, width))
     parts = figure.subfigures(len(drawn), 1, squeeze=False, height_ratios=heights)[:, 0]
     for (section, lines), part in zip(drawn, parts, strict=True):

@@ -77,7 +77,7 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> Section:
-    """The section with the most values of both knobs, of which one has at least two."""
+    """The section with most values of both knobs together, if one of them has at least two."""
     best: Section | None = None
     most = 0
     for part in data.sections:
@@ -228,8 +228,11 @@ def _seeds(points: Points) -> str:
 
 def _seed_list(points: Points) -> str:
     """The finished seeds of all points."""
-    every = [point.row for line in points.values() for point in line]
-    return seed_list(run.seed for row in every for run in row.runs if run.id in row.finished)
+    seeds: set[int] = set()
+    for line in points.values():
+        for point in line:
+            seeds |= point.row.finished_seeds
+    return seed_list(seeds)
 
 
 # Numbers

@@ -9,7 +9,15 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from analysis.figures.curves import FEWEST, Styles, over_training, paired_difference, row_styles
+from analysis.figures.curves import (
+    FEWEST,
+    Styles,
+    draw_band,
+    mean_curve,
+    over_training,
+    paired_difference,
+    row_styles,
+)
 from analysis.names import STUDY_TITLE, benchmark, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
@@ -216,21 +224,12 @@ def _draw_curves(data: Collected, group: Group, axis: Axes, styles: Styles) -> N
     for row in group.rows:
         style = styles[row.row.name]
         series = [held_out(data, run) for run in row.row.finished]
-        # Only shared steps: the mean would jump where a seed ends.
-        steps = sorted(set.intersection(*(set(curve.steps) for curve in series)))
-        summaries = [summarise(curve.at(step) for curve in series) for step in steps]
-        axis.plot(steps, [100 * summary.mean for summary in summaries], **style)
+        curve = mean_curve(series)
+        axis.plot(curve.steps, [100 * summary.mean for summary in curve.summaries], **style)
         if len(series) >= FEWEST and len(group.rows) <= BANDS:
-            bounds = np.clip([summary.interval() for summary in summaries], 0, 1)
+            bounds = np.clip([summary.interval() for summary in curve.summaries], 0, 1)
             low, high = 100 * bounds.T
-            axis.fill_between(
-                steps,
-                low,
-                high,
-                color=str(style["color"]),
-                alpha=0.15,
-                linewidth=0,
-            )
+            draw_band(axis, curve.steps, low, high, style)
 
     over_training(axis)
     axis.set_ylabel("held-out success (%)", fontsize=points(TINY + 0.5))

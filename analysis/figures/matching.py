@@ -107,11 +107,11 @@ def trace_walk(axis: Axes, points: Sequence[tuple[float, float]]) -> None:
 def mark_threshold(bar: Colorbar, theta: float) -> None:
     """Mark the match threshold on a colour bar."""
     bar.outline.set_linewidth(0.6)
-    across = bar.orientation == "vertical"
-    line = bar.ax.axhline if across else bar.ax.axvline
+    vertical = bar.orientation == "vertical"
+    line = bar.ax.axhline if vertical else bar.ax.axvline
     line(theta, color=ACCENT, linewidth=1.4)
     text = f"threshold θ = {theta:g}"
-    if across:
+    if vertical:
         # A bar may be lower than the longer text is wide.
         text = f"θ = {theta:g}"
         place = bar.ax.get_yaxis_transform()

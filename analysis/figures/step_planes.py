@@ -29,6 +29,7 @@ from analysis.rendering.style import (
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.credit_settings import credit_settings
+from analysis.sources.rows import DEFAULT
 from scpo.diagnostics.samples import STEP_TEXTS_PATTERN, StepTexts, read_step_texts
 from scpo.installed import install_command
 from scpo.progress import counted
@@ -51,9 +52,6 @@ SEED = 0
 # Number of torch's threads. It is the same on every machine, because it determines the order in
 # which floats are added, and so the last bit of the vectors.
 THREADS = 2
-
-# Name of the row that is shown if it has sampled steps.
-DEFAULT = "scpo"
 
 # Margin on every side, as a share of the points' extent.
 MARGIN = 0.05
