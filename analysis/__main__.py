@@ -47,7 +47,7 @@ FIX = (
     "or name other runs with --runs-dir (docs/study has the study's) or --wandb"
 )
 LISTED = 3  # largest number of unfinished runs that are printed
-FONT_SIZES = (3.0, 40.0)  # points; beyond these a size is a slip, such as a missing decimal point
+FONT_SIZES = (3.0, 40.0)  # points; another size is a typing error, such as a missing decimal point
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def add_figures_options(parser: argparse.ArgumentParser) -> None:
 
 def figures(options: argparse.Namespace, console: Console) -> int:
     """Build the named outputs, or all; the exit code is 0 when at least one was built."""
-    # All names are checked before runs are read, which takes most of the time.
+    # Reading runs takes most of the time, so names are checked first.
     known = builders()
     unknown = [name for name in options.names if name not in known]
     if unknown:
@@ -236,7 +236,7 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         metavar="ENTITY/PROJECT",
         action="append",
         default=[],
-        help="W&B project, or its address; both may be repeated",
+        help="W&B project, or its address; may be repeated, as --runs-dir may",
     )
     parser.add_argument(
         "--refresh",
@@ -377,37 +377,52 @@ def collected(options: argparse.Namespace, console: Console) -> Collected:
     folders = options.runs_dir or ([] if options.wandb else [RUNS])
     if options.wandb and not options.runs_dir and RUNS.is_dir():
         console.print(f"only W&B is read; {RUNS}/ is here too: --runs-dir {RUNS} adds it")
-    missing = [str(folder) for folder in folders if not folder.is_dir()]
-    if missing:
-        files = [name for name in missing if Path(name).exists()]
-        wrong = f"{files[0]} is a file" if files else f"there is no folder {', '.join(missing)}"
-        hint = folder_meant(map(Path, missing))
-        raise RecordError(f"no runs: {wrong}{hint or f'; {FIX}'}")
+    _check_folders(folders)
     settings = Settings(cache=options.cache, refresh=options.refresh)
     data = collect(folders, options.wandb, settings)
     if data.runs.empty:
-        places = ", ".join([*map(str, folders), *options.wandb])
-        if not data.problems:
-            hint = folder_meant(folders)
-            raise RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
-        if planned := _planned_only(data, folders, _runs_dir_override(options)):
-            raise RecordError(
-                f"no runs are left in {places}, only the records of experiments; make them again "
-                f"with {planned}"
-            )
-        problems = counted(len(data.problems), "problem")
-        first = data.problems[0].reason
-        hint = folder_meant(folders)
-        raise RecordError(f"no run in {places} can be used: {problems}, the first: {first}{hint}")
+        raise _no_runs(data, folders, options)
     return data
 
 
-def _planned_only(data: Collected, folders: Sequence[Path], place: str) -> str:
-    """Commands of the recorded experiments; empty if a folder has runs or is an archive."""
+def _check_folders(folders: Sequence[Path]) -> None:
+    """Raise RecordError if one of the folders does not exist or is a file."""
+    missing = [folder for folder in folders if not folder.is_dir()]
+    if not missing:
+        return
+    files = [path for path in missing if path.exists()]
+    if files:
+        wrong = f"{files[0]} is a file"
+    else:
+        wrong = f"there is no folder {', '.join(map(str, missing))}"
+    raise RecordError(f"no runs: {wrong}{folder_meant(missing) or f'; {FIX}'}")
+
+
+def _no_runs(data: Collected, folders: Sequence[Path], options: argparse.Namespace) -> RecordError:
+    """The error of sources without a run that can be used."""
+    places = ", ".join([*map(str, folders), *options.wandb])
+    hint = folder_meant(folders)
+    if not data.problems:
+        return RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
+    if commands := _commands_again(data, folders, _runs_dir_override(options)):
+        return RecordError(
+            f"no runs are left in {places}, only the records of experiments; make them again "
+            f"with {commands}"
+        )
+    problems = counted(len(data.problems), "problem")
+    first = data.problems[0].reason
+    return RecordError(f"no run in {places} can be used: {problems}, the first: {first}{hint}")
+
+
+def _commands_again(data: Collected, folders: Sequence[Path], override: str) -> str:
+    """Commands of the recorded experiments; empty if a folder has runs or is an archive.
+
+    ``override``: end of each command, from ``_runs_dir_override``.
+    """
     if any(is_archive(folder) or list_runs(folder) for folder in folders):
         return ""
     named = [record for record in data.experiments if not is_implied(record.experiment)]
-    commands = [f"`python sweep.py {shlex.join(record.words)}{place}`" for record in named]
+    commands = [f"`python sweep.py {shlex.join(record.words)}{override}`" for record in named]
     return ", ".join(dict.fromkeys(commands))
 
 
@@ -420,7 +435,7 @@ def print_result(console: Console, result: Output | Failure) -> None:
         return
     files = ", ".join(str(path) for path in result.files)
     verb = "[green]built[/]    " if result.made is not None else "[green]as it was[/]"
-    # The number of runs that were read; how many of them each row shows is in the output.
+    # The output itself has the number of runs that each row shows.
     read = f"{counted(len(result.runs), 'run')} read"
     console.print(f"{verb} {result.name} ({read}): {escape(files)}")
 
@@ -436,13 +451,13 @@ def _runs_dir_override(options: argparse.Namespace) -> str:
     return " " + shlex.quote(f"machine.runs_dir={folders[0]}")
 
 
-def _print_left_out(console: Console, report: Report, place: str) -> None:
+def _print_left_out(console: Console, report: Report, override: str) -> None:
     """Print damaged records, notes, unfinished runs, and the commands that finish them.
 
     Args:
         console: Prints them.
         report: What was built and what was left out.
-        place: End of each command, from ``_runs_dir_override``.
+        override: End of each command, from ``_runs_dir_override``.
     """
     for problem in report.problems:
         # Single runs are not left out: they get rows of their own.
@@ -464,7 +479,7 @@ def _print_left_out(console: Console, report: Report, place: str) -> None:
         # Single runs are in no experiment that a command of ours could run.
         console.print("Finish them with the commands of train.py that started them.")
     elif report.unfinished:
-        commands = [f"  {command}{place}" for command in report.commands]
+        commands = [f"  {command}{override}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
 
 

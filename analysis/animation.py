@@ -40,7 +40,7 @@ TRAINING = 100 * TRAINING_S / TOTAL_S  # percent
 WIDTH, LINE, LEFT, TOP = 900, 20, 20, 26  # pixels
 BAR_LEFT, BAR_WIDTH, STATE_LEFT = 190, 220, 425
 
-# Number of times that the clock shows.
+# Number of times that the text of the clock changes.
 CLOCKS = 60
 STYLE = """
 text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;\
@@ -127,8 +127,8 @@ def experiment_progress(runs_dir: Path, experiment: str) -> tuple[ExperimentReco
     if left:
         command = record.command(_seeds(record))
         raise RecordError(
-            f"not finished of {experiment}: {counted(len(left), 'run')} ({left[0]}); finish them: "
-            f"{command}"
+            f"{experiment} is not finished: {counted(len(left), 'run')} left, such as {left[0]}; "
+            f"finish it with {command}"
         )
     clocks = {run.id: _clock(runs[run.id]) for _, run in planned}
     start = min(times[0] for times in clocks.values())

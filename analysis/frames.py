@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -60,7 +60,7 @@ OVERALL = re.compile(r"val/[^/]+/success_rate")
 # How the warning about pairs of two settings begins.
 OTHER_SETTINGS = "different settings: "
 
-# The end of a part of a row's note that compares it with other rows of its table.
+# Found at the end of those parts of a row's note that compare the row with others of its table.
 COMPARES_WITH_TABLE = re.compile(r"\((?!default: )[^()]*: [^()]*\)$|^\d+ more settings?$")
 
 # How ``compare`` reads one number from a curve: at a training step, or by one of ``READINGS``.
@@ -96,8 +96,8 @@ def load_runs(
           experiment, ``row`` is the choices in its id, or else its method, followed by what differs
           if such runs have several configurations (``scpo_alpha_2.0``).
         - ``setting`` is equal for runs that share a table.
-        - ``differs`` names the differences, besides the method, of the row's runs from the other
-          rows of its table.
+        - ``differs`` names the settings, besides the method, in which the row's runs differ from
+          the other rows of its table.
         - ``configuration`` is equal for runs that differ only in the seed, in any table;
           ``attrs["configurations"]`` has each as JSON.
 
@@ -119,19 +119,8 @@ def load_runs(
         runs = runs[runs["finished"]]
     # Damaged runs are left out even with ``finished=False``: none of their numbers is read.
     left_out = _left_out(data, runs[runs["state"] != State.DAMAGED])
-    if left_out:
-        message = (
-            f"runs or files were left out, for {counted(len(left_out), 'reason')} "
-            f"(attrs['left_out']); the first: {left_out[0]}"
-        )
+    for message in _reading_warnings(data, runs, left_out):
         warnings.warn(message, UserWarning, stacklevel=2)
-    for problem in data.problems:
-        if problem.harmless:
-            message = f"nothing was left out, but {problem.path}: {problem.reason}"
-            warnings.warn(message, UserWarning, stacklevel=2)
-    withdrawn = _withdrawn(data, runs)
-    if withdrawn:
-        warnings.warn(withdrawn, UserWarning, stacklevel=2)
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
     # The collected data has categoricals here, whose `groupby` shows categories without lines, too.
     logged = logged.astype({"run": str, "metric": str})
@@ -147,6 +136,22 @@ def load_runs(
     codes = {run: [own.code, str(own.folder), own.commit] for run, own in data.by_id.items()}
     table.attrs["code"] = json.dumps(codes)
     return table
+
+
+def _reading_warnings(
+    data: Collected, runs: pd.DataFrame, left_out: Sequence[str]
+) -> Iterator[str]:
+    """Yield warnings about what was left out, changed files, and withdrawn runs."""
+    if left_out:
+        yield (
+            f"runs or files were left out, for {counted(len(left_out), 'reason')} "
+            f"(attrs['left_out']); the first: {left_out[0]}"
+        )
+    for problem in data.problems:
+        if problem.harmless:
+            yield f"nothing was left out, but {problem.path}: {problem.reason}"
+    if withdrawn := _withdrawn(data, runs):
+        yield withdrawn
 
 
 def _of_metrics(logged: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -483,7 +488,7 @@ def _same_runs(first: pd.DataFrame, second: pd.DataFrame) -> str:
 
 
 def _without_spread(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Warning about metrics whose pairs all have the same difference; empty without."""
+    """Warning about metrics whose pairs all have the same difference; else empty."""
     alike = [line for line in lines if line["pairs"] > 1 and line["low"] == line["high"]]
     if not alike:
         return ""
@@ -496,7 +501,7 @@ def _without_spread(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _pooled(name: str, table: pd.DataFrame) -> str:
-    """Warning about a side whose runs differ in more than the seed; empty without."""
+    """Warning about a side whose runs differ in more than the seed; else empty."""
     hashes = list(dict.fromkeys(table["configuration"]))
     if len(hashes) == 1:
         return ""
@@ -508,7 +513,7 @@ def _pooled(name: str, table: pd.DataFrame) -> str:
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about differences besides the method between the runs of a seed; empty without."""
+    """Warning about differences besides the method between the runs of a seed; else empty."""
     known = _configurations(first) | _configurations(second)
     runs = first.drop_duplicates("run").set_index("seed")
     others = second.drop_duplicates("run").set_index("seed")
@@ -521,8 +526,8 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
         if text := _difference_of_pair(run, other, known):
             texts[text] = None
 
-    # The notes of the tables say how a row differs from its table, not the two from each other.
-    # They are used in full only without configurations, which compare the two.
+    # Notes compare a row with its table, while configurations compare the two sides directly. So
+    # notes are used in full only if a configuration is unknown.
     notes, other_notes = _notes(first), _notes(second)
     if any(run["configuration"] not in known for pair in pairs for run in pair):
         if not texts and notes != other_notes:
@@ -530,7 +535,7 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     elif not any(text.startswith(OTHER_SETTINGS) for text in texts):
         one_method = set(first["method"]) == set(second["method"])
         for note in sorted(_unusual(notes) ^ _unusual(other_notes)):
-            # Of one method, the configurations have shown them.
+            # With one method on both sides, the configurations have shown these already.
             if not (one_method and note.startswith("method.")):
                 texts[note] = None
     if not texts:
@@ -539,7 +544,7 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
 
 
 def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
-    """Difference between two runs besides the method; empty without.
+    """Difference between two runs besides the method; else empty.
 
     Args:
         run: A line of ``load_runs`` of the first run.
@@ -583,7 +588,7 @@ def _notes(table: pd.DataFrame) -> set[str]:
 
 
 def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about different code of the runs of one side, or else of the two; empty without."""
+    """Warning about different code of the runs of one side, or else of the two; else empty."""
     sides = {"first": _codes(first), "second": _codes(second)}
     mixed = {name: several_versions(codes) for name, codes in sides.items()}
     texts = [f"the seeds of the {name} {SEVERAL} {text}" for name, text in mixed.items() if text]
@@ -623,7 +628,7 @@ def _variants(hashes: Sequence[str], known: Mapping[str, str]) -> list[str]:
 def _without_value(
     first: pd.DataFrame, second: pd.DataFrame, lines: Iterable[Mapping[str, Any]], at: At
 ) -> str:
-    """Warning about seeds of both sides that make no pair, for one has no value; empty without."""
+    """Warning about common seeds that make no pair, because a side has no value; else empty."""
     common = set(first["seed"]) & set(second["seed"])
     # (sides, seeds) -> metrics, because the metrics of one validation lack the same steps.
     lacking: dict[str, list[str]] = {}
@@ -645,7 +650,7 @@ def _without_value(
 
 
 def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[str], at: At) -> str:
-    """Warning about pairs whose values are of different training steps; empty without.
+    """Warning about the first metric with pairs of different training steps; else empty.
 
     ``last`` and ``best`` depend on the last step of a curve, ``mean`` and ``area`` also on its
     first step. For a validation metric, ``mean`` and ``area`` depend on the number of steps, too:
@@ -655,23 +660,24 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
         return ""
     for metric in metrics:
         own, others = (_series_by_seed(table, metric) for table in (first, second))
+        pairs = [(seed, own[seed], others[seed]) for seed in sorted(own.keys() & others.keys())]
+        validated = metric.startswith("val/")
+        # Steps of the first and the second in words -> seeds.
         unlike: dict[str, list[str]] = {}
-        for seed in sorted(own.keys() & others.keys()):
-            steps = []
-            for series in (own[seed], others[seed]):
-                steps.append(_covered(series, at, validated=metric.startswith("val/")))
-            if steps[0] != steps[1]:
-                unlike.setdefault(f"{steps[0]} and {steps[1]}", []).append(str(seed))
-        if unlike:
-            text = "; ".join(f"{ends} (seeds {', '.join(seeds)})" for ends, seeds in unlike.items())
-            pairs = own.keys() & others.keys()
-            steps_of = [set(side[seed].steps) for side in (own, others) for seed in pairs]
-            common = set.intersection(*steps_of)
-            advice = f"; at={max(common)} compares the last step that all have" if common else ""
-            return (
-                f"at={at!r} compares {metric} of different training steps, of first and second: "
-                f"{text}{advice}"
-            )
+        for seed, series, other in pairs:
+            steps = _covered(series, at, validated=validated)
+            other_steps = _covered(other, at, validated=validated)
+            if steps != other_steps:
+                unlike.setdefault(f"{steps} and {other_steps}", []).append(str(seed))
+        if not unlike:
+            continue
+        text = "; ".join(f"{steps} (seeds {', '.join(seeds)})" for steps, seeds in unlike.items())
+        common = set.intersection(*({*one.steps} & {*other.steps} for _, one, other in pairs))
+        advice = f"; at={max(common)} compares the last step that all have" if common else ""
+        return (
+            f"at={at!r} compares {metric} of different training steps, of first and second: "
+            f"{text}{advice}"
+        )
     return ""
 
 

@@ -31,7 +31,7 @@ BOLD, PLAIN = 1.5, 1.0
 # Pixels on the report page per unit of a dash.
 SCREEN = 2.0
 
-# On a dark page, a colour without a channel (0 to 255) of at least DARK is mixed with the share
+# On a dark page, a colour whose channels (0 to 255) are all below DARK is mixed with the share
 # PALER of white.
 DARK, PALER = 190, 0.55
 

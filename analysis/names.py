@@ -112,8 +112,8 @@ def setting(part: Section) -> str:
 def asked_by(part: Section, rows: Iterable[Row]) -> str:
     """``; of one_by_method``: experiments with all finished runs of these rows of a section.
 
-    Empty for the usual setting, and if the runs are of several experiments. The usual section may
-    have some of the runs as well, which the experiments explain.
+    Empty for the usual setting, and if no experiment has all of the runs. The usual section may
+    show some of the same runs; the experiment's name explains why these are shown again.
     """
     shown = {run for row in rows for run in row.finished}
     own: dict[str, None] = {}
@@ -292,7 +292,7 @@ def more_seeds_of(shown_rows: Iterable[tuple[Section, Iterable[Row]]]) -> str:
     shown: set[int] = set()
     for part, rows_of_part in shown_rows:
         if part.left_out:
-            # Its own seeds would be among the further ones; the note on these names them.
+            # Its note on the seeds that are left out names its own further seeds.
             continue
         for row in rows_of_part:
             own, further = part.more_seeds(row)
@@ -316,10 +316,12 @@ def own_seeds(parts: Iterable[Section]) -> str:
     """Sentence about the seeds of sections that differ in nothing else; empty without any."""
     texts: dict[str, list[str]] = {}
     for part in parts:
+        if not part.seeds:
+            continue
         labels: dict[str, list[str]] = {}
-        for row in part.rows if part.seeds else ():
+        for row in part.rows:
             if row.finished:
-                seeds = seed_list(run.seed for run in row.runs if run.id in row.finished)
+                seeds = seed_list(row.finished_seeds)
                 labels.setdefault(seeds, []).append(method_of(row).label)
         if labels:
             rows = ", ".join(f"{first_names(own)} on {seeds}" for seeds, own in labels.items())
@@ -344,8 +346,8 @@ def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]
     """Rows that a figure compares, out of all comparable rows of a section.
 
     These are the rows that the user chose; else the methods, if there are several; else all rows,
-    such as one method with its variants. The values of a sweep, which a section also holds, have a
-    figure of their own.
+    such as one method with its variants. A section also has the rows of sweeps over a setting,
+    which have figures of their own.
     """
     methods: dict[str, Row] = {}
     for row in rows:

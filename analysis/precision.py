@@ -41,6 +41,8 @@ from scpo.schema.method import TrainedMethod, method_label
 NAME = "tab_precision_recorded"
 MATCHERS = {"kmp": "Algorithm 2", "forward": "forward"}
 ORDERS = ("balanced", "chronological", "length", "random")
+
+# State keys of estimators -> what they compare, in print.
 KEYS = {"anchor": "observation", "state": "state"}
 
 # The default: scorers that need no download. ``--scorer bge_reranker_v2_m3`` is the paper's.
@@ -260,10 +262,9 @@ def judge(
         batch = with_states(plans, recorded.batch)
         helping = helping_steps(plans, batch)
         judged.append((replace(recorded, batch=batch), helping))
-        known = len(helping.row_S)
-        unknown = helping.unknown
         log(
-            f"step {recorded.step}: {known} failed steps beside a success, {unknown} without a plan"
+            f"step {recorded.step}: {len(helping.row_S)} failed steps in groups with a success, "
+            f"{helping.unknown} without a plan"
         )
 
     scorers = {rule.scorer: CachedScorer(rule.scorer) for rule in chosen if rule.scorer}

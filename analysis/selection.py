@@ -44,33 +44,12 @@ class Selection:
         """
         if self == Selection():
             return data
-        parts = data.sections
-        known_experiments: list[str] = []
-        known_rows: list[str] = []
-        finished_rows: list[str] = []
-        for part in parts:
-            known_experiments += part.experiments
-        _check("--env", self.envs, [part.env for part in parts])
-        _check("--experiment", self.experiments, known_experiments)
-        # Only rows of the chosen experiments and environments: another would be left out silently.
-        any_row = replace(self, rows=())
-        for part in parts:
-            if not self.envs or part.env in self.envs:
-                rows_of_part = any_row._selected(part).rows
-                known_rows += [row.name for row in rows_of_part]
-                finished_rows += [row.name for row in rows_of_part if row.finished]
-        chosen_of = " and ".join(
-            f"{option} {','.join(names)}"
-            for option, names in (("--experiment", self.experiments), ("--env", self.envs))
-            if names
-        )
-        whose = f"the runs of {chosen_of}" if chosen_of else "these runs"
-        _check("--rows", self.rows, known_rows, finished_rows, whose)
-        asked_parts = [self._selected(p) for p in parts if not self.envs or p.env in self.envs]
+        self._check_names(data.sections)
+        asked = [self._selected(part) for part in self._of_envs(data.sections)]
+        selected = [part for part in asked if part.rows]
         if self.rows:
-            asked_parts = _without_repeats(part for part in asked_parts if part.rows)
+            selected = _without_repeats(selected)
         problems = list(data.problems)
-        selected = [asked for asked in asked_parts if asked.rows]
         if self.common_seeds:
             selected = _on_common_seeds(data, selected, problems)
         if not selected:
@@ -98,7 +77,34 @@ class Selection:
             common_seeds=self.common_seeds,
         )
 
+    def _check_names(self, parts: Sequence[Section]) -> None:
+        """Raise ConfigError if an environment, an experiment or a row is unknown."""
+        _check("--env", self.envs, [part.env for part in parts])
+        known_experiments: list[str] = []
+        for part in parts:
+            known_experiments += part.experiments
+        _check("--experiment", self.experiments, known_experiments)
+        # Only rows of the chosen experiments and environments: another would be left out silently.
+        any_row = replace(self, rows=())
+        known_rows: list[str] = []
+        finished_rows: list[str] = []
+        for part in self._of_envs(parts):
+            rows = any_row._selected(part).rows
+            known_rows += [row.name for row in rows]
+            finished_rows += [row.name for row in rows if row.finished]
+        options = []
+        if self.experiments:
+            options.append(f"--experiment {','.join(self.experiments)}")
+        if self.envs:
+            options.append(f"--env {','.join(self.envs)}")
+        whose = f"the runs of {' and '.join(options)}" if options else "these runs"
+        _check("--rows", self.rows, known_rows, finished_rows, whose)
+
+    def _of_envs(self, parts: Iterable[Section]) -> list[Section]:
+        return [part for part in parts if not self.envs or part.env in self.envs]
+
     def _selected(self, part: Section) -> Section:
+        """The section with the selected rows of the selected experiments; perhaps without any."""
         families = part.families
         rows = list(part.rows)
         experiments = part.experiments
@@ -143,15 +149,15 @@ def _paired(part: Section, rows: Sequence[Row], names: Sequence[str]) -> list[Ro
 
 def _in_common(rows: Iterable[Row]) -> int:
     """Number of seeds that all of these rows have finished."""
-    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in rows]
-    return len(set.intersection(*seeds))
+    return len(set.intersection(*(row.finished_seeds for row in rows)))
 
 
 def _with_shown_others(data: Collected, part: Section) -> Section:
-    """The section whose notes on rows call no value that of "the others" if none is shown.
+    """The section with notes that name "the others" only where a shown row is one of these.
 
-    A row is compared with the usual setting of its section, which may be that of rows that are not
-    selected.
+    A note such as ``trainer=local (the others: verl)`` compares a row with the usual setting of its
+    section. If all trained rows that are selected have a note on this key, none of them has the
+    usual value, and the note names "rows that are not shown" instead.
     """
     trained = [row.differs.split("; ") for row in part.rows if data.is_trained(row)]
 
@@ -164,29 +170,27 @@ def _with_shown_others(data: Collected, part: Section) -> Section:
             notes.append(note.replace("(the others: ", others))
         return replace(row, differs="; ".join(notes))
 
-    families = []
-    for family in part.families:
-        families.append(replace(family, runs=tuple(map(with_others, family.runs))))
-    return replace(part, rows=tuple(map(with_others, part.rows)), families=tuple(families))
+    return part.with_each_row(with_others)
 
 
 def _without_repeats(parts: Iterable[Section]) -> list[Section]:
     """Merge sections of which one has all rows of the other, with all of their runs.
 
-    Sections share rows, such as the default, so that a few chosen rows may be all that is left of
-    several.
+    Several sections may share rows, such as the default, and have nothing but these if the user
+    chose few rows.
     """
     kept: list[Section] = []
     for part in parts:
-        if any(_repeats(part, known) for known in kept):
-            index = next(i for i, known in enumerate(kept) if _repeats(part, known))
+        index = next((i for i, known in enumerate(kept) if _repeats(part, known)), None)
+        if index is not None:
             kept[index] = _joined(kept[index], part, kept[index].rows)
             continue
         repeated = [i for i, known in enumerate(kept) if _repeats(known, part)]
         if not repeated:
             kept.append(part)
             continue
-        # The first one is named as the usual setting, the later one has more rows.
+        # Named as the first one, which has the usual setting, with the rows of the later one, which
+        # has more.
         joined = _joined(kept[repeated[0]], part, part.rows)
         for i in repeated[1:]:
             joined = _joined(joined, kept[i], joined.rows)
@@ -222,6 +226,7 @@ def _on_common_seeds(
 
 
 def _repeats(part: Section, known: Section) -> bool:
+    """True if a known section has all rows of this one, with all of their runs."""
     if (part.scale, part.env, part.model) != (known.scale, known.env, known.model):
         return False
     return bool(part.rows) and all(
@@ -238,7 +243,7 @@ def _told_apart_by_seeds(parts: Sequence[Section], runs: Mapping[str, Run]) -> l
     first: dict[tuple[str, str, str], int] = {}
     for index, part in enumerate(parts):
         main = first.setdefault((part.scale, part.env, part.model), index)
-        if main != index and _other_seeds_alone(part, parts[main], runs):
+        if main != index and _differ_only_in_seeds(part, parts[main], runs):
             usual = parts[main]
             named[main] = replace(named[main], seeds=_shown_seeds(usual))
             named[index] = replace(
@@ -250,7 +255,7 @@ def _told_apart_by_seeds(parts: Sequence[Section], runs: Mapping[str, Run]) -> l
     return named
 
 
-def _other_seeds_alone(part: Section, other: Section, runs: Mapping[str, Run]) -> bool:
+def _differ_only_in_seeds(part: Section, other: Section, runs: Mapping[str, Run]) -> bool:
     """True if the rows that both sections have differ in seeds and in no setting."""
     shared = [(row, other.row(row.name)) for row in part.rows if row.finished]
     shared = [(row, same) for row, same in shared if same.finished]
@@ -262,7 +267,7 @@ def _other_seeds_alone(part: Section, other: Section, runs: Mapping[str, Run]) -
 
 
 def _shown_seeds(part: Section) -> str:
-    return seed_list(run.seed for row in part.rows for run in row.runs if run.id in row.finished)
+    return seed_list(seed for row in part.rows for seed in row.finished_seeds)
 
 
 def with_common_seeds(data: Collected, part: Section) -> Section:
@@ -279,7 +284,7 @@ def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
     finished = [row for row in rows if row.finished]
     trained = [row for row in finished if data.is_trained(row)]
     deciding = trained or finished
-    seeds = [{run.seed for run in row.runs if run.id in row.finished} for row in deciding]
+    seeds = [row.finished_seeds for row in deciding]
     common = set.intersection(*seeds) if seeds else set()
     if not common:
         return []
@@ -323,7 +328,7 @@ def _without_common_seed(data: Collected, part: Section) -> list[Problem]:
 
 
 def without_common_seed(data: Collected, rows: Sequence[Row], place: str) -> str:
-    """The reason why finished rows of a place are left out, with the row to leave out instead."""
+    """The reason why finished rows of a place are left out, and which row to leave out instead."""
     # By the names that --rows takes.
     names = first_names([row.name for row in rows])
     return f"no seed is finished in all of {names} ({place}){_row_to_drop(data, rows)}"
@@ -355,7 +360,14 @@ def _check(
     likely: Sequence[str] = (),
     whose: str = "these runs",
 ) -> None:
-    """Refuse unknown names of ``whose``; suggest one of ``likely`` if any is near.
+    """Refuse unknown names.
+
+    Args:
+        option: The option.
+        names: Its names.
+        known: The names that exist.
+        likely: Those of them that are suggested first.
+        whose: Whose names they are, for the message.
 
     Raises:
         ConfigError: A name is unknown.

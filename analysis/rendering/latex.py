@@ -17,8 +17,9 @@ PAGE_LINES = 64
 MOST_LINES = 54
 LEAST_LINES = 12
 
-# Number of characters for each line: in the text's width for cells and titles, which are in
-# \footnotesize; as many as take its height for captions (\normalsize) and notes (\scriptsize).
+# Number of characters that count as one line. LETTERS, for cells and titles (\footnotesize): as
+# many as fit into the text's width. CAPTION_LETTERS (\normalsize), NOTE_LETTERS (\scriptsize): as
+# many as take the height of a line of \footnotesize.
 LETTERS = 100
 CAPTION_LETTERS = 66
 NOTE_LETTERS = 120
@@ -153,7 +154,7 @@ def floats(grids: Iterable[Grid], caption: str, label: str, notes: str = "") -> 
 
 
 def _split(grids: Iterable[Grid], room: int) -> list[tuple[Grid, list[Part]]]:
-    """Rows of each page, of which the first one has room for so many lines.
+    """Parts of each page; the first page has room for ``room`` lines.
 
     LaTeX cannot break a float, so long tables are split here.
     """

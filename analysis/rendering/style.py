@@ -40,13 +40,14 @@ PNG_DPI = 300
 FORMATS = ("pdf", "png", "svg")
 POINTS_PER_INCH = 72
 
-# A text may extend beyond the figure by this much: the edge of its box, not of its letters.
+# The box of a text, which is larger than its letters, may extend this far beyond the figure.
 CUT_POINTS = 1.0
 
 # Mean width of a character of DejaVu Sans, in multiples of the font size.
 CHARACTER = 0.56
 
-# Width of a legend's sample and its gaps, and by how much a capital is wider, in characters.
+# In characters: the width of a legend's sample with its gaps, and how much wider than an average
+# character a capital is.
 LEGEND_SAMPLE = 8
 CAPITAL = 0.25
 
@@ -101,8 +102,8 @@ STYLE: dict[str, Any] = {
     "path.simplify": True,
 }
 
-# Ends of the names of matplotlib's settings of text sizes, which the house style gives relative to
-# the font size.
+# Ends of the names of matplotlib's settings of text sizes. The house style gives these sizes
+# relative to the font size.
 TEXT_SIZES = ("titlesize", "labelsize", "fontsize")
 
 # Settings of a style file that configure matplotlib itself, not the look of a figure.
@@ -429,8 +430,9 @@ def _hidden_tick_labels(figure: Figure) -> set[Text]:
 # number of decimals of a pixel: far finer than visible, far coarser than the last bit. Vector
 # formats round to 6 decimals themselves.
 DIGITS = 6
+
+# Methods of a renderer -> positions of the transforms among their arguments.
 TRANSFORMS = {"draw_path": (2,), "draw_markers": (2, 4), "draw_path_collection": (1, 5)}
-"""Positions of the transforms among the arguments of a renderer's methods."""
 
 
 class DeterministicCanvas(FigureCanvasAgg):  # type: ignore[misc]  # see pyproject.toml

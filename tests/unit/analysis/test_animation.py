@@ -79,7 +79,7 @@ def test_what_cannot_be_shown_is_refused_in_a_line(tmp_path, capsys):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, steps=4, state="RUNNING")]})
     for words, said in (
         (["demo"], "has no experiment demo; it has ablation_monotonicity"),
-        (["ablation_monotonicity"], "not finished of ablation_monotonicity: 1 run"),
+        (["ablation_monotonicity"], "ablation_monotonicity is not finished: 1 run left"),
     ):
         assert main(["animate", *words, "--runs-dir", str(tmp_path), "--out", str(tmp_path / "x.svg")]) == 1
         assert said in capsys.readouterr().out.replace("\n", " ")
