@@ -26,6 +26,7 @@ from sweeps.compose.configuration import compose_raw, resolve, seeded_runs
 from sweeps.compose.effects import unread_in_space
 from sweeps.compose.hints import explain_validation
 from sweeps.compose.overrides import Override, parse, parse_all
+from sweeps.compose.schema_keys import dotted_keys
 from sweeps.search.space import Params, distributions, grid, key_of_params, point_of, tidy, values
 
 if TYPE_CHECKING:
@@ -242,13 +243,36 @@ def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
 
 
 def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> None:
+    varied_by: dict[str, str] = {}
+    for name, dimension in search.space.items():
+        first = varied_by.setdefault(dimension.key, name)
+        if first != name:
+            raise ConfigError(
+                f"search.space.{first} and search.space.{name} both vary {dimension.key}, of which "
+                f"a run has one value. Change the values of {first} instead: "
+                f"{_change_of(search, first)}; or take it out of the space: "
+                f"'~search.space.{first}'"
+            )
     for override in overrides:
         for name, dimension in search.space.items():
-            if override.key == dimension.key:
+            if _sets(override, dimension.key):
                 raise ConfigError(
                     f"{override}: the search varies {dimension.key} itself. Leave it out, or take "
                     f"it out of the space: '~search.space.{name}'"
                 )
+
+
+def _change_of(search: Search, name: str) -> str:
+    """The overrides that change the values of a dimension."""
+    if isinstance(search.space[name], Choice):
+        return f"'search.space.{name}.values=[...]'"
+    return f"search.space.{name}.low=... search.space.{name}.high=..."
+
+
+def _sets(override: Override, key: str) -> bool:
+    """True if an override sets a key, by itself or in a mapping (``method.shaper={theta: 1}``)."""
+    inside = dotted_keys(override.value, f"{override.key}.")
+    return key in (override.key, *inside)
 
 
 def _check_seeds(plan: Plan) -> None:

@@ -88,6 +88,17 @@ def test_scale_env_and_model_choose_their_values():
 
 BAD = {
     "searched key": (["method.shaper.theta=0.5"], "the search varies method.shaper.theta itself"),
+    "searched key in a mapping": (["method.shaper={theta: 0.5}"], "the search varies method.shaper.theta itself"),
+    "one key twice": (
+        ["+search.space.th2={kind: step, key: method.shaper.theta, low: 0.35, high: 0.45, step: 0.1}"],
+        r"^search.space.theta and search.space.th2 both vary method.shaper.theta, of which a run has one value. Change "
+        r"the values of theta instead: search.space.theta.low=... search.space.theta.high=...; or take it out of the "
+        r"space: '~search.space.theta'$",
+    ),
+    "one choice twice": (
+        ["+search.space.sequence={kind: choice, key: method.shaper.order, values: [balanced, random]}"],
+        r"both vary method.shaper.order, .* instead: 'search.space.order.values=\[...\]'; or",
+    ),
     "one seed": (["seed=0"], "a trial runs on several seeds"),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
@@ -105,3 +116,8 @@ def test_a_wrong_search_is_refused_with_its_reason(words, message):
 def test_an_unknown_search_gets_the_nearest_name():
     with pytest.raises(ConfigError, match="did you mean scpo"):
         make_plan("scop", [])
+
+
+def test_a_mapping_of_other_keys_of_a_section_contradicts_no_parameter():
+    plan = make_plan("scpo_theta_lambda", ["method.shaper={alpha: 0.7}"])
+    assert plan.base.method.shaper.alpha == 0.7
