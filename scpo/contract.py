@@ -620,7 +620,7 @@ def _check_bonus(
     only if states repeat.
 
     Raises:
-        ContractError: The estimator reads the bonus without declaring it, or the other way round.
+        ContractError: The bonus is read but not declared, or declared but not read.
     """
     reads = any(
         not np.array_equal(estimate(batch, np.zeros_like(bonus_N)), estimate(batch, bonus_N))
@@ -932,7 +932,7 @@ def _same(
         place: Describes a row for the message.
         rows: Rows of the batch that the advantages belong to.
         got: Advantages after the change, one for each of ``rows``.
-        wanted: Advantages before it, likewise.
+        wanted: Advantages before the change, one for each of ``rows``.
         law: The violated law, for the message.
 
     Raises:

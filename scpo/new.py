@@ -104,7 +104,7 @@ KINDS = {
             "tests/unit/advantages/test_{name}.py: a table worked by hand",
             "python -m pytest tests/unit/advantages/test_{name}.py "
             "tests/contract/test_estimators.py -k {name}   (the laws)",
-            "python train.py method={name}    or beside others: python sweep.py +experiment=one "
+            "python train.py method={name}    or with others: python sweep.py +experiment=one "
             "method=gigpo,{name}",
             "conf/scale/method/study_{name}.yaml: its learning rate at scale=study, not tuned as "
             "written: python sweep.py +experiment=one method={name} scale=study "
@@ -153,7 +153,7 @@ KINDS = {
             "settings, and conf/scorer/{name}.yaml",
             "tests/unit/scoring/test_{name}.py: pairs worked by hand",
             "python -m pytest tests/unit/scoring/test_{name}.py",
-            "python train.py method=scpo scorer={name}    or beside others: "
+            "python train.py method=scpo scorer={name}    or with others: "
             "python sweep.py +experiment=one method=scpo scorer=exact,{name}",
         ),
         taken=(*SCORERS, "minilm", "bge_reranker_v2_m3"),
@@ -168,7 +168,7 @@ KINDS = {
             "scpo/shaping/{name}_match.py: the rule and its source",
             "tests/unit/shaping/test_{name}_match.py: credit worked by hand",
             "python -m pytest tests/unit/shaping   (the laws: test_matcher.py, test_drive.py)",
-            "python train.py method=scpo method.shaper.matcher={name}    or beside others: "
+            "python train.py method=scpo method.shaper.matcher={name}    or with others: "
             "python sweep.py +experiment=one method=scpo method.shaper.matcher=kmp,{name}",
         ),
         taken=MATCHERS,

@@ -146,8 +146,8 @@ def training_tasks(
     chosen = []
     # A step may cross the end of a pass; its tasks then come from two orders.
     for place in range((step - 1) * groups, step * groups):
-        lap, index = divmod(place, len(tasks))
-        order = np.random.default_rng((seed, lap, *purpose)).permutation(len(tasks))
+        pass_number, index = divmod(place, len(tasks))
+        order = np.random.default_rng((seed, pass_number, *purpose)).permutation(len(tasks))
         chosen.append(tasks[order[index]])
     return chosen
 

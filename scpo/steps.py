@@ -79,7 +79,7 @@ class StepBatch:
         next_commands_N: The same after the action.
         true_anchor_N: The observation before the action without any rewording; only for studies.
         next_true_anchor_N: The same after the action.
-        true_state_N: The state before the action, likewise.
+        true_state_N: The state before the action without any rewording; only for studies.
         next_true_state_N: The same after the action.
         no_op_N: The environment reports a no-op; None: ``StepFilter`` compares the texts.
         state_id_N: Number of the state before the action, from an identity of ``scpo.states``; rows

@@ -21,7 +21,7 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in caught}
     try:
-        with _swallowed_interrupts_come_again(caught):
+        with _resend_lost_interrupts(caught):
             yield
     finally:
         for number, earlier in before.items():
@@ -29,7 +29,7 @@ def stop_signals_go_to(handler: Callable[[int, FrameType | None], None]) -> Iter
 
 
 @contextmanager
-def _swallowed_interrupts_come_again(caught: Sequence[signal.Signals]) -> Iterator[None]:
+def _resend_lost_interrupts(caught: Sequence[signal.Signals]) -> Iterator[None]:
     """Send a stop signal again if its handler raised KeyboardInterrupt inside a destructor.
 
     Handlers run between any two bytecodes of the main thread, also inside a ``__del__``. Python

@@ -69,27 +69,19 @@ class StateSettings(GroupSettings):
         return normalise(value_N, id_N, moments(value_N, id_N), self.normalisation, self.std_floor)
 
 
-def anchor_groups(
-    batch: StepBatch, similarity: float | None = None, key: StateKey = "anchor"
-) -> IntArray:
-    """Dense id of every row's anchor group: GiGPO's G_S(s~), ``build_step_group`` in verl-agent.
+def anchor_groups(batch: StepBatch, key: StateKey = "anchor") -> IntArray:
+    """Dense id of every row's anchor group, its group's rows with an equal state text.
+
+    GiGPO's G_S(s~), ``build_step_group`` in verl-agent.
 
     Args:
         batch: The steps.
-        similarity: None groups equal anchor observations. A ratio in (0, 1] groups observations
-            whose difflib ratio with the group's first member reaches it: greedily, in the order of
-            ``position_N``, first fit.
-        key: Which text of a state is compared, its anchor observation or its state.
+        key: The text that is compared, the anchor observation or the state.
 
     Returns:
         ``anchor_group_N`` in ``0..A-1``.
     """
-    # Equal texts need no visits and no clusters: hashing them takes under 1 ms for 4,096 rows.
-    if similarity is None:
-        return group_ids(batch.group_N, key_ids(state_texts(batch, key)))
-    # Greedy first fit, as in verl-agent; another order gives other groups.
-    ids = identify(batch, key, find_identity("difflib", similarity))
-    return group_ids(batch.group_N, ids.source_N)
+    return group_ids(batch.group_N, key_ids(state_texts(batch, key)))
 
 
 def state_groups(batch: StepBatch, config: StateSettings) -> IntArray:

@@ -100,7 +100,7 @@ def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> F
         ``value_V`` in [0, 1], float64, one for each node of all groups.
     """
     if config.depth == "closure":
-        return _closed(graph, batch, config)
+        return _closed(batch, graph, config)
     value_V = _mean_at(_outcomes(batch, config), graph.source_N, len(graph))
     for _ in range(config.depth):
         value_V = _mean_at(_backed_up(batch, graph, value_V, config), graph.source_N, len(graph))
@@ -165,7 +165,7 @@ def _mean_at(value_N: Float64Array, node_N: IntArray, count: int) -> Float64Arra
     return mean_V
 
 
-def _closed(graph: StateGraph, batch: StepBatch, config: CrbcSettings) -> Float64Array:
+def _closed(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
     """V of the closure, solved for each group: groups share no node.
 
     A dense solve is cubic in the number of nodes, some hundred in a group, so one system for all

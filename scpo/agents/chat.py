@@ -213,7 +213,7 @@ class ChatClient:
         self._rate_limit = _RateLimit(limits.requests_per_minute, self._closed)
 
     def close(self) -> None:
-        """Close the connections; requests that are under way end at once, with ChatError."""
+        """Close the connections; running requests end at once, with ChatError."""
         self._closed.set()
         self._http.close()
 

@@ -36,11 +36,11 @@ class React:
         """Introduction, latest turns, the environment's prompt."""
         # ReAct remembers nothing between attempts.
         del reflections
-        so_far = _SO_FAR.format(turns=tell(turns, self.turns)) if turns else ""
+        so_far = _SO_FAR.format(turns=turns_text(turns, self.turns)) if turns else ""
         return f"{_INTRODUCTION}\n{so_far}{current}"
 
 
-def tell(turns: Sequence[Turn], count: int) -> str:
+def turns_text(turns: Sequence[Turn], count: int) -> str:
     """The latest ``count`` turns as text, numbered from the attempt's beginning."""
     first = max(0, len(turns) - count)
     lines = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scpo.agents.base import Turn
-from scpo.agents.react import React, tell
+from scpo.agents.react import React, turns_text
 
 _MEMORY = (
     "You attempted this task before and failed. What you noted after each attempt, oldest "
@@ -51,7 +51,7 @@ class Reflexion:
         return _QUESTION.format(
             memory=self._notes(reflections),
             opening=turns[0].prompt.strip(),
-            turns=tell(turns, self.actor.turns),
+            turns=turns_text(turns, self.actor.turns),
         )
 
     def _notes(self, reflections: Sequence[str]) -> str:

@@ -239,8 +239,8 @@ def _placed(
 ) -> tuple[FloatArray, FloatArray]:
     """α * credit, as the part added to step returns and the part added to advantages.
 
-    One of the two is 0. α is cast to float32 first, because a product with a float64 would not be
-    float32, which trainers expect.
+    At most one of the two has values other than 0. α is cast to float32 first, because a product
+    with a float64 would not be float32, which trainers expect.
     """
     nothing_N = np.zeros(len(batch), dtype=np.float32)
     if shaper is None or shaped is None:

@@ -175,39 +175,47 @@ def _recorded(record: dict[str, Any]) -> Recorded:
     Columns that the file does not hold are derived: rewards from the return, ``won`` from the
     success. Prompts and states are not recorded; see ``step_credit.with_states`` for the latter.
     """
-    rows = []
+    # Group, trajectory and step of each row.
+    groups = []
+    trajectories = []
+    steps = []
     for group in record["groups"]:
         for trajectory in group["trajectories"]:
-            rows += [(group, trajectory, step) for step in trajectory["steps"]]
+            for step in trajectory["steps"]:
+                groups.append(group)
+                trajectories.append(trajectory)
+                steps.append(step)
 
-    outcome = [trajectory["episode_return"] for _, trajectory, _ in rows]
+    # Siblings are numbered within their group; in a batch, ids must be unique.
+    ids = []
     # Both benchmarks reward only the last step, so rewards are not recorded separately.
-    last = [step["t"] == trajectory["length"] - 1 for _, trajectory, step in rows]
-    success = [trajectory["success"] for _, trajectory, _ in rows]
+    rewards = []
+    for group, trajectory, step in zip(groups, trajectories, steps, strict=True):
+        ids.append(1000 * group["group"] + trajectory["traj"])
+        is_last = step["t"] == trajectory["length"] - 1
+        rewards.append(trajectory["episode_return"] if is_last else 0)
+    success = [trajectory["success"] for trajectory in trajectories]
     tokens_N = np.array(
-        [step["prompt_tokens"] + step["response_tokens"] for _, _, step in rows], dtype=np.int64
+        [step["prompt_tokens"] + step["response_tokens"] for step in steps], dtype=np.int64
     )
     columns: dict[str, Any] = {
-        "group_N": [group["group"] for group, _, _ in rows],
-        # Siblings are numbered within their group; in a batch, ids must be unique.
-        "trajectory_N": [
-            1000 * group["group"] + trajectory["traj"] for group, trajectory, _ in rows
-        ],
-        "step_N": [step["t"] for _, _, step in rows],
-        "task_N": [group["task"] for group, _, _ in rows],
-        "anchor_N": [step["observation"] for _, _, step in rows],
-        "action_N": [step["action"] for _, _, step in rows],
-        "next_observation_N": [step["next_observation"] for _, _, step in rows],
-        "reward_N": np.where(last, outcome, 0),
-        "valid_N": [step["valid"] for _, _, step in rows],
-        "episode_return_N": outcome,
+        "group_N": [group["group"] for group in groups],
+        "trajectory_N": ids,
+        "step_N": [step["t"] for step in steps],
+        "task_N": [group["task"] for group in groups],
+        "anchor_N": [step["observation"] for step in steps],
+        "action_N": [step["action"] for step in steps],
+        "next_observation_N": [step["next_observation"] for step in steps],
+        "reward_N": rewards,
+        "valid_N": [step["valid"] for step in steps],
+        "episode_return_N": [trajectory["episode_return"] for trajectory in trajectories],
         "success_N": success,
         "won_N": success,
-        "position_N": _positions([step for _, _, step in rows], tokens_N),
-        "is_copy_N": [False] * len(rows),
-        "task_id_N": [group["game"] for group, _, _ in rows],
+        "position_N": _positions(steps, tokens_N),
+        "is_copy_N": [False] * len(steps),
+        "task_id_N": [group["game"] for group in groups],
     }
-    step_return_N = np.array([step["step_return"] for _, _, step in rows], dtype=np.float32)
+    step_return_N = np.array([step["step_return"] for step in steps], dtype=np.float32)
     return Recorded(int(record["step"]), StepBatch(**columns), tokens_N, step_return_N)
 
 

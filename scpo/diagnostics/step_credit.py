@@ -210,12 +210,12 @@ def helping_steps(environment: PlanningEnvironment, batch: StepBatch) -> Helping
         if batch.success_N[row_T[0]] or int(batch.group_N[row_T[0]]) not in active:
             continue
         actions = batch.action_N[row_T].tolist()
-        left = []
+        plans = []
         # One plan more than there are steps: each step is judged by the plans before and after it.
         for taken in range(len(actions) + 1):
-            left.append(remaining_plan(environment, task, actions[:taken]))
+            plans.append(remaining_plan(environment, task, actions[:taken]))
         rows += row_T.tolist()
-        for before, after in itertools.pairwise(left):
+        for before, after in itertools.pairwise(plans):
             if before is None or after is None:
                 answers.append(None)
             else:

@@ -1,9 +1,13 @@
 import numpy as np
 import pytest
 
-from scpo.advantages.anchors import anchor_groups
+from scpo.advantages.anchors import anchor_groups, state_groups
 from scpo.errors import StepBatchError
-from tests.support.step_batches import make_batch, take
+from tests.support.step_batches import make_batch, settings_of, take
+
+
+def similar_groups(batch, ratio, key="anchor"):
+    return state_groups(batch, settings_of("gigpo", anchors="similar", anchor_similarity=ratio, state_key=key))
 
 
 def test_anchor_groups_never_cross_rollout_groups():
@@ -21,7 +25,7 @@ def test_states_tell_apart_what_the_observation_does_not():
     same = anchor_groups(told, key="state")
     assert same[0] == same[2]
     assert len(set(same.tolist())) == 3
-    similar = anchor_groups(take(told, np.arange(4), state_N=["aaaa", "aaab", "bbbb", "bbba"]), 0.75, "state")
+    similar = similar_groups(take(told, np.arange(4), state_N=["aaaa", "aaab", "bbbb", "bbba"]), 0.75, "state")
     assert similar[0] == similar[1] != similar[2] == similar[3]
 
 
@@ -34,20 +38,20 @@ def test_similar_anchors_join_the_first_group_that_they_resemble():
     # ratio("aaaa", "aaab") = 3/4, ratio("aaab", "aabb") = 3/4, ratio("aaaa", "aabb") = 1/2
     texts = ["aaaa", "aaab", "aabb", "aaaa"]
     batch = make_batch(*[(0, k, "x", 0) for k in range(4)], anchor_N=texts)
-    same = anchor_groups(batch, 0.75)
+    same = similar_groups(batch, 0.75)
     assert same[0] == same[1] == same[3] != same[2]
     # with the middle text first in position order it represents all of them
     middle_first = take(batch, np.arange(4), position_N=[1, 0, 2, 3])
-    assert len(set(anchor_groups(middle_first, 0.75).tolist())) == 1
-    assert np.array_equal(np.unique(anchor_groups(batch, 1.0)), np.unique(anchor_groups(batch)))
+    assert len(set(similar_groups(middle_first, 0.75).tolist())) == 1
+    assert np.array_equal(np.unique(similar_groups(batch, 1.0)), np.unique(anchor_groups(batch)))
 
 
 def test_the_first_row_in_processing_order_leads_a_group_of_similar_anchors():
     batch = make_batch(*[(0, k, "x", 0) for k in range(4)], anchor_N=["aaaa", "aabb", "aaab", "aaaa"])
-    same = anchor_groups(take(batch, np.arange(4), position_N=[3, 2, 1, 0]), 0.75)  # its last row leads
+    same = similar_groups(take(batch, np.arange(4), position_N=[3, 2, 1, 0]), 0.75)  # its last row leads
     assert same[0] == same[2] == same[3] != same[1]
 
 
 def test_similar_anchors_never_cross_rollout_groups():
     batch = make_batch((0, 0, "x", 0), (1, 1, "x", 0), anchor_N=["aaaa", "aaaa"])
-    assert len(set(anchor_groups(batch, 0.5).tolist())) == 2
+    assert len(set(similar_groups(batch, 0.5).tolist())) == 2
