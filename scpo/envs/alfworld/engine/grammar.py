@@ -2,8 +2,8 @@
 
 The stock engine parses every template, condition and query anew for every admissible command of
 every step, and deep copies the context of every symbol, which takes 98 % of its time. Here
-TextWorld's parsers run once per distinct text and their result is kept. Texts, their order and
-their quirks are the stock engine's; the tests compare byte for byte.
+TextWorld's parsers run once per distinct text and their result is kept. The texts and their order
+are those of the stock engine, quirks included; the tests compare them byte for byte.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT_TYPE = "object"
 
 @dataclass(frozen=True)
 class Query:
-    """Conjunction of predicates over placeholders; yields all assignments that satisfy it.
+    """Conjunction of predicates over placeholders.
 
     Attributes:
         terms: Predicate and placeholders of each conjunct.
@@ -45,7 +45,10 @@ class Query:
     def assignments(
         self, bound: Bindings, facts: Facts, types: Mapping[str, str], depth: int = 0
     ) -> Iterator[Bindings]:
-        """Extensions of ``bound``; as in TextWorld, no two placeholders bind the same object."""
+        """Extensions of ``bound`` that satisfy the terms from ``depth`` on.
+
+        As in TextWorld, no two placeholders bind the same object.
+        """
         if depth == len(self.terms):
             yield bound
             return
@@ -80,7 +83,7 @@ def _unify(
         if known is not None:
             if known != entity:
                 return None
-        # As in TextWorld: an object is bound once, and types match exactly.
+        # As in TextWorld, an object is bound once, and types match exactly.
         elif entity in extended.values() or parameter[1] not in (types[entity], ROOT_TYPE):
             return None
         else:
@@ -120,8 +123,8 @@ class Rule:
     """One production; the first whose condition holds is used.
 
     Attributes:
-        condition: Some assignment must satisfy it; None: it always applies. What it binds is not
-            passed on to the symbols.
+        condition: The rule applies if some assignment satisfies it; None: always. The symbols do
+            not get the objects that it binds.
         symbols: What is written.
     """
 
@@ -169,7 +172,7 @@ class Grammar:
 
 
 def queries(symbols: Iterable[Symbol]) -> Iterator[Query]:
-    """Queries written in these symbols themselves (not in the rules they name)."""
+    """Queries of these symbols, without those of the rules that they name."""
     for symbol in symbols:
         if isinstance(symbol, Value) and symbol.query is not None:
             yield symbol.query
@@ -234,7 +237,7 @@ class Writer:
         """Text of the first production of this name that applies.
 
         Raises:
-            GameError: None applies.
+            GameError: No production applies.
         """
         for rule in self.grammar.rules.get(name, ()):
             if self._applies(rule, bound):
@@ -302,7 +305,7 @@ def _parse(text: str) -> Grammar:
     """Parse a whole grammar with TextWorld's parsers.
 
     Raises:
-        GameError: They refuse it.
+        GameError: TextWorld cannot parse it.
     """
     from textworld.envs.pddl.logic import model, parser
 
@@ -340,7 +343,7 @@ def _rules(block: Any) -> dict[str, tuple[Rule, ...]]:
     return rules
 
 
-# Many games have the same task; each is parsed once.
+# Many games have the same task; its sentence is parsed once.
 @functools.lru_cache(maxsize=4096)
 def _task_symbols(sentence: str) -> tuple[Symbol, ...]:
     return _symbols(sentence)
@@ -412,7 +415,7 @@ def _expression(text: str) -> CodeType:
     anything.
 
     Raises:
-        GameError: The expression does anything else.
+        GameError: The expression does something else.
     """
     # A list of allowed nodes, not of forbidden ones, also refuses nodes that Python adds later.
     tree = ast.parse(text.strip(), mode="eval")

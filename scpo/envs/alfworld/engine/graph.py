@@ -81,17 +81,21 @@ def coded(key: Key) -> bytes:
     return array("i", sorted(key)).tobytes()
 
 
+# Numbers of a state's row before its key: offer, won, size of the key.
+_BEFORE_KEY = 3
+
+
 @dataclass(frozen=True)
 class _Packed:
-    """A graph as it is kept.
+    """A graph as tables of texts and rows of numbers, one row for each state.
 
     Attributes:
         texts: Answers, no two equal.
         commands: Commands, no two equal.
-        offers: Numbers of command and operator in turn, for each offer.
-        numbers: Of all states: offer, won, size of the key, the key; then command, next state, text
-            of each successor.
-        start_S: Where each state begins; and, last, where they end.
+        offers: For each offer, the numbers of its commands and operators in turn.
+        numbers: The rows of all states: offer, won, size of the key, the key; then command, next
+            state and text of each successor.
+        start_S: Index into ``numbers`` where each state's row begins, and the end of the last row.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -109,26 +113,26 @@ class _Packed:
 
     def codes(self) -> list[bytes]:
         """``State.code`` of all states, in order."""
-        start_S = self.start_S[:-1] + 3
-        content = self.numbers.tobytes()
+        start_S = self.start_S[:-1] + _BEFORE_KEY
         end_S = start_S + self.numbers[start_S - 1]
-        return [
-            content[start:end]
-            for start, end in zip((4 * start_S).tolist(), (4 * end_S).tolist(), strict=True)
-        ]
+        # Sliced as bytes, 4 for each number.
+        content = self.numbers.tobytes()
+        bounds = zip((4 * start_S).tolist(), (4 * end_S).tolist(), strict=True)
+        return [content[start:end] for start, end in bounds]
 
     def code(self, number: int) -> bytes:
-        """``State.code``."""
-        start = self.start_S[number] + 3
-        return self.numbers[start : start + self.numbers[start - 1]].tobytes()
+        """``State.code`` of one state."""
+        start = self.start_S[number] + _BEFORE_KEY
+        end = start + self.numbers[start - 1]
+        return self.numbers[start:end].tobytes()
 
 
 class Graph:
-    """The states of a game that are known, at most ``most_states``, numbered; 0 is the start.
+    """The known states of a game, at most ``most_states``, numbered; 0 is the start.
 
     Attributes:
-        opening: The text that the game begins with; empty of a game that nobody opened yet.
-        new: Successors that were added since it was read.
+        opening: The first observation; empty until the game is opened for the first time.
+        new: Number of successors that were added since the graph was read.
     """
 
     def __init__(self, most_states: int, opening: str = "", packed: _Packed | None = None) -> None:
@@ -173,7 +177,7 @@ class Graph:
         return number
 
     def offer(self, operators: dict[str, int]) -> Offer:
-        """The one offer of these commands."""
+        """The offer of these commands and operators, shared by all states that have them."""
         # Two tuples: pairs would take three times the memory.
         content = tuple(operators), tuple(operators.values())
         offer = self._shared.get(content)
@@ -190,20 +194,23 @@ class Graph:
     def absorb(self, other: Graph) -> None:
         """Learn what ``other`` has seen of the same game in this process."""
         # Only states that were unpacked can have new successors.
-        for state in list(filter(None, other._states)):
-            mine = self._same(state)
+        unpacked = [state for state in other._states if state is not None]
+        for state in unpacked:
+            mine = self._number_of(state)
+            # The graph is full.
+            if mine is None:
+                continue
             for command, (number, answer) in state.successors.items():
-                successor = self._same(other.state(number))
-                following = None if successor is None else self.find(successor.code)
-                if mine is not None and following is not None:
-                    self.learn(mine, command, following, answer)
+                following = self._number_of(other.state(number))
+                if following is not None:
+                    self.learn(self.state(mine), command, following, answer)
 
-    def _same(self, state: State) -> State | None:
-        """This graph's state for one of another graph, added if there is room; None if not."""
+    def _number_of(self, state: State) -> int | None:
+        """Number here of a state of another graph, added if needed; None if there is no room."""
         number = self.find(state.code)
         if number is None:
             number = self.add(State(state.code, self.offer(dict(state.operators)), state.won))
-        return None if number is None else self.state(number)
+        return number
 
     def _unpacked(self, number: int) -> State:
         """A state as an object; see ``_Packed.numbers`` for the layout."""
@@ -241,7 +248,7 @@ class Graph:
 class _Packer:
     """Packs states into numbers, extending the tables read from disk.
 
-    Rows of states that stayed packed remain valid that way.
+    Existing entries keep their numbers, so the rows of states that stayed packed remain valid.
     """
 
     def __init__(self, packed: _Packed) -> None:
@@ -249,7 +256,7 @@ class _Packer:
         self.commands = {command: number for number, command in enumerate(packed.commands)}
         self.offers = [content.tolist() for content in packed.offers]
         self._known = {tuple(content): number for number, content in enumerate(packed.offers)}
-        self._of: dict[int, int] = {}
+        self._by_identity: dict[int, int] = {}
         self.rows: list[NDArray[np.int32]] = []
 
     def row(self, state: State) -> NDArray[np.int32]:
@@ -265,14 +272,14 @@ class _Packer:
 
     def _offer(self, operators: Mapping[str, int]) -> int:
         """Number of an offer in the table, added if it is new."""
-        # By identity: states of an offer share one mapping, and hashing it would dominate.
-        number = self._of.get(id(operators))
+        # States of an offer share one mapping; hashing its content would dominate the run time.
+        number = self._by_identity.get(id(operators))
         if number is None:
             content: list[int] = []
             for command, operator in operators.items():
                 content += (self._command(command), operator)
             number = self._known.setdefault(tuple(content), len(self.offers))
-            self._of[id(operators)] = number
+            self._by_identity[id(operators)] = number
             if number == len(self.offers):
                 self.offers.append(content)
         return number
@@ -292,7 +299,7 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     count = int(all_numbers[0])
     start_S = np.zeros(count + 1, np.int64)
     np.cumsum(all_numbers[1 : count + 1], out=start_S[1:])
-    # As lists they took more memory than all else.
+    # Arrays: as lists, the offers took more memory than everything else.
     offers = [array("i", offer) for offer in content["offers"]]
     packed = _Packed(
         content["texts"], content["commands"], offers, all_numbers[count + 1 :], start_S
@@ -300,12 +307,12 @@ def graph_of(data: bytes, most_states: int) -> Graph:
     return Graph(most_states, content["opening"], packed)
 
 
-# To be raised when the file's form changes, or the engine's code changes an observation.
+# Increase it when the form of the files changes, or when the engine's code changes an observation.
 _FORMAT = 1
 _PLAYED_BY = ("alfworld", "textworld", "fast-downward-textworld")
 
-# A file is written again when a fifth of its states have new successors.
-_WORTH = 5
+# A file is rewritten once there is a new transition for this many states.
+_STATES_PER_NEW_TRANSITION = 5
 
 
 class TransitionStore:
@@ -314,28 +321,33 @@ class TransitionStore:
     def __init__(self, folder: Path | None, most_states: int) -> None:
         self._folder = folder
         self._most_states = most_states
-        self._read: dict[str, tuple[int, ...] | None] = {}
+        # `_stamp` of each game's file when it was last read or written.
+        self._stamps: dict[str, tuple[int, ...] | None] = {}
 
     def get(self, game: Game) -> Graph:
         """Read a game's graph; an empty one if none exists."""
         if self._folder is None:
             return Graph(self._most_states)
-        self._read[game.id] = _stamp(self._path(game))
+        self._stamps[game.id] = _stamp(self._path(game))
         return self._load(game) or Graph(self._most_states)
 
     def knows(self, game: Game) -> bool:
-        """Check whether the game has a file."""
+        """Return True if the game has a file."""
         return self._folder is not None and self._path(game).exists()
 
     def keep(self, game: Game, graph: Graph) -> None:
         """Merge the graph with its file and rewrite it, if enough transitions are new."""
         # Rewriting a large file for a few transitions costs more than computing them again.
-        if self._folder is None or graph.new * _WORTH < len(graph) or graph.new == 0:
+        enough = graph.new and graph.new * _STATES_PER_NEW_TRANSITION >= len(graph)
+        if self._folder is None or not enough:
             return
         path = self._path(game)
 
-        # Another process has written since: its transitions are kept, too.
-        if _stamp(path) != self._read.get(game.id) and (theirs := self._load(game)) is not None:
+        # If another process has written the file since, its transitions are kept, too.
+        theirs = None
+        if _stamp(path) != self._stamps.get(game.id):
+            theirs = self._load(game)
+        if theirs is not None:
             theirs.absorb(graph)
             data = theirs.to_bytes()
         else:
@@ -355,7 +367,7 @@ class TransitionStore:
             return
 
         graph.new = 0
-        self._read[game.id] = _stamp(path)
+        self._stamps[game.id] = _stamp(path)
 
     def _path(self, game: Game) -> Path:
         key = transition_key(game)
@@ -392,7 +404,7 @@ def transition_key(game: Game) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """Tells whether a file was replaced."""
+    """Numbers that change when a file is replaced; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

@@ -49,8 +49,7 @@ LABEL = np.dtype(f"S{_LABEL_BYTES}")
 class Lane:
     """Loaded copy of the library, which can be set to any state of its game without replay.
 
-    The library holds one task and one state, so each lane loads a copy of its own. States are given
-    as the set of variables that differ from the initial state.
+    States are given as the set of variables that differ from the initial state.
     """
 
     def __init__(self) -> None:
@@ -71,13 +70,13 @@ class Lane:
 
     def move(self, flipped: AbstractSet[int]) -> None:
         """Set the state in which exactly these variables differ from the initial state."""
-        # This loop runs for every new transition: attributes are looked up once.
+        # This loop runs for every new transition, so attributes are looked up before it.
         apply = self._library.apply_operator
         effects_at = self._effects_at
         jumps = self._jumps
         initial = self._initial
         for variable in self._flipped ^ flipped:
-            # The jump after a variable's first makes it false.
+            # `jumps` has the operator that makes a variable true; the next one makes it false.
             makes_false = initial[variable] == (variable in flipped)
             apply(jumps[variable] + makes_false, effects_at)
         self._flipped = flipped
@@ -85,8 +84,12 @@ class Lane:
     def apply(self, operator: int, effects: int) -> list[int]:
         """Apply an operator and return the values that it set, in the library's order.
 
-        Values are ``2 * variable``, plus 1 for false. The caller interprets them and sets the
-        resulting state with ``move`` before the next call.
+        Values are ``2 * variable``, plus 1 for false. The caller derives the resulting state from
+        them and reports it with ``arrive`` before the next ``move``.
+
+        Args:
+            operator: The library's number of an applicable operator.
+            effects: Number of values that it sets, as ``applicable`` returns it.
         """
         if effects > len(self._effects):
             self._make_room(2 * effects)
@@ -96,9 +99,9 @@ class Lane:
         return [int(label) for label in self._effects[:effects].tolist()]
 
     def _make_room(self, effects: int) -> None:
-        """Make the buffer that the library writes the values set by an operator into."""
+        """Make a buffer for this many values, which the library writes in ``apply``."""
         self._effects = np.zeros(effects, LABEL)
-        # Converting with NumPy would take longer than the move itself.
+        # The address is kept, because asking NumPy for it takes longer than the move itself.
         self._effects_at = self._effects.ctypes.data
 
     def arrive(self, flipped: AbstractSet[int]) -> None:
@@ -122,16 +125,15 @@ class Lane:
 def load_library() -> Any:
     """Load a private copy; the same as ``fast_downward.load_lib`` but 30 times smaller on disk.
 
-    The packaged library is 34 MB, 33 of them debug information that the loader never looks at. A
-    lane's copy must live as long as the lane, so a hundred lanes of the stock kind would hold
-    gigabytes of a temporary folder.
+    The packaged library is 34 MB, 33 of them debug information that the loader never reads. A
+    lane's copy must live as long as the lane, so a hundred copies of the packaged library would
+    take gigabytes of a temporary folder.
     """
     import fast_downward
 
     loadable = _loadable_library()
-
-    # Not an ELF file of the expected kind.
     if loadable is None:
+        # The packaged library is not an ELF file of the expected kind.
         library = fast_downward.load_lib()
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +157,8 @@ def _loadable_library() -> bytes | None:
 def _loadable_part(elf: bytes) -> bytes | None:
     """Content of a 64-bit little-endian ELF file up to the end of its last loadable segment.
 
-    The section table at its end is not needed to load it.
+    The section table at the end of the file is not needed to load it. None if the file is of
+    another kind.
     """
     if elf[:6] != b"\x7fELF\x02\x01":
         return None
@@ -188,12 +191,12 @@ _NEGATION = "not_"
 
 
 class World:
-    """A game, its texts, and the graph of its states, which it makes grow.
+    """Computes transitions of one game and adds them to its graph.
 
     Args:
         translation: The game as the library's task.
         grammar: The game's texts.
-        graph: States and transitions that are known; new ones are added.
+        graph: The known states and transitions.
 
     Raises:
         GameError: Something depends on a fact that the library cannot report reliably.
@@ -208,15 +211,15 @@ class World:
         self._tracked, self._tracked_negation = _tracked(translation, grammar)
         self._commands: dict[int, str] = {}
         self._offers: dict[tuple[int, ...], Offer] = {}
-        self._said: dict[tuple[str, ...], str] = {}
+        self._static_commands: dict[tuple[str, ...], str] = {}
+        # Number of values that each operator sets.
         self._effects: dict[int, int] = {}
-        # By action; None: its command depends on what can change.
+        # Placeholders that each action's command reads; None: it depends on facts that can change.
         self._read_by: dict[str, set[Parameter] | None] = {}
         self._fluent = {atom[0] for atom in translation.atoms}
 
     def start(self, lane: Lane) -> tuple[State, str]:
         """The first state and the opening text."""
-        # No fact differs from the start yet.
         key: Key = frozenset()
         opening = self._writer(key).write(self._grammar.rules["intro"][0].symbols, {})
         return self._visit(key, coded(key), lane), opening
@@ -244,7 +247,10 @@ class World:
         return following, answer
 
     def atoms(self, state: State) -> set[Atom]:
-        """Atoms that hold in a state, of those that can change and that something depends on."""
+        """Atoms that hold in a state, of those that can change.
+
+        Atoms that nothing depends on are not tracked and have their initial value.
+        """
         flipped = self._flipped(state.key)
         starts = zip(self.translation.atoms, self.translation.initial, strict=True)
         return {
@@ -254,7 +260,7 @@ class World:
         }
 
     def _visit(self, key: Key, code: bytes, lane: Lane) -> State:
-        """A state that is not known, asked from the engine, and remembered where there is room."""
+        """Ask the library for a state that the graph lacks, and add it if there is room."""
         lane.move(self._flipped(key))
         state = State(code, self._offer(key, lane), lane.won())
         self._graph.add(state)
@@ -277,7 +283,7 @@ class World:
                 # The library's order decides between operators of one command.
                 operators.setdefault(command, operator)
             offer = self._graph.offer(operators)
-            # No command changes while the same operators apply.
+            # `_commands` has only commands that no state changes.
             if self._commands.keys() >= set(applicable):
                 self._offers[content] = offer
         return offer
@@ -287,26 +293,27 @@ class World:
         action, bindings = self._bindings(operator)
         template = self._grammar.actions[action].command
         if action not in self._read_by:
-            self._read_by[action] = (
-                None if self._is_fluent(template) else read_by(template, bindings)
-            )
+            fluent = self._is_fluent(template)
+            self._read_by[action] = None if fluent else read_by(template, bindings)
         read = self._read_by[action]
         if read is None:
             return self._writer(key).write(template, bindings)
 
         # The command depends on static facts only, so it is the same in every state. Operators that
         # differ only in arguments that the command does not mention share it.
-        said = (action, *[entity for place, entity in bindings.items() if place in read])
-        if said not in self._said:
-            self._said[said] = self._writer(key).write(template, bindings)
-        self._commands[operator] = self._said[said]
-        return self._said[said]
+        mentioned = [entity for parameter, entity in bindings.items() if parameter in read]
+        content = (action, *mentioned)
+        if content not in self._static_commands:
+            self._static_commands[content] = self._writer(key).write(template, bindings)
+        command = self._commands[operator] = self._static_commands[content]
+        return command
 
     def _is_fluent(self, template: Iterable[Symbol]) -> bool:
         """Return True if a text depends on facts that can change."""
-        return any(
-            predicate in self._fluent for query in queries(template) for predicate, _ in query.terms
-        )
+        for query in queries(template):
+            if any(predicate in self._fluent for predicate, _ in query.terms):
+                return True
+        return False
 
     def _bindings(self, operator: int) -> tuple[str, Bindings]:
         """Action of an operator, and the objects of its parameters."""
@@ -315,11 +322,17 @@ class World:
 
     def _writer(self, key: Key) -> Writer:
         """Writer of texts in the state of this key, from the start's facts and the differences."""
-        atoms = self.translation.atoms
-        initial = self.translation.initial
-        removed = [atoms[code >> 1] for code in key if not code & 1 and initial[code >> 1]]
-        added = [atoms[code >> 1] for code in key if not code & 1 and not initial[code >> 1]]
-        added += [_negated(atoms[code >> 1]) for code in key if code & 1]
+        removed = []
+        added = []
+        for code in key:
+            variable, deleted = divmod(code, 2)
+            atom = self.translation.atoms[variable]
+            if deleted:
+                added.append(_negated(atom))
+            elif self.translation.initial[variable]:
+                removed.append(atom)
+            else:
+                added.append(atom)
         return Writer(
             self._grammar,
             self._entities,
@@ -365,20 +378,21 @@ def _changed(start: Facts, removed: Iterable[Atom], added: Iterable[Atom]) -> Fa
 
 
 def _set(codes: set[int], code: int, present: bool) -> None:
+    """Add a code to the set or remove it."""
     if present:
         codes.add(code)
     else:
         codes.discard(code)
 
 
-def _negated(atom: tuple[str, ...]) -> tuple[str, ...]:
+def _negated(atom: Atom) -> Atom:
     return (_NEGATION + atom[0], *atom[1:])
 
 
 def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], list[bool]]:
-    """Variables that distinguish states, and those whose last deletion matters.
+    """For each variable, whether keys record its value, and whether they record its deletion.
 
-    A text may ask for the second kind, see ``graph``'s keys.
+    See ``graph.Key``.
     """
     # Facts that no text, precondition or goal reads would only split equal states.
     read = grammar.predicates()
@@ -386,8 +400,8 @@ def _tracked(translation: Translation, grammar: Grammar) -> tuple[list[bool], li
     unreliable = sorted(p for p in translation.unreliable if p in matter or _NEGATION + p in matter)
     if unreliable:
         raise GameError(
-            f"the game changes {unreliable} under conditions; only facts that nothing depends on "
-            "may be so"
+            f"the game changes {unreliable} under conditions, which is only allowed for facts that "
+            "nothing depends on"
         )
 
     distinguishing = []

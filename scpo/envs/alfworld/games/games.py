@@ -75,7 +75,7 @@ _FAMILIES = tuple(FAMILIES.values())
 class GeneratedGames:
     """Games made on demand; game ``index`` of a split is of family ``index mod 6``.
 
-    Games of ``valid_unseen`` lie in ALFRED's test rooms, the others in its training rooms.
+    Games of ``valid_unseen`` are in ALFRED's test rooms, the others in its training rooms.
     """
 
     def __init__(self, sizes: Sizes) -> None:
@@ -92,11 +92,11 @@ class GeneratedGames:
         found: dict[str, Sequence[str]] = {}
         for first, family in enumerate(_FAMILIES):
             indices = range(first, self._sizes[split], step)
-            found[family] = [f"{split}/generated-{self._seed}/{i:06d}-{family}" for i in indices]
+            found[family] = [_generated_id(split, self._seed, index) for index in indices]
         return found
 
     def playable(self, game_id: str) -> bool:
-        """Return True: every generated game has a walkthrough."""
+        """Return True if the id is that of a generated game: each has a walkthrough."""
         return _ID.fullmatch(game_id) is not None
 
     def read(self, game_id: str) -> Game:
@@ -106,13 +106,17 @@ class GeneratedGames:
             GameError: The id is not that of a generated game.
         """
         parts = _ID.fullmatch(game_id)
-        # The family is written in the id for readers; the index decides, so the two must agree.
+        # The index determines the family, which the id only repeats for its readers.
         if parts is None or _FAMILIES[int(parts["index"]) % len(_FAMILIES)] != parts["family"]:
             raise GameError(
-                f"{game_id!r} is no generated game; ids look like "
+                f"{game_id!r} is not a generated game; ids look like "
                 f"train/generated-0/000000-{_FAMILIES[0]}, their family given by the index modulo 6"
             )
         return generate(parts["split"], int(parts["seed"]), int(parts["index"]))
+
+
+def _generated_id(split: str, seed: int, index: int) -> str:
+    return f"{split}/generated-{seed}/{index:06d}-{_FAMILIES[index % len(_FAMILIES)]}"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -120,7 +124,7 @@ def generate(split: str, seed: int, index: int) -> Game:
     """The game of these three numbers, the same in every process and on every platform."""
     constants = assets().constants
     family = _FAMILIES[index % len(_FAMILIES)]
-    # A string seeds the same generator in every process, unlike a hash of a tuple.
+    # A string gives the same seed in every process; the hash of a tuple would not.
     rng = random.Random(f"alfworld {split} {seed} {index}")
     rooms = constants.TRAIN_SCENE_NUMBERS
     if split == "valid_unseen":
@@ -128,7 +132,7 @@ def generate(split: str, seed: int, index: int) -> Game:
     scenario = sample(family, rooms, rng)
     grammar = assets().grammar.replace("UNKNOWN GOAL", sentence(scenario, rng))
     problem = pddl(scenario, f"generated_{split}_{seed}_{index}")
-    # Hashed with the rest, because demonstrations follow it.
+    # Part of the hashed content, because demonstrations follow it.
     commands = walkthrough(scenario)
     content = {
         "pddl_domain": assets().domain,
@@ -137,7 +141,7 @@ def generate(split: str, seed: int, index: int) -> Game:
         "walkthrough": commands,
     }
     return Game(
-        id=f"{split}/generated-{seed}/{index:06d}-{family}",
+        id=_generated_id(split, seed, index),
         family=family,
         sha256=hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest(),
         domain=assets().domain,
@@ -201,7 +205,8 @@ class OfficialGames:
 
     def playable(self, game_id: str) -> bool:
         """Return True if the game's file marks it as solvable."""
-        return bool(self._load(game_id)[1].get("solvable"))
+        _, data = self._load(game_id)
+        return bool(data.get("solvable"))
 
     def read(self, game_id: str) -> Game:
         """Read one game file.
@@ -233,15 +238,14 @@ class OfficialGames:
         return self._root / game_id / "game.tw-pddl"
 
     def _load(self, game_id: str) -> tuple[bytes, dict[str, Any]]:
-        """Bytes and parsed content of a game file.
+        """Bytes of a game file, which its hash is taken of, and their parsed content.
 
         Raises:
-            GameError: It is missing or no JSON object; the message names the remedy.
+            GameError: The file is missing or is not a JSON object; the message names the remedy.
         """
         path = self._path(game_id)
         try:
             content = path.read_bytes()
-            # The bytes are returned too: the hash is the file's, not that of what was parsed.
             data = json.loads(content)
         except OSError as error:
             raise GameError(f"cannot read game file {path}: {error.strerror}; {_FIX}") from error

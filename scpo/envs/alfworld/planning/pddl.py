@@ -108,7 +108,7 @@ class Problem:
 
 
 def read_problem(domain: str, problem: str) -> Problem:
-    """Parse and normalise.
+    """Parse and normalise a problem.
 
     Raises:
         GameError: The parser refused the text, or the problem has a feature that games do not use.
@@ -123,7 +123,7 @@ def read_problem(domain: str, problem: str) -> Problem:
             task = parsing_functions.parse_task(*parsed)
             normalize.normalize(task)
     except (Exception, SystemExit) as error:
-        # The parser raises anything, exits included.
+        # The parser raises errors of any class, SystemExit included.
         raise GameError(
             f"the PDDL parser refused the game: {type(error).__name__}: {error}"
         ) from error
@@ -149,9 +149,9 @@ def read_problem(domain: str, problem: str) -> Problem:
 
 @contextmanager
 def _arguments_kept() -> Iterator[None]:
-    """Give Fast Downward's modules arguments of their own and restore ours.
+    """Replace ``sys.argv`` while Fast Downward's modules are imported.
 
-    They parse ``sys.argv`` when they are first imported, and end the process where it does not fit.
+    They parse it at their first import and end the process if the arguments are not theirs.
     """
     arguments = sys.argv
     sys.argv = ["translate.py", "domain", "task"]
@@ -165,7 +165,7 @@ def _action(action: Any) -> Action:
     """Convert the translator's action; parameters become their numbers.
 
     Raises:
-        GameError: It has an effect that quantifies over objects.
+        GameError: The action has an effect that quantifies over objects.
     """
     numbers = {parameter.name: number for number, parameter in enumerate(action.parameters)}
     if any(effect.parameters for effect in action.effects):
@@ -207,11 +207,11 @@ def _axiom(axiom: Any) -> Action:
 def _literals(condition: Any, numbers: dict[str, int]) -> Iterator[Literal]:
     """Literals of a conjunction.
 
-    Normalising has split disjunctions into variants of the action and removed quantifiers, so that
-    nothing else is left in a game.
+    Normalising has split disjunctions into variants of the action and removed quantifiers, so the
+    conditions of a game are conjunctions.
 
     Raises:
-        GameError: Something else is.
+        GameError: The condition is of another kind.
     """
     if hasattr(condition, "predicate"):
         terms = tuple(numbers.get(argument, argument) for argument in condition.args)
@@ -235,8 +235,7 @@ class Ground:
     """Reachable part of a problem.
 
     Attributes:
-        instances: Actions and axioms with the objects of their parameters, in the order
-            found.
+        instances: Actions and axioms with the objects of their parameters, in the order found.
         atoms: Atoms that can change and can be true, in the order found.
     """
 
@@ -283,8 +282,7 @@ class _Grounder:
         self._index: defaultdict[tuple[str, int, str], list[Atom]] = defaultdict(list)
         self._queue: deque[Atom] = deque()
         self._reached: dict[Atom, None] = {}
-        # The variants of an action share its name, so an instance is keyed by its index among the
-        # actions.
+        # Keyed by ``id(action)``, because the variants of an action share its name.
         self._instances: dict[tuple[int, tuple[str, ...]], tuple[Action, tuple[str, ...]]] = {}
         self._plans: defaultdict[str | None, list[_Plan]] = defaultdict(list)
         for action in problem.actions:
@@ -342,21 +340,18 @@ class _Grounder:
 
     def _candidates(self, literal: Literal, values: Values) -> Sequence[Atom]:
         """Processed atoms that agree with the literal in one argument, or all of its predicate."""
-        # The shortest index list bounds the work of the join.
-        best: Sequence[Atom] | None = None
+        # The shortest list of the index means the least work for the join.
+        shortest: Sequence[Atom] = self._index.get((literal.predicate, 0, ""), ())
         for place, term in enumerate(literal.terms, start=1):
             value = term if isinstance(term, str) else values[term]
             if value is not None:
-                rows = self._index.get((literal.predicate, place, value), ())
-                if best is None or len(rows) < len(best):
-                    best = rows
-        # The list grows while instances are found; atoms that come later bring their own triggers.
-        if best is not None:
-            return best
-        return tuple(self._index[literal.predicate, 0, ""])
+                atoms = self._index.get((literal.predicate, place, value), ())
+                if len(atoms) < len(shortest):
+                    shortest = atoms
+        return shortest
 
     def _fill(self, action: Action, literal: Literal, atom: Atom, values: Values) -> Values | None:
-        """The values extended so that the literal is this atom; None if that cannot be."""
+        """Extend the values so that the literal becomes this atom; None if that is impossible."""
         filled = values
         for place, term in enumerate(literal.terms, start=1):
             value = atom[place]
@@ -373,10 +368,9 @@ class _Grounder:
 
     def _complete(self, action: Action, values: Values) -> None:
         """Add the instance, once for every choice of the parameters that no precondition names."""
-        open_or_chosen = zip(action.types, values, strict=True)
-        choices = [
-            self._objects(kind) if value is None else (value,) for kind, value in open_or_chosen
-        ]
+        choices = []
+        for kind, value in zip(action.types, values, strict=True):
+            choices.append(self._objects(kind) if value is None else [value])
         for chosen in product(*choices):
             key = (id(action), chosen)
             if key not in self._instances and self._possible(action, chosen):
@@ -386,7 +380,7 @@ class _Grounder:
                         self._reach(effect.literal.ground(chosen))
 
     def _objects(self, kind: str) -> list[str]:
-        """All objects of a type or of one below it."""
+        """All objects of a type or of its subtypes."""
         return [name for name, types in self._types.items() if kind in types]
 
     def _possible(self, action: Action, values: tuple[str, ...]) -> bool:

@@ -4,9 +4,10 @@ Facts are bit masks. Three reductions keep the search small without changing any
 ALFWorld's domain:
 
 - Objects that the goal does not mention stay where they are, or are put down if they are held.
-- Facts that no precondition and no goal reads are dropped, and operators that change nothing else.
-- Every place can be reached from every other in one step, so all moves to a place are one operator,
-  never applied twice in a row. Games without this property keep their moves as they are.
+- Facts that no precondition and no goal reads are dropped, and so are operators that change only
+  such facts.
+- Every place can be reached from every other in one step, so all moves to a place become one step,
+  and no two moves follow each other. Games without this property keep their moves as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, count
-from math import ceil
+from math import ceil, inf
 from operator import or_
 
 from scpo.envs.alfworld.planning.pddl import Atom
@@ -35,7 +36,7 @@ class Step:
         needs: Facts that must hold.
         adds: Facts that it makes true.
         removes: Facts that it makes false.
-        goes: It is a move to a place, of which no two follow each other in a shortest plan.
+        goes: It is a move to a place; the search takes no two of them in a row.
     """
 
     needs: Facts
@@ -54,12 +55,12 @@ def facts(mask: Facts) -> Iterator[int]:
 
 
 class LandmarkBound:
-    """Never more than the steps of a shortest plan; remembers its answers.
+    """Lower bound on the length of a shortest plan, cached by state.
 
     A landmark of a goal is a fact that every plan makes true on the way, in the task in which
-    nothing becomes false again (Keyder, Richter and Helmert, ECAI 2010). Those that do not hold yet
-    must each be made true by some step; each counts as one over the most of them that one step adds
-    at once, so that no plan is shorter than their sum.
+    nothing becomes false again (Keyder, Richter and Helmert, ECAI 2010). Some step must make each
+    landmark true that does not hold yet. If a step can add up to n of them at once, this one
+    included, a landmark counts 1/n, so no plan is shorter than the sum.
 
     Args:
         steps: All steps.
@@ -69,7 +70,7 @@ class LandmarkBound:
     def __init__(self, steps: Sequence[Step], options: Sequence[Facts]) -> None:
         self._steps = steps
         self._options = options
-        # Unpacked once: each state's landmarks go through the facts of many steps.
+        # Unpacked once, because the landmarks of each state read the facts of many steps.
         self._needs = [tuple(facts(step.needs)) for step in steps]
         self._adds = [tuple(facts(step.adds)) for step in steps]
         self._users: defaultdict[int, list[int]] = defaultdict(list)
@@ -87,12 +88,13 @@ class LandmarkBound:
             for option in self._options:
                 missing = option & ~state
                 if all(fact in landmarks for fact in facts(missing)):
-                    bounds.append(self._count(_union(landmarks, missing)))
+                    needed = _union(landmarks[fact] for fact in facts(missing))
+                    bounds.append(self._count(needed))
             self._known[state] = min(bounds, default=None)
         return self._known[state]
 
     def _landmarks(self, state: Facts) -> dict[int, Facts]:
-        """Landmarks of every fact that can become true, facts of the state left out.
+        """Landmarks of every fact that can become true; facts of the state have none.
 
         LM(f) is f and the intersection, over the steps that add f, of the union of their needs'
         landmarks: the greatest solution, found by taking steps from a queue until nothing shrinks.
@@ -101,32 +103,33 @@ class LandmarkBound:
         # Facts of each step's needs that are not known to be reachable yet.
         missing = [(step.needs & ~state).bit_count() for step in self._steps]
 
-        # Each once, oldest first.
+        # A queue that holds each step once, in the order of a dict.
         queue = dict.fromkeys(number for number, left in enumerate(missing) if not left)
         while queue:
             number = next(iter(queue))
             del queue[number]
             before = 0
             for fact in self._needs[number]:
-                # Facts of the state have no landmarks.
                 before |= landmarks.get(fact, 0)
             for fact in self._adds[number]:
                 if state >> fact & 1:
                     continue
                 old = landmarks.get(fact)
-                # Intersection with the landmarks found so far; -1 is the set of all facts.
-                new = (before | 1 << fact) & (-1 if old is None else old)
+                new = before | 1 << fact
+                if old is not None:
+                    new &= old
                 if new != old:
                     landmarks[fact] = new
                     for user in self._users[fact]:
-                        missing[user] -= old is None
+                        if old is None:
+                            missing[user] -= 1
                         if not missing[user]:
                             queue[user] = None
         return landmarks
 
     def _count(self, needed: Facts) -> int:
-        """Steps that must at least be taken to make all needed facts true."""
-        # Largest number of needed facts that a step adds together with this one.
+        """Lower bound on the number of steps that make all needed facts true."""
+        # For each needed fact, the most needed facts that a step which adds it adds at once.
         most = dict.fromkeys(facts(needed), 1)
         for step in self._steps:
             together = (step.adds & needed).bit_count()
@@ -134,11 +137,7 @@ class LandmarkBound:
                 for fact in facts(step.adds & needed):
                     most[fact] = max(most[fact], together)
         # The margin keeps rounding from lifting the bound above a whole number of steps.
-        return ceil(sum(1 / share for share in most.values()) - 1e-9)
-
-
-def _union(landmarks: dict[int, Facts], wanted: Facts) -> Facts:
-    return reduce(or_, (landmarks[fact] for fact in facts(wanted)), 0)
+        return ceil(sum(1 / together for together in most.values()) - 1e-9)
 
 
 _GO, _HOLDS = "gotolocation", "holds"
@@ -158,18 +157,19 @@ class Planner:
         self._things = things
         self._options = list(_options(task))
         atoms = list(task.variables)
-        spoken_of = {
-            name for option in self._options for fact in facts(option) for name in atoms[fact >> 1]
-        }
-        self._wanted = things & spoken_of
+        mentioned: set[str] = set()
+        for option in self._options:
+            for fact in facts(option):
+                mentioned.update(atoms[fact >> 1])
+        self._wanted = things & mentioned
         self._searches: dict[frozenset[str], _Search] = {}
 
     def length(self, state: Set[Atom], max_states: int) -> int | None:
         """Steps of a shortest plan.
 
         Args:
-            state: The atoms that hold, underived ones.
-            max_states: Give up after looking at the successors of so many states.
+            state: The atoms that hold, without derived ones.
+            max_states: Give up after looking at the successors of this many states.
 
         Returns:
             None if the goal cannot be reached, or the search was given up.
@@ -182,10 +182,12 @@ class Planner:
         return self._searches[held].length({self._variables[atom] for atom in state}, max_states)
 
     def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
-        """Operators on the wanted things, and those that put down what else is in hand."""
+        """Operators that neither use things besides the wanted and the held nor take unwanted ones.
+
+        An unwanted thing that is held can thus only be put down.
+        """
         ignored = self._things - self._wanted - held
         to_put_down = held - self._wanted
-        # What is put down is not taken again.
         taking = set()
         for atom, variable in self._variables.items():
             if atom[0] == _HOLDS and atom[-1] in to_put_down:
@@ -198,9 +200,9 @@ class Planner:
 
 
 class _Search:
-    """A* over few steps, their facts numbered anew so that the masks are short.
+    """A* over few steps, whose facts are numbered anew.
 
-    The search does little but combine masks.
+    The search mostly combines masks, which are short that way.
 
     Args:
         steps: The relevant steps.
@@ -208,7 +210,7 @@ class _Search:
     """
 
     def __init__(self, steps: Sequence[Step], options: Sequence[Facts]) -> None:
-        read = _all(chain((step.needs | step.adds for step in steps), options))
+        read = _union(chain((step.needs | step.adds for step in steps), options))
         self._facts = list(facts(read))
         place = {fact: number for number, fact in enumerate(self._facts)}
 
@@ -218,21 +220,22 @@ class _Search:
         self._options = [short(option) for option in options]
         renamed = [Step(short(s.needs), short(s.adds), short(s.removes), s.goes) for s in steps]
         self._bound = LandmarkBound(renamed, self._options)
-        # By one of the facts that a step needs.
+        # Steps by the lowest fact that they need: if it is missing, all of them are skipped.
         self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)
         for step in renamed:
-            # Steps whose one fact is missing are skipped without a look at them.
             self._by_need[step.needs & -step.needs].append(step)
 
     def length(self, true: Set[int], max_states: int) -> int | None:
-        """``true``: variables whose atom holds."""
+        """Steps of a shortest plan; ``true`` are the variables whose atom holds."""
         start = 0
         for place, fact in enumerate(self._facts):
             # Fact 2 v: variable v's atom holds; 2 v + 1: it does not.
-            if (fact >> 1 in true) != fact & 1:
+            variable, negated = divmod(fact, 2)
+            if (variable in true) != bool(negated):
                 start |= 1 << place
 
-        # Ties go to what is nearer to the goal, then to the older: the search is deterministic.
+        # Entries: cost plus bound, bound, age, cost, state, whether the last step was a move. Ties
+        # go to the lower bound, then to the older entry, so that the search is deterministic.
         order = count()
         queue = [] if self._bound(start) is None else [(0, 0, next(order), 0, start, False)]
         best = {(start, False): 0}
@@ -243,19 +246,24 @@ class _Search:
             *_, cost, state, went = heapq.heappop(queue)
             if any(not option & ~state for option in self._options):
                 return cost
+            new_cost = cost + 1
             for following, goes in self._successors(state, went):
-                # A state after a move is another one: no second move may follow it.
-                if best.get((following, goes), cost + 2) > cost + 1:
-                    best[following, goes] = cost + 1
-                    left = self._bound(following)
-                    # None: no goal can be reached from there.
-                    if left is not None:
-                        entry = (cost + 1 + left, left, next(order), cost + 1, following, goes)
-                        heapq.heappush(queue, entry)
+                # Kept apart by the last step, because no second move may follow a move.
+                if new_cost >= best.get((following, goes), inf):
+                    continue
+                best[following, goes] = new_cost
+                left = self._bound(following)
+                # None: no goal can be reached from there.
+                if left is not None:
+                    entry = (new_cost + left, left, next(order), new_cost, following, goes)
+                    heapq.heappush(queue, entry)
         return None
 
     def _successors(self, state: Facts, went: bool) -> Iterator[tuple[Facts, bool]]:
-        """States after one step; ``went``: the step before was a move, so no second one follows."""
+        """States after one step, and whether it was a move.
+
+        ``went``: the step before was a move, so no second one may follow.
+        """
         for need, steps in self._by_need.items():
             if not need & ~state:
                 for step in steps:
@@ -266,19 +274,22 @@ class _Search:
 def _options(task: Task) -> Iterator[Facts]:
     """Conjunctions of facts that each imply the goal.
 
-    A derived goal fact is replaced by the bodies of its axioms.
+    A goal of one derived fact is replaced by the preconditions of its axioms.
     """
+    derived = set()
     for axiom in task.axioms:
-        if {effect for _, effect in axiom.effects} == task.goal:
+        effects = {effect for _, effect in axiom.effects}
+        derived |= effects
+        if effects == task.goal:
             yield _mask(axiom.preconditions)
-    if not task.goal & {effect for axiom in task.axioms for _, effect in axiom.effects}:
+    if not task.goal & derived:
         yield _mask(task.goal)
 
 
 def _step(operator: Operator) -> Step:
     """Convert an operator, dropping conditional effects.
 
-    Nothing depends on what those change: ``World`` rejects games where something does.
+    Nothing depends on the facts that these change: ``World`` rejects games where something does.
     """
     changed = [effect for conditions, effect in operator.effects if not conditions]
     opposite = [(variable, 1 - value) for variable, value in changed]
@@ -288,40 +299,41 @@ def _step(operator: Operator) -> Step:
 
 
 def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
-    """Operators that add facts needed by the goal or by a relevant operator.
+    """Steps that add facts needed by the goal or by a relevant step.
 
-    Each is reduced to these facts, and moves to the same place become one operator.
+    Each is reduced to these facts, and moves to the same place become one step.
     """
-    # Fixpoint: facts that relevant operators need make further operators relevant.
-    left = list(steps)
+    # Fixpoint: facts that relevant steps need make further steps relevant.
+    steps = list(steps)
     read = 0
-    more = _all(options)
+    more = _union(options)
     while more != read:
         read = more
-        more = _all(chain([read], (step.needs for step in left if step.adds & read)))
-    cut = [Step(s.needs, s.adds & read, s.removes & read, s.goes) for s in left if s.adds & read]
-    stays = [step for step in cut if not step.goes]
-    return list(dict.fromkeys([*stays, *_ways([step for step in cut if step.goes])]))
+        more = _union(chain([read], (step.needs for step in steps if step.adds & read)))
+    cut = [Step(s.needs, s.adds & read, s.removes & read, s.goes) for s in steps if s.adds & read]
+    others = [step for step in cut if not step.goes]
+    moves = _merged_moves([step for step in cut if step.goes])
+    return list(dict.fromkeys([*others, *moves]))
 
 
-def _ways(goes: Sequence[Step]) -> Iterator[Step]:
-    """One operator for each place that is reached from every other; the moves themselves if not."""
-    places = {step.adds for step in goes} | {step.needs for step in goes}
-    ways: defaultdict[Facts, list[Step]] = defaultdict(list)
-    for step in goes:
-        ways[step.adds].append(step)
-    for place, steps in ways.items():
-        # Reachable from every other place: one operator without a precondition is enough.
+def _merged_moves(moves: Sequence[Step]) -> Iterator[Step]:
+    """One step for each place that is reached from every other; the moves themselves if not."""
+    places = {step.adds for step in moves} | {step.needs for step in moves}
+    moves_to: defaultdict[Facts, list[Step]] = defaultdict(list)
+    for step in moves:
+        moves_to[step.adds].append(step)
+    for place, steps in moves_to.items():
+        # Reachable from every other place: one step without a precondition is enough.
         if {step.needs for step in steps} == places - {place}:
-            yield Step(0, place, _all(step.removes for step in steps), goes=True)
+            yield Step(0, place, _union(step.removes for step in steps), goes=True)
         else:
             yield from (replace(step, goes=False) for step in steps)
 
 
-def _all(masks: Iterable[Facts]) -> Facts:
+def _union(masks: Iterable[Facts]) -> Facts:
     return reduce(or_, masks, 0)
 
 
 def _mask(conditions: Iterable[Condition]) -> Facts:
-    """Fact ``2 * variable`` is that the atom holds, the next one that it does not."""
-    return _all(1 << (2 * variable + value) for variable, value in conditions)
+    """Mask of conditions: fact 2 v is that variable v's atom holds, 2 v + 1 that it does not."""
+    return _union(1 << (2 * variable + value) for variable, value in conditions)

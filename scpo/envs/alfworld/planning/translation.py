@@ -41,7 +41,7 @@ from scpo.records.memory import usable_cores
 logger = logging.getLogger(__name__)
 
 Condition = tuple[int, int]
-"""A variable and its value: 0 true, 1 false."""
+"""A variable, and its value: 0 if the atom holds, else 1."""
 
 Predicates = Annotated[frozenset[str], PlainSerializer(sorted)]
 
@@ -205,7 +205,7 @@ def translate(domain: str, problem: str) -> Translation:
 
 
 def make_task(problem: Problem) -> Task:
-    """Ground a problem.
+    """Ground a problem and number the atoms that can change.
 
     Raises:
         GameError: The goal can never be reached, or something depends on the absence of a derived
@@ -265,8 +265,8 @@ class _Resolver:
         for literal in literals:
             atom = literal.ground(values)
             variable = self.variables.get(atom)
-            # The atom never changes, so the initial state decides whether the literal holds.
             if variable is None:
+                # The atom never changes, so the initial state decides whether the literal holds.
                 holds = (atom in self.problem.facts) != literal.negated
                 if not holds:
                     return None
@@ -294,7 +294,7 @@ class _Resolver:
     def _effects(
         self, action: Action, values: tuple[str, ...], preconditions: frozenset[Condition]
     ) -> Iterator[tuple[frozenset[Condition], Condition]]:
-        """Effects that change something. A fact both added and removed is added (PDDL's rule)."""
+        """Effects that change something; a fact both added and removed is added (PDDL's rule)."""
         added = set()
         for effect in action.effects:
             if not effect.literal.negated and not effect.conditions:
@@ -307,14 +307,14 @@ class _Resolver:
             if atom not in self.variables or conditions is None or overruled:
                 continue
             result = (self.variables[atom], int(effect.literal.negated))
-            # What a precondition guarantees already does not count as an effect.
+            # A precondition that guarantees the result leaves nothing to change.
             if result not in preconditions:
                 yield conditions - preconditions, result
 
 
 def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator[str]:
     """Lines of the SAS file, format version 3: no metric, no mutex groups, unit costs."""
-    # One more variable, which no operator makes true: all jumps require it.
+    # All jumps require one more variable, which no operator makes true.
     never = len(initial)
     yield from (
         "begin_version",
@@ -351,7 +351,7 @@ def _sas(task: Task, initial: tuple[bool, ...], derived: list[bool]) -> Iterator
         yield from ("1", f"0 {variable} -1 {value}", "1", "end_operator")
     yield str(len(task.axioms))
     for axiom in task.axioms:
-        # An axiom has one effect: its variable changes from the other value to this one.
+        # The one effect of an axiom changes its variable from the other value to this one.
         [(_, (variable, value))] = axiom.effects
         yield from ("begin_rule", str(len(axiom.preconditions)), *_lines(axiom.preconditions))
         yield from (f"{variable} {1 - value} {value}", "end_rule")
@@ -397,7 +397,7 @@ _JSON = TypeAdapter(Translation)
 
 
 class TranslationStore:
-    """Translations kept in ``folder`` by the hash of domain and problem; None: none are kept."""
+    """Translations on disk in ``folder``, by ``translation_key``; None: none are kept."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -433,7 +433,7 @@ class TranslationStore:
                 pool.map(self._keep, new, chunksize=1)
 
     def _keep(self, game: tuple[str, str]) -> None:
-        """Run ``get`` without its result, which a pool would copy back to this process."""
+        """Run ``get`` and drop the result, which a pool would copy back to this process."""
         self.get(*game)
 
     def _path(self, key: str) -> Path:

@@ -65,7 +65,7 @@ def test_families_take_turns():
 
 @pytest.mark.parametrize("name", ["train/generated-0/000000-look_at_obj_in_light", "train/x/y", "", "../../etc/passwd"])
 def test_an_id_of_no_generated_game_is_refused(name):
-    with pytest.raises(GameError, match="is no generated game"):
+    with pytest.raises(GameError, match="is not a generated game"):
         GeneratedGames(SIZES).read(name)
 
 
