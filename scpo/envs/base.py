@@ -112,9 +112,9 @@ class StatefulEpisode(Episode, Protocol):
 
     @property
     def state_text(self) -> str:
-        """Text of everything that the agent observed and did that identifies the present state.
+        """Text that identifies the present state, made from what the agent observed and did.
 
-        Never the simulator's state; equal texts are one state.
+        It never reads the simulator's state. Equal texts are one state.
         """
 
 
@@ -161,14 +161,14 @@ class OpenableEnvironment(Environment, Protocol):
 
 @runtime_checkable
 class CachingEnvironment(Environment, Protocol):
-    """Environment with caches that outlive a run: later runs find done what an earlier one did."""
+    """Environment with caches on disk, which later runs reuse."""
 
     @property
     def uncached_s(self) -> float:
         """Seconds spent so far, in this process, on what the caches did not hold."""
 
     def fill_caches(self, tasks: Sequence[Task]) -> None:
-        """Do in advance what takes longest of that, on all cores."""
+        """Fill the caches for these tasks in advance, where that takes longest, on all cores."""
 
 
 @runtime_checkable

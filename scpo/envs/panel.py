@@ -70,7 +70,7 @@ class Panels:
         Args:
             warm_start: Number of tasks and the seed of the draw.
             tasks: Noun for the tasks, for the error message.
-            source: What would have to be larger, for the error message.
+            source: Noun for what has too few tasks, for the error message.
 
         Raises:
             PanelError: The split has too few such tasks.
@@ -124,16 +124,16 @@ class Panels:
         """
         if name == "train":
             kept_out = self.held_out(config.split)
-            trained = {}
+            trainable = {}
             for family, ids in self._candidates(config.split).items():
-                trained[family] = [task_id for task_id in ids if task_id not in kept_out]
-            return trained
+                trainable[family] = [task_id for task_id in ids if task_id not in kept_out]
+            return trainable
         if not config.subset_of_training:
             return self._candidates(config.split)
-        families: dict[str, list[str]] = {family: [] for family in self._families}
+        trained: dict[str, list[str]] = {family: [] for family in self._families}
         for task in self.panel("train").tasks:
-            families.setdefault(task.family, []).append(task.id)
-        return families
+            trained.setdefault(task.family, []).append(task.id)
+        return trained
 
 
 def draw(
@@ -149,16 +149,18 @@ def draw(
     Args:
         candidates: Sorted ids by family.
         count: How many to draw; None for all.
-        seed: Decides which tasks of a family come first.
-        usable: Called only for tasks that are drawn; the others need not be read.
+        seed: Determines the order of the tasks in each family.
+        usable: Returns True for a task that can be played; not called once enough are drawn.
 
     Raises:
         PanelError: Fewer tasks are usable than were requested.
     """
-    drawn = list(islice(filter(usable, shuffled(candidates, seed)), count))
+    # Lazily: a candidate that is not needed is never read.
+    usable_ids = filter(usable, shuffled(candidates, seed))
+    drawn = list(islice(usable_ids, count))
     if count is not None and len(drawn) < count:
         raise PanelError(
-            f"a panel of {count} games was asked for but there are only {len(drawn)}; "
+            f"a panel of {count} tasks was asked for but there are only {len(drawn)}; "
             "ask for fewer, for null to take all of them, or for a larger split"
         )
     return sorted(drawn)

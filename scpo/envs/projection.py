@@ -1,8 +1,9 @@
 """verl-agent's protocol: action projection and the history fields of the prompts.
 
-Exactly as in verl-agent's commit 796ed31, for both environments. Validity concerns only the
-format, not admissibility: ALFWorld answers "fly" with "Nothing happens.", and a click on something
-that is not on a page of WebShop changes nothing.
+``project`` and ``earlier_steps`` reproduce verl-agent's commit 796ed31, for both environments; the
+forms for compact prompts are ours. Validity concerns only the format, not admissibility: ALFWorld
+answers "fly" with "Nothing happens.", and a click on something that is not on a page of WebShop
+changes nothing.
 """
 
 from __future__ import annotations
@@ -58,14 +59,16 @@ def project(response: str, *, require_think: bool, tail: int) -> tuple[str, bool
         The action, in lower case, and whether the format is right.
     """
     lowered = response.lower()
-    # The first of each, also if the closing tag comes first: then the action is empty, as there.
+    # As in verl-agent, the first tag of each kind counts; if the closing tag comes first, the
+    # action is empty.
     start = lowered.find(OPEN_TAG)
     end = lowered.find(CLOSE_TAG)
     if start == -1 or end == -1:
         return lowered[-tail:], False
     action = lowered[start + len(OPEN_TAG) : end].strip()
-    thought = not require_think or ("<think>" in response and "</think>" in response)
-    return action, thought and _CHINESE.search(response) is None
+    has_thought = "<think>" in response and "</think>" in response
+    valid = (has_thought or not require_think) and _CHINESE.search(response) is None
+    return action, valid
 
 
 def project_for(prompt: str, response: str, *, tail: int) -> tuple[str, bool]:
@@ -78,12 +81,12 @@ def project_for(prompt: str, response: str, *, tail: int) -> tuple[str, bool]:
 def project_compact(response: str, *, tail: int) -> tuple[str, bool]:
     """Project a response to a prompt that ends with the opening tag.
 
-    The response need not repeat that tag, nor hold any thought: small policies write the bare
-    command.
+    The response needs neither that tag nor thinking tags: small policies write only the command
+    and the closing tag.
     """
     lowered = response.lower()
     if CLOSE_TAG not in lowered:
         return lowered[-tail:], False
-    return project(
-        response if OPEN_TAG in lowered else OPEN_TAG + response, require_think=False, tail=tail
-    )
+    if OPEN_TAG not in lowered:
+        response = OPEN_TAG + response
+    return project(response, require_think=False, tail=tail)

@@ -1,7 +1,7 @@
 """Random draws of a rewording, and the arms that fit any environment: irrelevant suffix, pronouns.
 
-A rewording is a pure function of (seed, task, sibling, step): a resumed run draws the same one, and
-none depends on what other episodes do.
+A rewording is a pure function of (seed, task, sibling, step), so a resumed run draws the same one
+and other episodes do not change it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Rewording:
             in a later training step has the same draws.
 
     Attributes:
-        told: The reworded observations, step by step.
+        told: The observation of each step in the wording that was drawn for it.
     """
 
     def __init__(self, config: WordingsConfig, task: str, sibling: int) -> None:
@@ -41,15 +41,16 @@ class Rewording:
         self._place = f"{config.seed}/{task}/{sibling}"
 
     def draw(self, step: int) -> Draw | None:
-        """The draws of the observation after ``step`` actions; None: it stays as it is."""
-        # A hash instead of Python's own, which differs from process to process.
+        """The draws for the observation after ``step`` actions; None: it is not reworded."""
+        # Python's own hash differs from process to process.
         digest = hashlib.blake2b(f"{self._place}/{step}".encode(), digest_size=8).digest()
         generator = random.Random(int.from_bytes(digest, "little"))
-        reworded = generator.random() < self.config.dose
-        return Draw(self.config, generator) if reworded else None
+        if generator.random() < self.config.dose:
+            return Draw(self.config, generator)
+        return None
 
     def told_history(self, history: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """A transcript's (observation, action) pairs with the reworded observations."""
+        """A transcript's (observation, action) pairs, with the observations of ``told``."""
         return [(self.told[step], action) for step, (_, action) in enumerate(history)]
 
 
@@ -63,7 +64,7 @@ def rewording_of(config: WordingsConfig, task: str, sibling: int) -> Rewording |
 class Draw:
     """Draws for one observation, in the order of its text.
 
-    Methods return the environment's own form for arms that are switched off, and then draw nothing.
+    For an arm that is switched off, a method draws nothing and returns the environment's own form.
     """
 
     def __init__(self, config: WordingsConfig, generator: random.Random) -> None:
@@ -75,57 +76,52 @@ class Draw:
         return arm in self._config.arms
 
     def form(self, forms: Sequence[str]) -> str:
-        """One of the paraphrases in use; without that arm the first form, the environment's own."""
+        """One of the paraphrases in use; ``forms[0]`` is the environment's own text."""
+        own, *paraphrases = forms
         if not self.has("paraphrase"):
-            return forms[0]
+            return own
         first = self._config.first
-        count = self._config.count
-        # Form 0 is the environment's own text, not a paraphrase.
-        in_use = [forms[1 + index] for index in range(first, min(first + count, len(forms) - 1))]
+        in_use = paraphrases[first : first + self._config.count]
         return self._generator.choice(in_use)
 
     def synonym(self, words: Sequence[str]) -> str:
-        """One of these words; the first without the arm of paraphrases."""
+        """One of these words; the first if the arm ``paraphrase`` is off."""
         if self.has("paraphrase"):
             return self._generator.choice(list(words))
         return words[0]
 
     def alias(self, names: Sequence[str]) -> str:
-        """One of these names; the first without the arm of aliases."""
+        """One of these names; the first if the arm ``aliases`` is off."""
         if self.has("aliases"):
             return self._generator.choice(list(names))
         return names[0]
 
     def ordered(self, things: Sequence[str]) -> list[str]:
-        """Listed things, in another order with that arm."""
+        """The things, shuffled by the arm ``order``."""
         shuffled = list(things)
         if self.has("order"):
             self._generator.shuffle(shuffled)
         return shuffled
 
     def with_suffix(self, text: str) -> str:
-        """The text and, with that arm, an irrelevant sentence: time, battery or advertisement."""
+        """The text; the arm ``suffix`` adds a time, a battery level or an advertisement."""
         if not self.has("suffix"):
             return text
         hour = self._generator.randrange(24)
         minute = self._generator.randrange(60)
-        suffix = self._generator.choice(
-            [
-                f"It is {hour:02}:{minute:02}.",
-                f"Battery: {self._generator.randrange(1, 101)} %.",
-                self._generator.choice(ADVERTISEMENTS),
-            ]
-        )
-        return f"{text} {suffix}"
+        battery = self._generator.randrange(1, 101)
+        advertisement = self._generator.choice(ADVERTISEMENTS)
+        sentences = [f"It is {hour:02}:{minute:02}.", f"Battery: {battery} %.", advertisement]
+        return f"{text} {self._generator.choice(sentences)}"
 
     def with_pronouns(self, text: str, name: re.Pattern[str], spoken_of: str = "") -> str:
-        """The text with "it" for a name that was the last one named, with that arm.
+        """The text; the arm ``pronouns`` writes "it" for a name that repeats the one before it.
 
         Args:
             text: A text.
-            name: Matches a name with its article; its first group is the name without it.
-            spoken_of: The thing that the last action named. In half of the texts it is "it" from
-                the start, as in "You open it.": then the text does not identify it.
+            name: Matches a name with its article; its first group is the name without the article.
+            spoken_of: The thing that the last action named. In half of the texts, even its first
+                mention is "it", as in "You open it.", so that the text does not identify the thing.
         """
         if not self.has("pronouns"):
             return text
@@ -136,6 +132,10 @@ class Draw:
             repeated = match[1] == last
             pieces += [text[end : match.start()], "it" if repeated else match[0]]
             end, last = match.end(), match[1]
-        joined = "".join([*pieces, text[end:]])
         # The text may now begin with "it".
-        return joined[:1].upper() + joined[1:]
+        return capitalised("".join([*pieces, text[end:]]))
+
+
+def capitalised(text: str) -> str:
+    """The text with its first letter in upper case; ``str.capitalize`` would lower the others."""
+    return text[:1].upper() + text[1:]

@@ -18,7 +18,7 @@ from scpo.installed import install_command
 
 @dataclass(frozen=True)
 class Assets:
-    """Texts and modules of the package that games are made from.
+    """The parts of the package that games are made from.
 
     Attributes:
         domain: The PDDL domain of ALFRED.
@@ -39,7 +39,7 @@ class Assets:
 
 @functools.cache
 def assets() -> Assets:
-    """Import the package once; only its parts that do without torch and vision models.
+    """Import the package once, and only its modules that need neither torch nor vision models.
 
     Raises:
         ConfigError: ``alfworld`` is not installed.

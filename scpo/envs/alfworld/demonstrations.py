@@ -1,7 +1,7 @@
 """Demonstrations for the warm start of a small policy: walkthroughs with exploratory detours.
 
-A walkthrough knows where everything is, so a policy that imitates it learns to guess. Before a
-demonstration goes to the wanted object, it therefore searches a few likely places in vain, and the
+A walkthrough knows where everything is, so a policy that imitates it learns to guess. Therefore a
+demonstration searches a few likely places in vain before it goes to the wanted object, and the
 policy learns to search.
 """
 
@@ -35,22 +35,24 @@ from scpo.schema.model import Imitation
 from scpo.stop_signals import stop_signals_blocked
 
 logger = logging.getLogger(__name__)
-# Kinds of the object and of the receptacle it was in.
+# The kinds of the object and of the receptacle that it is taken from.
 _TAKE = re.compile(r"take (?P<kind>[a-z]+) \d+ from (?P<place>[a-z]+) \d+")
 
 # No horizon: a demonstration ends when its walkthrough does.
 _ENDLESS = 10_000
 
-# Share of the habits' weight that goes to a kind of place where the thing was never found.
+# Weight of a kind of place where the thing was never found, as a share of the weight of all places
+# where it was.
 _ANYWHERE = 0.02
 
 # Parts of the work, many enough that processes end together and progress can be shown.
 _PARTS = 20
 
-# No game has sixty objects of a kind, and no episode counts that far.
+# The vocabulary has the numbers below it: no game has so many objects of a kind, and no prompt
+# counts that far.
 _NUMBERS = 60
 
-# Words that only the compact prompt adds to the game's own.
+# Words of the compact prompt that no text of the game has.
 _COMPACT_WORDS = "start nothing holding at can hot cool clean | > : ;"
 
 # Probability that a search takes the next copy of a receptacle in order.
@@ -75,8 +77,8 @@ def demonstrations(
         engine: Engine of the games.
         config: The environment's; its history length applies to the prompts.
         warm_start: How many demonstrations of a game, how often to stop a detour, the seed.
-        games: Ids of training games that no panel plays.
-        open_engine: Opens the same games again, in another process.
+        games: Ids of training games, neither trained on nor held out.
+        open_engine: Opens an engine of the same games in another process.
         processes: None for one per available core.
     """
     # Taken from the training games only: the policy must not learn the places of validation games.
@@ -88,14 +90,15 @@ def demonstrations(
     if processes == 1:
         made = _joined((_demonstrate(engine, job, part) for part in parts), len(parts))
     else:
-        work = partial(_demonstrate_apart, open_engine, job)
+        work = partial(_demonstrate_in_worker, open_engine, job)
         with _workers(processes) as pool:
             with stop_signals_blocked():
                 # The workers start at the first submission, and inherit the blocked signals.
                 parts_made = pool.map(work, parts)
             made = _joined(parts_made, len(parts))
 
-    # Back to the order of the games, from that of the parts. Stable: repetitions stay in order.
+    # From the order of the parts to that of the games; a stable sort keeps a game's repetitions in
+    # order.
     order = {game_id: place for place, game_id in enumerate(games)}
     return sorted(made, key=lambda demonstration: order[demonstration.task_id])
 
@@ -104,12 +107,10 @@ def vocabulary() -> list[str]:
     """Texts that hold every word the environment can produce."""
     constants = assets().constants
     kinds = {kind.lower() for kind in (*constants.OBJECTS, *constants.RECEPTACLES)}
-    tasks = [
-        template
-        for family in FAMILIES.values()
-        for template in assets().goals.gdict[family]["templates"]
-    ]
-    tasks = [template.format(obj="", recep="", toggle="", mrecep="") for template in tasks]
+    tasks = []
+    for family in FAMILIES.values():
+        for template in assets().goals.gdict[family]["templates"]:
+            tasks.append(template.format(obj="", recep="", toggle="", mrecep=""))
     numbers = " ".join(map(str, range(_NUMBERS)))
     return [*sorted(kinds), *tasks, *_grammar_texts(), numbers, NOTHING_HAPPENS, _COMPACT_WORDS]
 
@@ -117,15 +118,19 @@ def vocabulary() -> list[str]:
 def _grammar_texts() -> Iterator[str]:
     """Literal texts of the grammar; its other symbols name rules or entities."""
     grammar = read_grammar(assets().grammar)
-    symbols = [rule.symbols for rules in grammar.rules.values() for rule in rules]
-    symbols += [(*action.command, *action.feedback) for action in grammar.actions.values()]
-    return (symbol for row in symbols for symbol in row if isinstance(symbol, str))
+    rows = [rule.symbols for rules in grammar.rules.values() for rule in rules]
+    rows += [(*action.command, *action.feedback) for action in grammar.actions.values()]
+    for row in rows:
+        yield from (symbol for symbol in row if isinstance(symbol, str))
 
 
 def _joined(made: Iterable[list[Demonstration]], parts: int) -> list[Demonstration]:
     """All demonstrations of the parts, with a line of progress after each part."""
+    joined = []
     steps = progress(range(parts), "demonstrations for the warm start", "part")
-    return [demonstration for _, part in zip(steps, made, strict=True) for demonstration in part]
+    for _, part in zip(steps, made, strict=True):
+        joined += part
+    return joined
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,7 @@ def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
     try:
         with held:
             yield pool
+            # Wait for the tasks before `held` is closed, which ends the workers.
             pool.shutdown()
     finally:
         pool.shutdown(cancel_futures=True)
@@ -168,11 +174,11 @@ def _workers(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _exit_with(watched: Connection) -> None:
-    """In a worker: exit once the other end of the pipe is closed."""
+    """In a worker: exit as soon as the other end of the pipe is closed."""
 
     def watch() -> None:
         connection.wait([watched])
-        # At once: a worker in the middle of a game has nothing to save.
+        # Without cleanup: a worker in the middle of a game has nothing to save.
         os._exit(1)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
@@ -187,9 +193,10 @@ def _habits(walkthroughs: Iterable[Sequence[str]]) -> Habits:
     return found
 
 
-def _demonstrate_apart(
+def _demonstrate_in_worker(
     open_engine: Callable[[], Engine], job: _Job, games: Sequence[str]
 ) -> list[Demonstration]:
+    """In a worker: play with an engine of its own, since an engine cannot be pickled."""
     return _demonstrate(open_engine(), job, games)
 
 
@@ -240,10 +247,11 @@ class _Demonstrator:
         walkthrough = self._episode.opened.game.walkthrough
         for number, command in enumerate(walkthrough):
             if command.startswith("go to "):
+                place = command.removeprefix("go to ")
                 wanted = _wanted(walkthrough[number + 1 : number + 3])
                 if wanted:
-                    self._search(wanted, command.removeprefix("go to "))
-                self._visited.add(command.removeprefix("go to "))
+                    self._search(wanted, place)
+                self._visited.add(place)
             # A detour may have opened this receptacle already.
             if command in self._episode.transcript.admissible and not self._episode.done:
                 self._do(command)
@@ -258,7 +266,7 @@ class _Demonstrator:
         self._episode.step(self._responses[-1])
 
     def _search(self, wanted: str, place: str) -> None:
-        """Search for a kind of object in a few places where it is not."""
+        """Search for a kind of object in a few places that have none; it is at ``place``."""
         for _ in range(self._max_detours):
             if self._rng.random() <= self._stop:
                 return
@@ -266,18 +274,20 @@ class _Demonstrator:
             if detour is None:
                 return
             self._visited.add(detour)
-            commands = self._looking_into(detour, wanted)
-            for command in commands:
+            for command in self._looking_into(detour, wanted):
                 self._do(command)
 
     def _choose(self, wanted: str, place: str) -> str | None:
-        """Draw a place that was not searched yet, its kind weighted by habit."""
-        # Places by kind: targets of "go to" (a command without that prefix is left unchanged by
-        # removeprefix), but for the place of the object and those searched before.
+        """Draw a place that was not visited yet, its kind weighted by habit; None if none is left.
+
+        The object is at ``place``, which is never drawn.
+        """
+        # Places that can still be drawn, by kind.
         copies: dict[str, list[str]] = {}
         for command in self._episode.transcript.admissible:
             name = command.removeprefix("go to ")
-            if name not in {command, place} | self._visited:
+            is_place = name != command
+            if is_place and name != place and name not in self._visited:
                 copies.setdefault(name.split()[0], []).append(name)
 
         if not copies:
@@ -287,7 +297,8 @@ class _Demonstrator:
         # Unlikely places keep some weight, and an unseen kind of object is searched everywhere.
         floor = _ANYWHERE * sum(habit.values()) + 0.1
         kinds = sorted(copies)
-        kind = self._rng.choices(kinds, [habit.get(kind, 0) + floor for kind in kinds])[0]
+        weights = [habit.get(kind, 0) + floor for kind in kinds]
+        kind = self._rng.choices(kinds, weights)[0]
         ordered = sorted(copies[kind], key=lambda name: int(name.split()[1]))
         if self._rng.random() < _NEXT_COPY:
             return ordered[0]
@@ -299,8 +310,8 @@ class _Demonstrator:
         Finding the object would end the search.
         """
         commands = [f"go to {place}"]
-        state, answer = self._peek(commands)
-        if f"open {place}" in state:
+        admissible, answer = self._peek(commands)
+        if f"open {place}" in admissible:
             commands.append(f"open {place}")
             _, answer = self._peek(commands)
         if re.search(rf"\b{wanted} \d", answer):
@@ -310,7 +321,7 @@ class _Demonstrator:
     def _peek(self, commands: Sequence[str]) -> tuple[tuple[str, ...], str]:
         """Admissible commands and last answer after these commands, without taking them.
 
-        A state of the graph can be left and come back to, so looking ahead changes nothing.
+        The engine steps from any state of the graph, so the episode stays where it is.
         """
         state = self._episode.state
         answer = ""

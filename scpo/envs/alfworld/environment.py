@@ -28,12 +28,12 @@ class AlfworldEnvironment:
 
     Args:
         config: Which games, panels and protocol.
-        cache_dir: Where translations are kept between runs; None to keep none.
+        cache_dir: Where translations and transitions are kept between runs; None to keep none.
         data: Folder of the official games; only read if the configuration asks for them.
 
     Raises:
         GameError: Official games are asked for and not there.
-        PanelError: Two panels have one name.
+        PanelError: Two panels have the same name.
     """
 
     families: tuple[str, ...] = tuple(FAMILIES.values())
@@ -95,14 +95,14 @@ class AlfworldEnvironment:
         return task_of(self.engine.game(game_id))
 
     def start(self, task: Task, slot: int) -> AlfworldEpisode:
-        """Begin an episode; siblings share the game's graph, independent of their slot.
+        """Begin an episode; ``slot`` selects the draws of a rewording.
 
         Raises:
             GameError: The game cannot be read, or is not the one that the task was made from.
             EnvironmentFailure: The engine broke; try again.
         """
-        # A game that cannot be read will not be readable at the next try, either; anything else may
-        # be the library's state, which a new lane does not share.
+        # A game that cannot be read now cannot be read at the next try either. Any other error may
+        # come from the state of the library, which a new lane does not share.
         try:
             opened = self.engine.open(task.id)
         except GameError:
@@ -171,21 +171,21 @@ class AlfworldEnvironment:
         return vocabulary()
 
 
-# Lengths remembered, below 1 kB each: most of a rollout's states are a sibling's too.
+# Lengths remembered, below 1 kB each: siblings reach most states of a rollout too.
 _STATES = 16384
 
-# Planners kept, below 1 MB each; a new one takes the 0.01 to 0.2 s of grounding its game.
+# Planners kept, below 1 MB each; a new one takes 0.01 to 0.2 s, to ground its game.
 _GAMES = 64
 
-# Thirty-step random walks in 24 games needed fewer than 300.
+# States that a search may expand; after random walks of 30 steps in 24 games, 300 were enough.
 _MAX_STATES = 1000
 
 
 class Plans:
     """Remaining plans in the games of an engine.
 
-    Lengths are remembered by state, not by actions: siblings reach the same states on different
-    ways. They are kept as tuples of one, so that a length of None differs from a missing entry.
+    Lengths are remembered by state, not by actions: siblings reach the same states by different
+    actions. Each is kept in a tuple, so that a length of None differs from a missing entry.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -198,7 +198,7 @@ class Plans:
         opened = self._engine.open(game_id)
         state = opened.start
         for action in actions:
-            # Known transitions are read from the graph, so that this costs no engine.
+            # Usually without the library: the graph knows the transitions of a played episode.
             state, _ = self._engine.step(opened, state, action)
         known = self._lengths.get((game_id, state.key))
         if known is None:
@@ -210,6 +210,5 @@ class Plans:
         """Ground a game's PDDL task for the search."""
         game = self._engine.game(game_id)
         problem = read_problem(game.domain, game.problem)
-        return Planner(
-            make_task(problem), {name for name, kind in problem.objects.items() if kind == "object"}
-        )
+        things = {name for name, kind in problem.objects.items() if kind == "object"}
+        return Planner(make_task(problem), things)

@@ -1,4 +1,4 @@
-"""Prompts: verl-agent's, a compact one for small policies, one with a memory (``model=choice``).
+"""Prompts: verl-agent's, a compact one for small policies, and one with a memory (choice policy).
 
 verl-agent's two templates are protocol constants: results are only comparable if every policy reads
 the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
@@ -67,8 +67,7 @@ _TOKEN = re.compile(r"[a-z]+|\d+|[>|:;]")
 _OBSERVATION_WORDS = 30
 _HISTORY_WORDS = 10
 
-# Verbs that apply (nearly) everywhere: listing their commands would fill the prompt without
-# information.
+# Verbs that apply nearly everywhere: their commands would fill the prompt without information.
 _EVERYWHERE = ("go to", "examine", "look", "inventory", "help", "close")
 
 

@@ -1,4 +1,4 @@
-"""Paraphrases of ALFWorld's sentences: data, of which ``wordings.py`` makes texts.
+"""Paraphrases of ALFWorld's sentences: data that ``wordings.py`` makes texts from.
 
 The first form of each is the game's own, the others are its paraphrases. Names of things
 are in braces: ``{r}`` a receptacle, ``{o}`` an object, ``{list}`` listed things, ``{adj}`` what
@@ -363,7 +363,7 @@ SENTENCES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""A pattern of the game's own sentence, then its forms."""
+"""For each sentence of the game, a pattern that matches it and its forms."""
 
 AT: tuple[str, ...] = (
     "You are at {r}.",
@@ -428,7 +428,7 @@ MOVED: tuple[str, ...] = (
     "{o} went from {r} to {p}.",
     "{p} is where you put {o}, which you had found at {r}.",
 )
-"""A thing that lies elsewhere than where it was taken from."""
+"""A thing that was taken from one place and put into another."""
 
 TREATMENTS: dict[str, tuple[str, ...]] = {
     "hot": ("hot", "heated", "warmed up", "warm"),
@@ -470,4 +470,4 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "tomato": ("love apple", "red fruit"),
     "watch": ("timepiece", "wristwatch"),
 }
-"""Other kinds of name for a thing; its number stays."""
+"""Synonyms for the kind of a thing; its number stays."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 _TASK = "Your task is to: "
 _GO_TO = re.compile(r"go to ([a-z]+) (\d+)")
-# Command -> what it does to a thing, and what is undone by that.
+# Verb -> what it does to a thing, and what that undoes.
 _TREATED = {"heat": "hot", "cool": "cool", "clean": "clean"}
 _UNDONE = {"hot": "cool", "cool": "hot"}
 
@@ -50,11 +50,12 @@ class Transcript:
         location: Receptacle that the agent went to last; empty at the start.
         held: Name of the object in hand; empty if none.
         treatments: What was done to each object: "hot", "cool", "clean".
-        sightings: The latest of each receptacle, in the order of their first.
+        sightings: Latest sighting of each receptacle, in the order of the first sightings.
         origins: Receptacle that each object was first taken from.
-        places: Receptacle that each object was put into last; none of the one in hand.
-        moved: Things that lie elsewhere than where they were taken from, or were treated; those in
-            hand aside.
+        places: Receptacle that each object was put into last, without the object in hand.
+        moved: Objects that were put into another receptacle than their first one, or were treated;
+            without the object in hand.
+        receptacle_counts: Number of receptacles of each kind.
     """
 
     opening: str
@@ -71,8 +72,8 @@ class Transcript:
 
     def __post_init__(self) -> None:
         self.observation = self.opening
-        # Receptacles of each kind: the highest number that "go to" offers at the start, where the
-        # agent is at none of them.
+        # The highest number of a kind that "go to" offers: at the start it offers all receptacles,
+        # since the agent is at none of them.
         counts: dict[str, int] = {}
         for command in self.admissible:
             match = _GO_TO.fullmatch(command)
@@ -113,7 +114,7 @@ class Transcript:
         return " ".join([thing, *sorted(self.treatments.get(thing, ()))])
 
     def _moved(self) -> str:
-        """Things that are not as they were found, sorted, so that equal states give equal texts."""
+        """Text of ``moved``, sorted, so that equal states give equal texts."""
         texts = []
         for thing, place in sorted(self.places.items()):
             origin = self.origins[thing]
@@ -166,7 +167,7 @@ class Transcript:
         elif verb == "take":
             thing, _, place = rest.partition(" from ")
             before = self.sightings.get(place)
-            # Taken out, but not seen again: the rest is as it was, and so is the time of the look.
+            # The receptacle was not looked at again, so the sighting keeps its step.
             if before is not None and before.things and thing in before.things:
                 others = tuple(other for other in before.things if other != thing)
                 self.sightings[place] = Sighting(before.step, others)
@@ -184,7 +185,7 @@ class Transcript:
 def reported_sighting(answer: str) -> tuple[str, tuple[str, ...] | None] | None:
     """Receptacle that an observation reports, with its content (None: closed).
 
-    None if it reports no receptacle.
+    None if the observation reports no receptacle.
     """
     if match := _OPEN.search(answer):
         return match[1] or match[3], tuple(_THING.findall(match[2] or match[4]))

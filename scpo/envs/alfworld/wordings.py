@@ -14,7 +14,7 @@ from scpo.envs.alfworld.sentences import (
     SENTENCES,
     TREATMENTS,
 )
-from scpo.envs.rewording import Draw
+from scpo.envs.rewording import Draw, capitalised
 
 _FORMS = [(re.compile(pattern, re.DOTALL), forms) for pattern, forms in SENTENCES]
 _SEPARATOR = re.compile(r", and |, ")
@@ -75,7 +75,7 @@ def reworded_state(
         sentences.append(_state_sentence(MOVED, values, draw))
     if draw is None:
         return " ".join([observation, *sentences])
-    # The observation was given its aliases already.
+    # The observation has its aliases already.
     ordered = " ".join(draw.ordered(sentences))
     return " ".join([observation, _with_aliases(ordered, draw)])
 
@@ -91,12 +91,11 @@ def _match(observation: str, place: int) -> tuple[re.Match[str] | None, tuple[st
 
 def _state_sentence(forms: tuple[str, ...], values: dict[str, str], draw: Draw | None) -> str:
     form = forms[0] if draw is None else draw.form(forms)
-    text = form.format(**values)
-    return text[:1].upper() + text[1:]
+    return capitalised(form.format(**values))
 
 
 def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
-    """A sentence in the drawn form, its lists in another order and its adjectives as synonyms."""
+    """A sentence in the drawn form, with its lists shuffled and its adjectives as synonyms."""
     values = dict(groups)
     for name in ("list", "facing"):
         if name in values:
@@ -104,14 +103,13 @@ def _sentence(form: str, groups: dict[str, str], draw: Draw) -> str:
     if "adj" in values:
         words = values["adj"].split()
         values["adj"] = " ".join(draw.synonym(TREATMENTS.get(word, (word,))) for word in words)
-    text = form.format(**values)
-    return text[:1].upper() + text[1:]
+    return capitalised(form.format(**values))
 
 
 def _listed(things: str, draw: Draw) -> str:
-    """A list of the game in another order, if that arm is on and there is more than one thing."""
+    """A list of the game, shuffled by the arm ``order``."""
     named = draw.ordered(_SEPARATOR.split(things))
-    # Articles are written anew: the last thing of the list may now be the first.
+    # Articles are written anew, because the things have other places in the list now.
     if draw.has("order") and len(named) > 1:
         bare = [_ARTICLE.sub("", thing).removeprefix("and ") for thing in named]
         *first, last = [f"a {thing}" for thing in bare]
@@ -122,7 +120,7 @@ def _listed(things: str, draw: Draw) -> str:
 def _treated(thing: str, draw: Draw | None) -> str:
     """``mug 1 clean hot`` as "mug 1 (clean, hot)"."""
     words = thing.split()
-    # Kind and number, and nothing was done to it.
+    # Only kind and number: the thing was not treated.
     if len(words) <= 2:
         return thing
     name = " ".join(words[:2])
@@ -134,7 +132,7 @@ def _treated(thing: str, draw: Draw | None) -> str:
 
 
 def _with_aliases(text: str, draw: Draw) -> str:
-    """Kinds of numbered names replaced by synonyms, if that arm is on."""
+    """The text; the arm ``aliases`` replaces the kinds of numbered names by synonyms."""
     if not draw.has("aliases"):
         return text
 

@@ -49,5 +49,5 @@ def test_a_larger_panel_of_the_same_seed_holds_the_smaller(count, seed):
 
 
 def test_asking_for_too_many_tasks_is_an_error_with_their_number():
-    with pytest.raises(PanelError, match="panel of 12 games was asked for but there are only 11"):
+    with pytest.raises(PanelError, match="panel of 12 tasks was asked for but there are only 11"):
         draw(CANDIDATES, 12, 0, everything)

@@ -171,7 +171,7 @@ def test_a_panel_may_be_of_some_families(cache):
     }
     assert {task.family for task in environment.panel("trained").tasks} == {FAMILIES["Cool"]}
     many = {"split": "valid_seen", "games": 100, "seed": 0, "families": ["Pick2"]}
-    with pytest.raises(PanelError, match="a panel of 100 games was asked for but there are only 23"):
+    with pytest.raises(PanelError, match="a panel of 100 tasks was asked for but there are only 23"):
         AlfworldEnvironment(alfworld_config(validation_panels={"many": many}), cache_dir=cache).panel("many")
 
 
