@@ -23,7 +23,7 @@ def expand(action: str, clickables: Sequence[str]) -> str:
 
 
 def _target(text: str, clickables: Sequence[str]) -> str:
-    """Element that a compact click refers to; the text itself if there is none."""
+    """Clickable element that the text of a compact click names; the text itself if none is."""
     products = listed(clickables)
     if text.isdecimal() and 0 < int(text) <= len(products):
         return products[int(text) - 1]
@@ -45,8 +45,8 @@ def compact_action(action: str, clickables: Sequence[str]) -> str:
 
 def listed(clickables: Sequence[str]) -> Sequence[str]:
     """Products among the clickable elements: on a page of results, those after "next >"."""
-    # Only "back to search" and "< prev" precede it there. On a product's page, where other elements
-    # come first, it could be the value of an option.
+    # On a page of results only "back to search" and "< prev" precede it. On a product's page, where
+    # more elements come first, an option could have this value.
     if "next >" not in clickables[:3]:
         return ()
     return clickables[clickables.index("next >") + 1 :]

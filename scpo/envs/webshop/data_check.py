@@ -14,24 +14,24 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.schema.env import WebshopConfig
 
 OVERLAP = "train/test overlap"
-HOLD_OUT = "env.order=fixed has a hold-out; report the share beside results"
+HOLD_OUT = "env.order=fixed has a hold-out; report the share with the results"
 
 
 def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
-    """Check that the catalogue and the goals exist; ``folder`` is that of the official files."""
-    # No error: parity with verl-agent asks for it.
+    """Check that the catalogue and the goals exist; ``folder`` has the official files."""
+    # Not an error, because parity with verl-agent needs this order.
     if config.order == "verl_agent":
-        said = (
+        text = (
             "env.order=verl_agent holds no goals out: every worker shuffles all of them; "
             "--deep counts those shared"
         )
-        yield warning(OVERLAP, said, HOLD_OUT)
+        yield warning(OVERLAP, text, HOLD_OUT)
     if config.nouns == "spacy" and importlib.util.find_spec(SPACY_MODEL) is None:
-        replaced = (
+        text = (
             f"{SPACY_MODEL} is not installed: a stop list replaces it, and rewards of purchases in "
             "another category may differ from the original's"
         )
-        yield warning("nouns of titles", replaced, f"python -m spacy download {SPACY_MODEL}")
+        yield warning("nouns of titles", text, f"python -m spacy download {SPACY_MODEL}")
     if config.catalogue == "generated":
         yield ok(
             "catalogue",
@@ -42,8 +42,8 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
     fix = "python -m scpo.envs.webshop says where to get them; then WEBSHOP_DATA=<folder>"
     sets = [names for names in (SMALL, FULL) if folder and _filled(Path(folder), names)]
     if not sets:
-        what = f"{folder} lacks {' and '.join(SMALL)}" if folder else "WEBSHOP_DATA is not set"
-        yield error("catalogue", f"official catalogue: {what}", fix)
+        missing = f"{folder} lacks {' and '.join(SMALL)}" if folder else "WEBSHOP_DATA is not set"
+        yield error("catalogue", f"official catalogue: {missing}", fix)
     elif config.goals == "human" and not (Path(folder or "") / HUMAN).is_file():
         yield error("catalogue", f"env.goals=human: {folder} lacks {HUMAN}", fix)
     else:
@@ -57,11 +57,9 @@ def check_loaded(
     if config.catalogue == "official" and folder is not None:
         for file, state in survey(Path(folder)):
             if state in ("ok", "there"):
-                yield ok(
-                    f"file {file.name}",
-                    {"ok": "the official checksum", "there": "no checksum is known"}[state],
-                )
-            # A folder needs only one of the two releases; `check_data` looks for that.
+                checksum = "the official checksum" if state == "ok" else "no checksum is known"
+                yield ok(f"file {file.name}", checksum)
+            # Missing files are left to `check_data`: a folder needs only one of the two releases.
             elif state != "missing":
                 yield error(
                     f"file {file.name}", state, "download it again: python -m scpo.envs.webshop"

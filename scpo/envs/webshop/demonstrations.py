@@ -30,7 +30,7 @@ from scpo.schema.model import Imitation
 
 logger = logging.getLogger(__name__)
 
-# All that a search returns.
+# Pages of results: a search returns at most 50 products, ten on each page.
 PAGES = 5
 
 
@@ -45,9 +45,11 @@ def buy(shop: WebShop, queries: Sequence[str] | None = None) -> Iterator[str]:
     If a query does not find the product, the next one is tried. Default queries: the words of the
     instruction, then the product's title, which no instruction contains.
     """
-    for query in (query_for(shop.goal), shop.goal.title) if queries is None else queries:
+    if queries is None:
+        queries = (query_for(shop.goal), shop.goal.title)
+    target = shop.goal.asin.lower()
+    for query in queries:
         yield f"search[{query}]"
-        target = shop.goal.asin.lower()
         for _ in range(PAGES - 1):
             if target in shop.available_actions()["clickables"]:
                 break
@@ -66,10 +68,10 @@ def choose_and_pay(goal: Goal) -> Iterator[str]:
     yield f"click[{BUY}]"
 
 
-# A demonstration is as long as it is.
+# No horizon: a demonstration ends with the purchase.
 _ENDLESS = 10_000
 
-# Prices in whole dollars.
+# The vocabulary has the numbers below it: prices in whole dollars.
 _NUMBERS = 1000
 
 
@@ -84,7 +86,7 @@ def demonstrations(
     Args:
         config: The environment's configuration.
         panels: The environment's goals.
-        start: Begins an episode with another configuration of the protocol.
+        start: Begins an episode of a task with this configuration of the protocol.
         warm_start: How many goals and demonstrations, how often to stop a detour, the seed.
 
     Raises:
@@ -108,8 +110,7 @@ def demonstrations(
     if not found:
         raise PanelError(
             f"none of the {warm_start.games} goals drawn for the imitation start is fulfilled by "
-            "what env.prompt="
-            f"{config.prompt} lists; use env.goals=synthetic or another catalogue"
+            f"what env.prompt={config.prompt} lists; use env.goals=synthetic or another catalogue"
         )
     if len(found) < len(made):
         logger.warning(
@@ -160,7 +161,7 @@ class _Shopper:
         """
         for action in buy(self._episode.shop, self._queries(vague=detours > 0)):
             target = action.removeprefix("click[").removesuffix("]")
-            # Only where there is another product to open.
+            # A page with a single product has no wrong one to open.
             while target in self._listed() and len(self._listed()) > 1 and detours:
                 if self._rng.random() <= self._stop:
                     break
@@ -186,7 +187,7 @@ class _Shopper:
         full = [query_for(goal), goal.title]
         if not vague:
             return full
-        # The product's own query is always kept: without it no page would list the product.
+        # The catalogue's query is always kept, so that the search finds products of this kind.
         kept = self._rng.randint(0, len(goal.attributes))
         return [" ".join([*goal.attributes[:kept], goal.query]), *full]
 
@@ -203,7 +204,7 @@ class _ChoosingShopper(_Shopper):
     def play(self, detours: int) -> Demonstration | None:
         """Play a demonstration; None if no listed action fulfils the goal."""
         # A goal that no listed search finds cannot be demonstrated with listed actions.
-        made = super().play(detours) if self._finding() else None
+        made = super().play(detours) if self._finding_searches() else None
         listed_all = made is not None and all(map(_lists, made.prompts, made.responses))
         if listed_all and self._episode.shop.score == 1.0:
             return made
@@ -213,15 +214,14 @@ class _ChoosingShopper(_Shopper):
         return respond(action)
 
     def _queries(self, *, vague: bool) -> list[str]:
-        found = self._finding()
+        found = self._finding_searches()
         return [self._rng.choice(found) if vague else found[0]]
 
-    def _finding(self) -> list[str]:
+    def _finding_searches(self) -> list[str]:
         """The listed searches that show the product on their first page."""
         shop = self._episode.shop
-        typed = searches(self._episode.transcript.task)
         finding = []
-        for query in typed:
+        for query in searches(self._episode.transcript.task):
             first_page = shop.catalogue.find(query, self._rng)[:PAGE_SIZE]
             if any(product.asin == shop.goal.asin for product in first_page):
                 finding.append(query)

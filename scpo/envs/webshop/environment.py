@@ -26,6 +26,7 @@ class WebshopEnvironment:
 
     Raises:
         CatalogueError: The official files are configured, but missing.
+        PanelError: Two panels have the same name.
     """
 
     def __init__(

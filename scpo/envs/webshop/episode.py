@@ -15,12 +15,12 @@ from scpo.envs.webshop.transcript import Transcript
 from scpo.envs.webshop.wordings import reworded
 from scpo.schema.env import WebshopConfig
 
-# Last characters that verl-agent executes of a response without action tags, in WebShop.
+# In WebShop, verl-agent executes this many last characters of a response without action tags.
 UNTAGGED_TAIL = 20
 
 
 def projected(prompt: str, response: str, clickables: Sequence[str]) -> tuple[str, bool]:
-    """The shop's action in a response, and whether it has the form that the prompt asks for."""
+    """The shop's action in a response, and whether the response has the format of the prompt."""
     action, valid = project_for(prompt, response, tail=UNTAGGED_TAIL)
     if valid and prompt == "compact":
         action = expand(action, clickables)
@@ -57,20 +57,25 @@ class WebshopEpisode:
     @property
     def given_state(self) -> GivenState:
         """See ``scpo.envs.base.GivenState``."""
-        course = self.transcript
+        transcript = self.transcript
         if self.rewording is None:
-            return GivenState(course.facts, course.commands)
-        return GivenState(course.facts, course.commands, course.observation, course.state_text)
+            return GivenState(transcript.facts, transcript.commands)
+        return GivenState(
+            transcript.facts,
+            transcript.commands,
+            true_anchor=transcript.observation,
+            true_state=transcript.state_text,
+        )
 
     def _set_observation(self) -> None:
         """Set the observation, reworded if the draws of this step ask for it."""
-        course = self.transcript
-        self.observation = course.observation
+        transcript = self.transcript
+        self.observation = transcript.observation
         if self.rewording is None:
             return
-        draw = self.rewording.draw(len(course.history))
+        draw = self.rewording.draw(len(transcript.history))
         if draw is not None:
-            self.observation = reworded(course.observation, draw)
+            self.observation = reworded(transcript.observation, draw)
         self.rewording.told.append(self.observation)
 
     @property
@@ -107,7 +112,7 @@ class WebshopEpisode:
                 f"episode of {self.task.id} is over after {number} steps; start a new one"
             )
 
-        # An invalid response is executed all the same, as in verl-agent; it costs a penalty.
+        # As in verl-agent, an invalid response is executed too; estimators subtract a penalty.
         action, valid = projected(
             self._config.prompt, response, self.transcript.actions["clickables"]
         )

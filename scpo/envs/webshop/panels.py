@@ -20,7 +20,7 @@ import numpy as np
 from scpo.envs.base import Task
 from scpo.envs.panel import Panels
 from scpo.envs.webshop.catalogue.catalogue import Catalogue
-from scpo.envs.webshop.catalogue.goals import Goal, goal_order
+from scpo.envs.webshop.catalogue.goals import Goal, GoalOrder, goal_order
 from scpo.errors import PanelError
 from scpo.schema.env import WebshopConfig
 
@@ -40,12 +40,12 @@ class GoalPanels(Panels):
     def goal(self, task_id: str) -> Goal:
         """Goal of a task."""
         seed, index = place(task_id)
-        return goal_order(self._catalogue, seed, self._config.goals == "human")[index]
+        return self._order(seed)[index]
 
     def task(self, task_id: str) -> Task:
         """The panel entry of a goal; its hash covers the goal and the product."""
         goal = self.goal(task_id)
-        # The product too: its pages are what an episode shows.
+        # The product is hashed too, because an episode shows its pages.
         content = f"{goal.content}\n{self._catalogue.by_asin[goal.asin]!r}"
         return Task(task_id, goal.category, hashlib.sha256(content.encode()).hexdigest())
 
@@ -53,37 +53,39 @@ class GoalPanels(Panels):
         """Sorted task ids of a split by family."""
         families: dict[str, list[str]] = defaultdict(list)
         for seed, index in self._places(split):
-            goals = goal_order(self._catalogue, seed, self._config.goals == "human")
-            families[goals.product(index).category].append(f"{seed}/{index:06d}")
+            category = self._order(seed).product(index).category
+            families[category].append(f"{seed}/{index:06d}")
         if not families:
             raise PanelError(
-                f"no {split} goals: {self._catalogue.origin} has {self._goals} "
+                f"no {split} goals: {self._catalogue.origin} has {self._number_of_goals} "
                 f"{self._config.goals} goals and env.test_goals={self._config.test_goals} of them "
                 "are for testing; ask for fewer"
             )
         return {family: sorted(ids) for family, ids in sorted(families.items())}
 
+    def _order(self, seed: int) -> GoalOrder:
+        """All goals of the configured kind, in the order of a seed."""
+        return goal_order(self._catalogue, seed, self._config.goals == "human")
+
     @property
-    def _goals(self) -> int:
-        return len(
-            goal_order(self._catalogue, self._config.order_seed, self._config.goals == "human")
-        )
+    def _number_of_goals(self) -> int:
+        return len(self._order(self._config.order_seed))
 
     def _places(self, split: str) -> Iterator[Place]:
         """Goals of a split; test goals come first in every order (``env.test_goals``)."""
-        test = min(self._config.test_goals, self._goals)
+        test = min(self._config.test_goals, self._number_of_goals)
         if self._config.order == "verl_agent":
             if split == "test":
                 return self._workers_test(test)
             return self._workers_train(test)
-        indices = range(test) if split == "test" else range(test, self._goals)
+        indices = range(test) if split == "test" else range(test, self._number_of_goals)
         return ((self._config.order_seed, index) for index in indices)
 
     def _workers_train(self, test: int) -> Iterator[Place]:
         """Training goals of all workers, each in the order of its own seed."""
         workers = self._config.workers
         for worker in range(workers.train):
-            for index in range(test, self._goals):
+            for index in range(test, self._number_of_goals):
                 yield workers.seed + worker, index
 
     def _workers_test(self, test: int) -> Iterator[Place]:
@@ -114,7 +116,7 @@ class Overlap:
 
 
 def overlap(panels: GoalPanels) -> Overlap:
-    """Share of the test split that the training split contains; to be reported with results."""
+    """Shares of the test split that the training split contains, to be reported with results."""
     goals = {}
     for split in ("train", "test"):
         ids = itertools.chain.from_iterable(panels.candidates(split).values())
@@ -128,6 +130,7 @@ def overlap(panels: GoalPanels) -> Overlap:
 
 
 def _wish(goal: Goal) -> tuple[str, str]:
+    """Product and options of a goal, without its price bound."""
     return goal.asin, str(goal.options)
 
 

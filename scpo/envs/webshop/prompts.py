@@ -1,4 +1,4 @@
-"""Prompts: verl-agent's, a compact one for small policies, one with a memory (``model=choice``).
+"""Prompts: verl-agent's, a compact one for small policies, and one with a memory (choice policy).
 
 verl-agent's two templates are protocol constants: results are only comparable if every policy reads
 the same text. They are taken from https://github.com/langfengQ/verl-agent, commit 796ed31,
@@ -166,7 +166,7 @@ TITLE_WORDS = 10
 TEXT_WORDS = 40
 _CENTS = re.compile(r"\.\d+")
 
-# Words and marks that only the compact prompt adds to the shop's own.
+# Words and marks of the compact prompt that no text of the shop has.
 MARKS = "results item chosen nothing none description features reviews done | > : ;"
 
 

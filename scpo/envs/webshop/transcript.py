@@ -90,7 +90,8 @@ class Transcript:
     def record(self, action: str, shop: WebShop) -> None:
         """Add a step that the shop has just taken."""
         self.history.append((self.observation, action))
-        # Compacted with the page that the action was taken on: places refer to its listing.
+        # With the clickables of the page that the action was taken on, before they are replaced:
+        # they determine the positions of products.
         compacted = compact_action(action, self.actions["clickables"])
         self.compact_history.append(" ".join(compacted.split()[:ACTION_WORDS]))
         self.observation = page_text(shop.observation, self.task)
@@ -112,16 +113,16 @@ class Transcript:
 
 
 def page_text(observation: str, task: str) -> str:
-    """Format a page as in verl-agent's prompts: the pieces after the instruction, quoted.
+    """Text of a page as in verl-agent's prompts: the pieces after the instruction, quoted.
 
     The done page has no instruction. It is cut before its score, which would reveal the outcome.
     """
     pieces = observation.split(SEPARATOR)
     if pieces[0] == DONE_TITLE:
-        # The last one, because the text of the chosen options precedes the score.
+        # The last such piece, because an option's text, which precedes the score, may equal it.
         from_the_end = pieces[::-1].index(DONE_SCORE) + 1
         return SEPARATOR.join(pieces[:-from_the_end])
-    # An instruction that contains the separator is split as well, and cannot be found.
+    # An instruction that contains the separator is split too, and cannot be found.
     if task not in pieces:
         return observation
     return SEPARATOR.join(f"'{piece}'" for piece in pieces[pieces.index(task) + 1 :])

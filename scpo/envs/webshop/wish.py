@@ -22,7 +22,7 @@ FILLER = frozenset(
 MOST_SEARCHES = 8
 """Largest number of searches that the search page offers to a choice policy."""
 
-# Words that are not content words, and so are left out of most searches.
+# Words that are not content words, left out of most searches.
 _STOP = FILLER | frozenset(
     str.split("of to in on or it that my i'm want some which has have get buy can you please")
 )
@@ -55,7 +55,7 @@ def parse_wish(instruction: str) -> Wish:
     """Split an instruction into its parts."""
     text = one_line(instruction).lower()
     bound = None
-    # The bound goes first: it would otherwise be part of the last option's value.
+    # Removed first, because the bound would otherwise be part of the last option's value.
     if limit := _BOUND.search(text):
         bound = float(limit[1])
         text = text[: limit.start()]
@@ -93,7 +93,7 @@ def asked_for(instruction: str, name: str, value: str) -> bool:
         return wish.options.get(name) == value
     wanted = " ".join(_WORD.findall(value))
     text = " ".join(_WORD.findall(instruction.lower()))
-    # The spaces around both let only whole words match.
+    # With spaces around both, only whole words match.
     return f" {wanted} " in f" {text} "
 
 

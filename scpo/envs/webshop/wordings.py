@@ -99,7 +99,7 @@ LABELS: dict[str, tuple[str, ...]] = {
         "Look For",
     ),
 }
-"""The shop's own label, then its paraphrases."""
+"""Paraphrases of each label of the shop."""
 
 _RESULTS_PAGE = re.compile(r"Page (?P<page>\d+) \(Total results: (?P<total>\d+)\)")
 

@@ -34,14 +34,15 @@ STOP_WORDS = frozenset(
     )
 )
 
-# Longer tokens are cut into pieces, as by Lucene's StandardTokenizer.
+# Largest length of a token; longer ones are cut into pieces, as by Lucene's StandardTokenizer.
 MAX_TOKEN = 255
 
 # Apostrophes before a possessive s: Lucene's EnglishPossessiveFilter knows these three.
 APOSTROPHES = "'\u2019\uff07"
 
-# The grammar of Lucene's StandardTokenizer, written with the properties of UAX #29. `X` is what a
-# character may drag along; letters join over `.`, `'`, `:` and numbers over `.`, `,`, `'`, `;`.
+# The grammar of Lucene's StandardTokenizer, written with the properties of UAX #29. `_X` matches
+# the marks that belong to the character before them. `.`, `'` and `:` do not separate letters; `.`,
+# `,`, `'` and `;` do not separate digits.
 _X = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*+"
 _JOIN = rf"\p{{WB=ExtendNumLet}}{_X}"
 _NUMBER = (
@@ -106,12 +107,11 @@ def _stemmer() -> Callable[[str], str]:
 
 def tokens(text: str) -> list[str]:
     """Words of ``text``, unchanged."""
-    found = filter(None, _token_pattern()(text))
-    return [
-        word[start : start + MAX_TOKEN]
-        for word in found
-        for start in range(0, len(word), MAX_TOKEN)
-    ]
+    pieces = []
+    # Runs without a word match the pattern too, as an empty text.
+    for word in filter(None, _token_pattern()(text)):
+        pieces += [word[start : start + MAX_TOKEN] for start in range(0, len(word), MAX_TOKEN)]
+    return pieces
 
 
 def analyse(text: str) -> list[str]:
@@ -134,7 +134,7 @@ def _without_possessive(word: str) -> str:
 # Anserini's defaults.
 K1, B = np.float32(0.9), np.float32(0.4)
 
-# Shorter lengths are stored exactly; Lucene's SmallFloat has that many codes left over.
+# Lengths below it are stored exactly, in the codes that Lucene's SmallFloat leaves over.
 EXACT_LENGTHS = 24
 
 
@@ -191,7 +191,7 @@ def _postings(counts: list[Counter[str]], filled: int) -> dict[str, Posting]:
 
     Args:
         counts: Terms of each document, in the order of document numbers.
-        filled: Number of documents with any term: Lucene counts no others.
+        filled: Number of documents with any term; Lucene does not count empty ones.
     """
     documents: dict[str, list[int]] = defaultdict(list)
     frequencies: dict[str, list[int]] = defaultdict(list)
@@ -212,10 +212,10 @@ def _postings(counts: list[Counter[str]], filled: int) -> dict[str, Posting]:
 
 
 def quantised(length: int) -> int:
-    """Document length as Lucene stores it in one byte.
+    """Document length as Lucene stores it in one byte (``SmallFloat.intToByte4``).
 
-    Exact below 40, with four significant bits above 24. Longer documents of nearly equal length
-    therefore score alike (``SmallFloat.intToByte4``).
+    Of the part above 24, four significant bits are kept, so lengths below 40 are exact and longer
+    documents of nearly equal length score alike.
     """
     if length < EXACT_LENGTHS:
         return length

@@ -32,7 +32,7 @@ REQUIRED: dict[str, type | tuple[type, ...]] = {
     "query": str,
 }
 
-# What the official release holds besides, and the engine does not read.
+# Further columns of the official release, which the engine does not read.
 IGNORED = frozenset(
     str.split(
         "aplus_present availability_quantity availability_status average_rating brand brand_url "
@@ -41,7 +41,7 @@ IGNORED = frozenset(
     )
 )
 
-# The original skips longer ones, and "nan".
+# The original skips products with a longer id, or with the id "nan".
 MAX_ASIN = 10
 # What the original gives a product without a price.
 UNPRICED, UNPRICED_TAG = (100.0,), "$100.0"
@@ -89,7 +89,7 @@ class Product:
 def read_products(
     records: list[Any], attributes: Mapping[str, Any], origin: str
 ) -> Iterator[Product]:
-    """Products of an items file, in file order; records that the original skips are skipped."""
+    """Products of an items file, in file order, without the records that the original skips."""
     seen: set[str] = set()
     for index, record in enumerate(records):
         where = f"{origin}, record {index}"
@@ -105,7 +105,7 @@ def check_columns(record: Any, where: str) -> None:
     """Refuse a record that is not one of the official format.
 
     Raises:
-        CatalogueError: A column is missing, foreign or of another type; names it and the fix.
+        CatalogueError: A column is missing, unknown or of another type; names it and the fix.
     """
     remedy = (
         "use the official items_shuffle*.json files (python -m scpo.envs.webshop says where "
@@ -118,7 +118,7 @@ def check_columns(record: Any, where: str) -> None:
     missing = [name for name in REQUIRED if name not in record and name != "pricing"]
     if missing:
         raise CatalogueError(f"{where}: missing columns {missing}, got {sorted(record)}; {remedy}")
-    # A column that nobody reads is a sign of a file from elsewhere.
+    # An unknown column suggests a file of another format.
     foreign = sorted(record.keys() - REQUIRED.keys() - IGNORED)
     if foreign:
         allowed = sorted(REQUIRED.keys() | IGNORED)
@@ -220,10 +220,10 @@ class HumanInstruction:
 
 
 class Catalogue:
-    """The products of one shop. Everything in it is shared: make one for a process.
+    """The products of one shop; read-only, so that all environments of a process share it.
 
     Args:
-        products: In catalogue order, which ties of the goals' random draws depend on.
+        products: In catalogue order, which the goals' random draws depend on.
         human: Human instructions by ASIN; None where the file was not there.
         origin: Where the products come from, for messages.
     """
@@ -267,14 +267,15 @@ class Catalogue:
         return self._ranked("", keywords)
 
     def _rank(self, command: str, text: str) -> tuple[Product, ...]:
-        """Products of a command, in catalogue order, or of a search, best first."""
+        """Products of a command, in catalogue order; without a command of a search, best first."""
         if command:
-            return tuple(product for product in self.products if _COMMANDS[command](product, text))
+            matches = _COMMANDS[command]
+            return tuple(product for product in self.products if matches(product, text))
         return tuple(self.by_asin[asin] for asin in self.index.search(text, HITS))
 
 
 def _of_category(product: Product, text: str) -> bool:
-    """The original reads one word of the category, none of which is empty."""
+    """Return True if a product is of the category; the original reads only the first word."""
     return bool(text) and product.category == text.partition(" ")[0].strip()
 
 
@@ -323,7 +324,7 @@ def _read(path: Path, kind: type) -> Any:
     """JSON content of a file, checked to be of a kind.
 
     Raises:
-        CatalogueError: It is missing, not JSON, or something else.
+        CatalogueError: The file is missing, is not JSON, or its content is of another kind.
     """
     remedy = "`python -m scpo.envs.webshop <folder>` says where to get it"
     try:
@@ -340,7 +341,7 @@ def _read(path: Path, kind: type) -> Any:
 
 
 def _objects(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Content of the attribute file, checked to hold an object for each product."""
+    """Return the content of the attribute file; check that each of its entries is an object."""
     for asin, entry in content.items():
         if not isinstance(entry, dict):
             raise CatalogueError(

@@ -321,7 +321,7 @@ def _title(
 
 
 def _asin(rng: random.Random, taken: Container[str]) -> str:
-    """Draw an unused id in Amazon's format; a second product of one id would be skipped."""
+    """Draw an unused id in Amazon's format; a second product with the same id would be skipped."""
     while True:
         asin = "B0" + "".join(rng.choices(string.ascii_uppercase + string.digits, k=8))
         if asin not in taken:
@@ -343,9 +343,9 @@ def _category_path(department: Department, query: str) -> str:
 
     Products of one kind share the first two: the reward takes two shared parts as one category.
     """
-    # The longest match: a query for a dress shirt ends with "shirt", too.
-    thing = max((thing for thing in department.things if query.endswith(thing)), key=len)
-    return f"{department.path} › {thing.split()[-1].title()} › {query.title()}"
+    # The last word of the query is that of the thing.
+    *_, kind = query.split()
+    return f"{department.path} › {kind.title()} › {query.title()}"
 
 
 def _bullets(
@@ -375,7 +375,7 @@ def _options(rng: random.Random, department: Department) -> dict[str, list[Recor
 
 
 def _values(rng: random.Random, values: Sequence[str]) -> list[str]:
-    """Some of the values, in the shop's order."""
+    """Some of the values, in their given order."""
     chosen = set(rng.sample(values, min(rng.choice(NUMBER_OF_VALUES), len(values))))
     return [value.title() for value in values if value in chosen]
 

@@ -10,6 +10,7 @@ import random
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from scpo.envs.webshop.catalogue.catalogue import Catalogue, Product
@@ -93,12 +94,12 @@ class GoalOrder(Sequence[Goal]):
 
         sources = list(_human_sources(catalogue) if human else _synthetic_sources(catalogue))
 
-        # Arrays of numbers save memory, and a run reads only few goals. _end: number of goals of
-        # this and all earlier sources.
-        self._product = array("l", (product for product, _, _ in sources))
-        self._annotation = array("l", (annotation for _, annotation, _ in sources))
-        self._bound = array("d", (_draw_bound(prices[product], rng) for product, _, _ in sources))
-        self._end = array("l", itertools.accumulate(count for _, _, count in sources))
+        # Arrays of numbers save memory, and a run reads only few goals.
+        self._product = array("l", (source.product for source in sources))
+        self._annotation = array("l", (source.annotation for source in sources))
+        self._bound = array("d", (_draw_bound(prices[source.product], rng) for source in sources))
+        # Number of goals of each source and all earlier ones.
+        self._end = array("l", itertools.accumulate(source.goals for source in sources))
         order = list(range(self._end[-1] if self._end else 0))
         random.Random(seed).shuffle(order)
         self._order = array("l", order)
@@ -149,7 +150,7 @@ class GoalOrder(Sequence[Goal]):
         return self._products[self._product[source]]
 
     def _source(self, index: int) -> tuple[int, int]:
-        """Source of goal ``index``, and the goal's position among all goals before the shuffle."""
+        """Number of the goal's source, and the goal's position before the shuffle."""
         if not 0 <= index < len(self):
             raise CatalogueError(
                 f"goal {index} is out of range: {self._origin} has {len(self)} "
@@ -164,6 +165,20 @@ class GoalOrder(Sequence[Goal]):
         return self._drawn.get(product.asin, product.prices[0])
 
 
+class _Source(NamedTuple):
+    """A product or annotation that goals are made of.
+
+    Attributes:
+        product: Index of the product in the catalogue.
+        annotation: Index among the product's human instructions; 0 for synthetic goals.
+        goals: Number of goals; for synthetic ones, the number of combinations of options.
+    """
+
+    product: int
+    annotation: int
+    goals: int
+
+
 _ORDERS: WeakKeyDictionary[Catalogue, dict[tuple[int, bool], GoalOrder]] = WeakKeyDictionary()
 
 
@@ -175,15 +190,16 @@ def goal_order(catalogue: Catalogue, seed: int, human: bool) -> GoalOrder:
     return orders[seed, human]
 
 
-def _synthetic_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
-    """(index of product, 0, number of option combinations) of each product with an instruction."""
+def _synthetic_sources(catalogue: Catalogue) -> Iterator[_Source]:
+    """A source for each product with an instruction."""
     for index, product in enumerate(catalogue.products):
         if product.instruction is not None:
-            yield index, 0, math.prod(len(values) for values in product.options.values())
+            combinations = math.prod(len(values) for values in product.options.values())
+            yield _Source(index, 0, combinations)
 
 
-def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
-    """(index of product, index of annotation, 1) of each human instruction with an attribute."""
+def _human_sources(catalogue: Catalogue) -> Iterator[_Source]:
+    """A source for each human instruction with an attribute."""
     if catalogue.human is None:
         raise CatalogueError(
             f"human goals need items_human_ins.json next to {catalogue.origin}; it does not exist"
@@ -191,7 +207,7 @@ def _human_sources(catalogue: Catalogue) -> Iterator[tuple[int, int, int]]:
     for index, product in enumerate(catalogue.products):
         for annotation, human in enumerate(catalogue.human.get(product.asin, ())):
             if human.attributes:
-                yield index, annotation, 1
+                yield _Source(index, annotation, 1)
 
 
 def _draw_bound(price: float, rng: random.Random) -> float:

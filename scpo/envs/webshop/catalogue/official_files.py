@@ -1,7 +1,7 @@
 """List the official WebShop files, where to get them, and check a folder. Never downloads.
 
 python -m scpo.envs.webshop [folder]              check a folder (default: WEBSHOP_DATA)
-  python -m scpo.envs.webshop <folder> --generate   write the generated catalogue in the same format
+python -m scpo.envs.webshop <folder> --generate   write the generated catalogue in the same format
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scpo.errors import CatalogueError
 
 _DRIVE = "https://drive.google.com/uc?id="
 
-# Hash of what the engine reads of the 1,000 products; the file's own hash changes with its unread
-# columns.
+# Hash of what the engine reads of the 1,000 products; a hash of the file would also depend on the
+# columns that it does not read.
 SMALL_CONTENT = "91ea10a438bee2620b24fd7f730a9ded8e4902af35763ca3802f0c4a9de465f8"
 
 
@@ -35,7 +35,7 @@ class OfficialFile:
         name: Its name, which the loader looks for.
         drive_id: Its id at Google Drive, as in the original's setup.sh.
         purpose: What it is needed for.
-        sha256: Of the whole file; None where it is not known to us.
+        sha256: Hash of the whole file; None if it is unknown.
     """
 
     name: str
@@ -79,7 +79,7 @@ def _state(file: OfficialFile, path: Path) -> str:
     """State of one file, see ``survey``."""
     if not path.exists():
         return "missing"
-    # Not every file's hash is known here; of the others only the presence is checked.
+    # Without a known hash, only the presence of the file is checked.
     if file.sha256 is None:
         return "there"
     with path.open("rb") as content:
@@ -135,7 +135,7 @@ def _loaded(folder: Path) -> str:
         catalogue = load_catalogue(folder)
     except CatalogueError as error:
         return f"{folder} cannot be used: {error}"
-    known = "no catalogue known here"
+    known = "not that of a known catalogue"
     if content_sha256(catalogue) == SMALL_CONTENT:
         known = "the official 1,000 products"
     goals = len(goal_order(catalogue, 0, False))

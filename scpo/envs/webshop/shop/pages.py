@@ -31,7 +31,7 @@ class Page:
 
     Attributes:
         kind: What is shown.
-        keywords: Of the search that led here.
+        keywords: Keywords of the search that led here.
         number: Number of the page of results, from 1.
         hits: All results of the search, at most 50.
         product: The product whose page or sub-page it is.
@@ -72,7 +72,7 @@ def clickables(page: Page) -> list[str]:
 
 
 def search(keywords: str, find: Find, number: int = 1) -> Page:
-    """The results for ``keywords``; nothing is chosen any more."""
+    """A page of the results for ``keywords``, without a product or chosen options."""
     return Page("results", keywords, number, find(keywords))
 
 
@@ -116,7 +116,7 @@ def _click_on_results(page: Page, target: str, find: Find) -> Page:
 
 
 def _option_of(page: Page, value: str) -> str:
-    """The option that ``value`` is of; where several share it, the last one on the page."""
+    """The option that has ``value``; if several have it, the last one on the page."""
     for name, values in reversed(list(_product(page).options.items())):
         if value in values:
             return name
@@ -164,7 +164,7 @@ def _item(page: Page) -> list[str]:
 
 def _features(page: Page) -> list[str]:
     """Pieces of the page of features."""
-    # The page puts a space before each bullet, so that an empty one still is a piece of text.
+    # The page puts a space before each bullet, so that even an empty bullet is a piece.
     texts = ["< Prev"]
     for bullet in _product(page).bullets:
         texts += _pieces(f" {bullet}")
@@ -182,7 +182,7 @@ _BODIES: dict[Kind, Callable[[Page], list[str]]] = {
 
 
 def _done(page: Page, score: float) -> str:
-    """The original shows the empty form of its survey, the purchase and the score."""
+    """Text of the done page: as in the original, a survey without answers, purchase and score."""
     options = json.dumps(dict(page.options), sort_keys=True)
     # The original writes JSON that is safe inside HTML.
     for character, escape in (
@@ -193,7 +193,7 @@ def _done(page: Page, score: float) -> str:
     ):
         options = options.replace(character, escape)
 
-    # The original prints fields that nobody filled in as Python's None.
+    # The original prints fields without an answer as Python's None.
     none = "None"
     purchased = [f"asin{SEPARATOR}{_product(page).asin}", f"options{SEPARATOR}{options}"]
     empty_fields = ("attrs", "category", "query", "product category")
@@ -216,15 +216,15 @@ def _done(page: Page, score: float) -> str:
 
 
 def _product(page: Page) -> Product:
-    """The product of a page that has one, for the type checker."""
+    """The product of a page whose kind has one."""
     assert page.product is not None, f"a page of kind {page.kind} has a product"  # noqa: S101
     return page.product
 
 
 def _pieces(text: str) -> list[str]:
-    """Pieces of text that the original's HTML parser makes of a text.
+    """Pieces that the original's HTML parser makes of a text: at most one.
 
-    None for an empty text or white space with a line break, an empty piece for other white space.
+    White space with a line break makes no piece, other white space an empty one.
     """
     if text.strip(_ASCII_SPACES):
         return [text.strip()]

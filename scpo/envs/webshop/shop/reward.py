@@ -30,8 +30,8 @@ NOUN_TAGS = frozenset(("NOUN", "PROPN"))
 # Titles whose nouns are kept: a goal's title is compared with that of every purchase.
 CACHED_TITLES = 2**16
 
-# Words of product titles that name no thing: function words, and the commonest qualities, verbs and
-# adverbs.
+# Words of product titles that do not name a thing: function words, and the most common qualities,
+# verbs and adverbs.
 STOP_LIST = frozenset(
     str.split(
         "a about above after all also an and any are as at be been before best better big both but "
@@ -66,7 +66,7 @@ def noun_rule(rule: NounRuleName | NounRule) -> NounRule:
 
 @functools.cache
 def _named(rule: str) -> NounRule:
-    """The rule of a name, made once in a process."""
+    """The rule of this name, made once in a process, with its results cached."""
     function = _RULES[rule]()
     if function is None:
         rule, function = "stop_list", _stop_list()
@@ -109,7 +109,7 @@ _RULES: dict[str, Callable[[], NounRule | None]] = {
 }
 
 # The next patterns are the rules of spaCy's English tokenizer (prefixes, suffixes, infixes and
-# exceptions), as far as product titles need them: golden episodes are compared without spaCy.
+# exceptions) that product titles need. They let the golden episodes be compared without spaCy.
 _UNITS = tuple(
     str.split(
         "km km² km³ m m² m³ dm dm² dm³ cm cm² cm³ mm mm² mm³ ha µm nm yd in ft kg g mg µg t lb oz "
@@ -170,10 +170,10 @@ def _tokens(chunk: str) -> list[str]:
     return [*before, chunk, *reversed(after)]
 
 
-# A rounded token-set ratio above it is a match.
+# A token-set ratio, rounded, above this is a match.
 SIMILAR = 85
 
-# Shared parts of the category path.
+# Two products with this many common parts of their category paths are of the same category.
 SAME_CATEGORY = 2
 
 # The engine's colours, in its order: an option is replaced by the first colour found in it.
@@ -247,8 +247,8 @@ def matched_options(chosen: Iterable[str], wanted: Mapping[str, str] | Sequence[
     """Number of wanted options among the chosen ones.
 
     For a synthetic goal the original compares the *pair* (name, value), written as a Python tuple,
-    with the chosen values: a colour in it counts only as a whole element. Kept, since rewards
-    depend on it.
+    with the chosen values: a colour in it counts only as a whole element. This is kept, since
+    rewards depend on it.
     """
     chosen_values = [_colour_in(value) for value in chosen]
     if isinstance(wanted, Mapping):
@@ -275,7 +275,7 @@ def _colour_among(pair: tuple[str, str]) -> str:
 
 
 def similar(one: str, other: str) -> bool:
-    """The original's fuzzy match: a token-set ratio, rounded, above 85."""
+    """The original's fuzzy match: a rounded token-set ratio above ``SIMILAR``."""
     from rapidfuzz.fuzz import token_set_ratio
     from rapidfuzz.utils import default_process
 

@@ -51,7 +51,7 @@ class WebShop:
         """The goal of this episode.
 
         Raises:
-            ConfigError: There was no :meth:`reset` yet.
+            ConfigError: :meth:`reset` was not called yet.
         """
         if self._goal is None:
             raise ConfigError("the episode has no goal yet: call reset(goal_index) first")
