@@ -1,11 +1,10 @@
-"""Drivers of the matchers: all failed trajectories walk in lockstep, and scoring is batched.
+"""Driver of the matchers: all failed trajectories walk in lockstep, and scoring is batched.
 
 Each round gathers the pairs that the walks ask for, drops known ones, asks the scorer once and
-sends the answers back. The lazy driver starts without scores; the dense one, as in the paper, knows
-every cell before the first step. Equal scores give equal credit, bit for bit. The drivers group
-pairs into different calls, so if the last bits of a score depend on the other pairs of a call,
-credit differs in its last bits, too, and a pair whose score is that close to θ may match with one
-driver and not with the other.
+sends the answers back. With ``dense``, as in the paper, every cell is scored before the first step.
+Equal scores give equal credit, bit for bit. The two modes group pairs into different calls, so if
+the last bits of a score depend on the other pairs of a call, the last bits of the credit differ
+too, and a pair whose score is that close to θ may match in one mode only.
 """
 
 import time
@@ -76,10 +75,10 @@ class Pairs(NamedTuple):
     """Numbers of scored pairs of a training step.
 
     Attributes:
-        dense: Cells of all M, and of one M* per group above its diagonal (none for the forward
-            matcher): what the paper scores.
-        asked: Cells that the walks read.
-        scored: Distinct text pairs of these; with ``dense`` all distinct pairs.
+        dense: Cells that the paper scores: those of all M, and of one M* per group above its
+            diagonal (of no M* with another matcher than ``kmp``).
+        asked: Cells that the walks read, repeated text pairs included.
+        scored: Distinct text pairs of the cells read; with ``dense`` of all cells.
         above_theta: Scored pairs >= θ.
         speculated: Further pairs that were scored in advance and that no walk read.
     """
@@ -92,12 +91,13 @@ class Pairs(NamedTuple):
 
 
 class CreditMatches(NamedTuple):
-    """Matches of a training step.
+    """Matches of a training step, as :func:`credit_batch` returns them.
 
     Attributes:
         traces: The trace of each task, in the order of the tasks.
         pairs: Counts of pairs.
-        seconds: Seconds by stage: ``scoring``, ``self_similarity``, ``matching``.
+        seconds: Seconds by stage: ``scoring`` (failed against reference), ``self_similarity``,
+            ``matching``.
     """
 
     traces: tuple[MatchTrace, ...]
@@ -123,13 +123,9 @@ def credit_batch(
         speculate: Score in advance what a walk is likely to read: this takes fewer, larger calls,
             but some of the pairs are never read.
 
-    Returns:
-        A trace per task, counts of pairs, and the seconds spent in ``scoring`` (failed against
-        reference), ``self_similarity`` and ``matching``.
-
     Raises:
-        ScorerError: The scorer returned another number of scores, or one outside [0, 1]; names the
-            pair.
+        ScorerError: The scorer failed or returned another number of scores, or one outside [0, 1];
+            names the pair.
     """
     started = time.perf_counter()
     # New for every training step: a resumed run has no older scores, and must group pairs into the
@@ -137,12 +133,12 @@ def credit_batch(
     book = _ScoreBook(scorer)
 
     # The forward match never compares the reference with itself.
-    kinds = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
+    matrices = ("failed", "self") if rule.matcher == "kmp" else ("failed",)
     if dense:
         all_pairs = []
-        for kind in kinds:
+        for matrix in matrices:
             for task in tasks:
-                all_pairs += [(cell.matrix, task.texts(cell)) for cell in task.cells(kind)]
+                all_pairs += [(matrix, task.texts(cell)) for cell in task.cells(matrix)]
         book.learn(all_pairs)
 
     # If all pairs were scored above, the walks end in one round without a call.
@@ -156,8 +152,8 @@ def credit_batch(
         [score for pair, score in book.known.items() if pair not in book.unread], dtype=np.float32
     )
     above_theta = int((scores >= rule.theta).sum())
-    pairs = Pairs(_dense_cells(tasks, kinds), asked, len(scores), above_theta, len(book.unread))
-    # Matching is all the time that was not spent in the scorer.
+    pairs = Pairs(_dense_cells(tasks, matrices), asked, len(scores), above_theta, len(book.unread))
+    # Matching takes all the time that was not spent in the scorer.
     matching = time.perf_counter() - started - sum(book.seconds.values())
     seconds = {
         "scoring": book.seconds["failed"],
@@ -167,10 +163,10 @@ def credit_batch(
     return CreditMatches(traces, pairs, seconds)
 
 
-def _dense_cells(tasks: Sequence[MatchTask], kinds: tuple[str, ...]) -> int:
+def _dense_cells(tasks: Sequence[MatchTask], matrices: tuple[str, ...]) -> int:
     """Number of cells that the paper's procedure scores, repeated text pairs included."""
     cells = sum(len(task.reference) * len(task.failed) for task in tasks)
-    if "self" in kinds:
+    if "self" in matrices:
         # Failures of a group share one reference, and so one M*.
         length_of = {task.group: len(task.reference) for task in tasks}
         cells += sum(m * (m - 1) // 2 for m in length_of.values())
@@ -266,7 +262,7 @@ class _ScoreBook:
     the recorded rollouts the walks read about three times as many cells as there are pairs.
 
     Attributes:
-        scorer: Asked for what is not known.
+        scorer: Scores the unknown pairs.
         known: Scores in float32.
         unread: Pairs that were scored in advance and that no walk has read yet.
         seconds: Seconds in the scorer, by matrix: ``failed`` (M) and ``self`` (M*).
@@ -278,25 +274,24 @@ class _ScoreBook:
     seconds: dict[str, float] = field(default_factory=lambda: {"failed": 0.0, "self": 0.0})
 
     def read(self, texts: TextPair) -> np.float32 | None:
-        """The score of a pair, for a walk; None: not known."""
+        """The score of a pair that a walk reads; None if it is unknown."""
         self.unread.discard(texts)
         return self.known.get(texts)
 
     def learn(
         self, questions: Sequence[tuple[str, TextPair]], ahead: Sequence[TextPair] = ()
     ) -> None:
-        """Score the unknown pairs in one call; its time is split by the kinds' shares of the pairs.
+        """Score the unknown pairs in one call.
 
         Args:
             questions: The matrix and the texts of each cell that a walk waits for.
-            ahead: Speculative pairs, appended to these; all of them are of M.
+            ahead: Speculative pairs, all of them of M; scored only if a question needs a call.
         """
         unknown: dict[TextPair, str] = {}
         for matrix, texts in questions:
             if texts not in self.known:
                 unknown.setdefault(texts, matrix)
 
-        # Speculative pairs only fill up a call that is needed anyway.
         if not unknown:
             return
         for texts in ahead:
@@ -307,7 +302,7 @@ class _ScoreBook:
         started = time.perf_counter()
         pairs = list(unknown)
         self.known.update(zip(pairs, checked(self.scorer, pairs), strict=True))
-        # One call answers both kinds of pairs, so that its time can only be split by their numbers.
+        # One call scores pairs of both matrices, so its time is split by their numbers of pairs.
         elapsed = time.perf_counter() - started
         for matrix in unknown.values():
             self.seconds[matrix] += elapsed / len(unknown)
@@ -320,7 +315,7 @@ def checked(scorer: Scorer, pairs: Sequence[TextPair]) -> NDArray[np.float32]:
         ScorerError: The scorer failed, or gave another number of scores than pairs, or one that
             is not a number in [0, 1].
     """
-    # A scorer of the user's may lack a name, which only messages and caches read.
+    # A user's scorer may lack a name, which only messages and caches read.
     name = getattr(scorer, "name", type(scorer).__name__)
     # A copy, because a scorer may change the list that it is given.
     try:

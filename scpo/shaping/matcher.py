@@ -98,8 +98,8 @@ class MatchRule:
         soft_base: Soft base λ, 0 <= λ < 1.
         monotonic: Credit only positions beyond every credited one.
         matcher: ``kmp`` is algorithm 2; ``forward`` is the prose of sections 3.3 and 3.4.
-        after_full_match: Without monotonicity: end the walk at the last reference position, or go
-            on.
+        after_full_match: Without monotonicity, a match of the last reference position ends the
+            walk (``stop``) or the walk goes on (``restart``).
     """
 
     theta: float
@@ -120,7 +120,7 @@ class MatchRule:
 
     @property
     def stops(self) -> bool:
-        """True if a full match ends the walk; after it, monotonic credit could not grow anyway."""
+        """True if a full match ends the walk: monotonic credit cannot grow after it."""
         return self.monotonic or self.after_full_match == "stop"
 
     def credit(self, similarity: np.float32) -> np.float32:
@@ -133,10 +133,10 @@ def known_matcher(name: T) -> T:
     """Check that a matcher of this name is registered, and return the name.
 
     Raises:
-        ConfigError: It is not registered; the message explains how to add one.
+        ConfigError: There is no such matcher; the message explains how to add one.
     """
     load_installed()
-    # A tuple, so that a value that cannot be hashed is refused, too.
+    # A tuple, so that a value that cannot be hashed is refused too.
     if name not in tuple(MATCHERS):
         raise ConfigError(
             f"matcher {name!r} is unknown; allowed: {', '.join(MATCHERS)}, or one of your own in "
@@ -163,7 +163,8 @@ def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     walk: object = MATCHERS[rule.matcher](rule, m, order)
     if not isinstance(walk, Generator):
         raise ContractError(
-            f"matcher {rule.matcher!r} is no generator: its call returned a {type(walk).__name__}. "
+            f"matcher {rule.matcher!r} is not a generator: its call returned a "
+            f"{type(walk).__name__}. "
             'Ask for a similarity at least once, `score = yield Cell("failed", u, v)`, then '
             "return MatchTrace(walk, credited)"
         )
@@ -178,7 +179,7 @@ def match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
         except StopIteration as stop:
             return _checked_trace(rule, stop.value, m, failed)
         _check_cell(rule.matcher, cell, m, failed)
-        # A walk that goes round in a circle would have its answers at once, and never end.
+        # The driver answers known pairs without a call, so a walk that repeats itself never ends.
         if asked == cells:
             raise ContractError(
                 f"matcher {rule.matcher!r} asked for {asked + 1} similarities, now {cell!r}, of "
@@ -193,7 +194,8 @@ def _check_cell(matcher: str, cell: object, m: int, failed: AbstractSet[int]) ->
     """Check that a matcher asks for a similarity that exists.
 
     Raises:
-        ContractError: It yielded anything but a cell of M or a cell of M* above the diagonal.
+        ContractError: The matcher yielded something else than a cell of M or a cell of M* above
+            the diagonal.
     """
     if isinstance(cell, Cell) and _is_position(cell.u, m):
         if cell.matrix == "failed" and _is_step(cell.v, failed):
@@ -211,7 +213,7 @@ def _checked_trace(rule: MatchRule, trace: object, m: int, failed: AbstractSet[i
     """Check the result of a matcher, which credit and diagnostics depend on, and return it.
 
     Raises:
-        ContractError: It is not a trace, or has an invalid step, position or credit.
+        ContractError: The result is not a trace, or has an invalid step, position or credit.
     """
     matcher = rule.matcher
     if not isinstance(trace, MatchTrace):
@@ -262,7 +264,7 @@ def _is_position(value: Any, m: int) -> bool:
 
 
 def _is_step(value: object, failed: AbstractSet[int]) -> bool:
-    # The type is checked, too: 1.0 is in a set that has 1, but cannot be an index.
+    # The type is checked, because 1.0 is in a set that has 1 but cannot be an index.
     return isinstance(value, int | np.integer) and value in failed
 
 
@@ -276,9 +278,8 @@ def progress_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Algorithm 2: the matched position j advances by one or falls back through the KMP table.
 
     A step earns credit when it moves j beyond the frontier. No position is skipped, so credit needs
-    contiguous runs. Similarity is not transitive, so falling back to next(j) does not imply that
-    the shorter prefix really matches, as it does for equal characters: KMP's exactness does not
-    carry over.
+    contiguous runs. For equal characters, falling back to next(j) implies that the shorter prefix
+    matches; similarity is not transitive, so here it does not, and the walk is not exact as KMP is.
 
     Without monotonicity every advance of j earns credit, also before the frontier. After a full
     match the paper is silent (ledger 11): ``stop`` ends the walk, ``restart`` falls back to
@@ -347,18 +348,19 @@ def _fall_back(table: list[int], j: int, rule: MatchRule) -> Generator[Cell, np.
 def forward_match(rule: MatchRule, m: int, order: Sequence[int]) -> Matching:
     """Rule of the paper's prose: credit the first similar position beyond the frontier.
 
-    Positions may be skipped, so credit needs no contiguous run. Without monotonicity, where the
-    paper is silent, a step is credited at the first similar position of the whole reference; a
-    match of the last position ends the walk unless ``after_full_match`` is ``restart``. A control:
-    Algorithm 2 is the default (ledger 8). Arguments, yields and result as in
-    :func:`progress_match`.
+    A control: the default is algorithm 2, :func:`progress_match` (ledger 8), with the same
+    arguments, yields and result. Positions may be skipped, so credit needs no contiguous run.
+    Without monotonicity, where the paper is silent, a step is credited at the first similar
+    position of the whole reference; a match of the last position ends the walk unless
+    ``after_full_match`` is ``restart``.
     """
     frontier = -1
     walk = []
     credited = []
     for v in order:
         # From left to right up to the first match, so that later positions are not scored.
-        for u in range(frontier + 1 if rule.monotonic else 0, m):
+        first = frontier + 1 if rule.monotonic else 0
+        for u in range(first, m):
             score = yield Cell("failed", u, v)
             if score >= rule.theta:
                 credited.append(Credited(u, v, float(score), float(rule.credit(score))))
@@ -416,7 +418,7 @@ def answer(asking: Generator[Cell, np.float32, T], matrices: dict[str, NDArray[A
     """Run a matcher to its end with scores from full matrices.
 
     Args:
-        asking: The walk, or the part of one that builds the table.
+        asking: The walk, or only the part that builds its table.
         matrices: M as ``failed`` and M* as ``self``.
 
     Returns:

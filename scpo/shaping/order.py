@@ -18,8 +18,8 @@ from scpo.steps import IntArray, StepBatch
 
 Order = Literal["balanced", "chronological", "length", "random"]
 
-# Order for methods without a shaper, whose settings name none. With anchors=similar their groups
-# depend on the order, so every trainer takes that of the paper's four GPUs (verl's balance).
+# Order for methods without a shaper, whose settings name no order. With anchors=similar their
+# groups depend on it, so every trainer takes the order of the paper's four GPUs (verl's balance).
 UNSHAPED_ORDER: Order = "balanced"
 UNSHAPED_RANKS = 4
 
@@ -49,13 +49,10 @@ def positions(length_N: Sequence[int] | NDArray[Any], order: Order, ranks: int) 
     rows = np.arange(len(lengths))
     if order == "balanced" and ranks > 1:
         # Within a rank the rows keep their order of the batch, as in verl.
-        rows = np.concatenate(
-            [np.sort(part) for part in balanced_partition(lengths.tolist(), ranks)]
-        )
-
-    # Sorted by length over the whole batch, a control: no ranks, no stretches.
+        parts = balanced_partition(lengths.tolist(), ranks)
+        rows = np.concatenate([np.sort(part) for part in parts])
     elif order == "length":
-        # Stable, so that rows of equal length keep their order.
+        # A control without ranks. Stable, so that rows of equal length keep their order.
         rows = np.argsort(-lengths, kind="stable")
 
     # Inverse permutation: from the rows in their new order to each row's position.
@@ -89,8 +86,7 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
     are broken as in verl 0.9.1. verl copies rows until their number divides; here at most ``ranks -
     1`` empty rows fill up the shortest tuple, and part sizes then differ by at most one.
 
-    Ours rather than verl's function, because the local trainer needs the order without verl, and
-    for four ranks although it has one process.
+    verl's function is not called, because the local trainer needs the order without verl.
 
     Args:
         lengths: Sequence length of each row, in tokens (characters with the choice policy).
@@ -122,7 +118,7 @@ def balanced_partition(lengths: list[int], ranks: int) -> list[list[int]]:
         heapq.heappush(heap, _by_spread(merged))
 
     final = heap[0][1] if heap else [_Part(0, 0, ())] * ranks
-    # Empty rows that filled up the shortest tuple have the highest numbers.
+    # The empty rows have the highest numbers.
     return [[row for row in part.rows if row < len(lengths)] for part in final]
 
 
@@ -171,8 +167,8 @@ def processing_key(batch: StepBatch, order: Order, seed: Seed) -> IntArray:
 def descents(batch: StepBatch, key_N: IntArray) -> float:
     """Mean number of times that the step index falls while a trajectory is processed.
 
-    The mean is over trajectories; 0 without any. It shows the order that a trainer really used: 0
-    is chronological, and R ranks give at most R - 1.
+    The mean over trajectories; 0 without trajectories. It shows the order that a trainer really
+    used: 0 is chronological, and R ranks give at most R - 1.
     """
     line = batch.timeline
     rows = np.flatnonzero(batch.original_N)

@@ -12,7 +12,7 @@ Selection = Literal["longest", "shortest", "random"]
 
 
 def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """``(group, successful, failed)`` for all groups; the last two are trajectories of ``line``.
+    """``(group, successful, failed)`` for all groups; the last two are indices into ``line``.
 
     By ascending group and, within it, ascending trajectory id, so that the order of the shaper's
     records depends neither on the order of the rows nor on the trainer.
@@ -24,10 +24,9 @@ def outcomes(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
 
 
 def active_groups(line: Timeline) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """Groups with both successes and failures, with the trajectories of each.
+    """``(group, successful, failed)`` for the groups with both successes and failures.
 
-    Other groups get no credit from siblings: it takes a success as reference and a failure to
-    credit.
+    Other groups get no credit from siblings: credit needs a success as reference and a failure.
     """
     return (outcome for outcome in outcomes(line) if len(outcome[1]) and len(outcome[2]))
 
@@ -58,4 +57,5 @@ def select(line: Timeline, successful: IntArray, selection: Selection, seed: See
         return int(generator(seed, "reference", group).choice(successful))
     length = line.length_K[successful]
     # argmax and argmin take the first of equals, which has the smallest id.
-    return int(successful[np.argmax(length) if selection == "longest" else np.argmin(length)])
+    best = np.argmax(length) if selection == "longest" else np.argmin(length)
+    return int(successful[best])

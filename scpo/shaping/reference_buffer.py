@@ -17,10 +17,10 @@ from scpo.errors import RecordError
 
 Remembering = Literal["off", "last_success"]
 
-# More than ALFWorld has games to train on; 2 kB of texts each, WebShop's pages 10 kB.
+# More than ALFWorld has training games. The texts take 2 kB per task, WebShop's pages 10 kB.
 TASKS = 4096
 FILE = "references.json.gz"
-"""Its name in a checkpoint."""
+"""Name of the buffer's file in a checkpoint."""
 
 
 class Remembered(NamedTuple):
@@ -67,7 +67,7 @@ class ReferenceBuffer:
         # Removed first, so that the task moves to the end: the dict is ordered by age.
         self._kept.pop(task, None)
         self._kept[task] = Remembered(step, tuple(texts))
-        # The loop ends at the entry just stored at the latest, which is not too old.
+        # At the latest, the loop ends at the entry just stored, which is not too old.
         while len(self._kept) > self._tasks or self._too_old(self._oldest, step):
             del self._kept[next(iter(self._kept))]
 

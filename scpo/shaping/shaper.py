@@ -48,13 +48,14 @@ class ShaperConfig(Strict):
         soft_base: λ, the similarity that earns no credit. Above θ it is allowed, with a warning.
         alpha: α, weight of the credit in the unit of the rewards.
         reference: The success that failures are matched with.
-        reference_order: Its steps in time order, or as the trainer's batch has them (ledger 12).
+        reference_order: Order of the reference's steps: time, or the rows of the trainer's batch
+            (ledger 12).
         order: Processing order of a failure's steps (ledger 9).
         order_ranks: Data-parallel ranks that ``balanced`` is computed for, where the trainer has
             others.
         step_text: What the scorer compares (ledger 5).
-        step_filter: Steps that take no part.
-        allocation: Where the matcher's credit lands; anything but ``matched`` is a control.
+        step_filter: Steps that earn no credit and match nothing.
+        allocation: The steps that get the matcher's credit; all but ``matched`` are controls.
         reference_buffer: What groups without a success are matched with (ledger 40).
         reference_max_age: Training steps after which a stored reference expires; None: never.
         dense: Score all pairs before the walks start, as in the paper, instead of those that a walk
@@ -224,7 +225,7 @@ def shape(
     started = time.perf_counter()
     text_N = step_texts(batch, config.step_text)
     surviving_N = surviving(batch, config.step_filter)
-    # A list, so that the time to make the plans counts to the stage "text", not to the matching.
+    # A list, so that the time to make the plans counts to the stage "text", not to "matching".
     plans = list(_plans(batch, text_N, surviving_N, config, seed, buffer=buffer))
     planned = time.perf_counter()
     rule = MatchRule(

@@ -83,7 +83,7 @@ def surviving(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     Returns:
         ``surviving_N``.
     """
-    # Invalid actions are filtered out, so they match nothing (ledger 51).
+    # Steps with an invalid action are filtered out, so they match nothing (ledger 51).
     observation_N = _stripped(batch.next_observation_N)
     if batch.no_op_N is not None:
         return np.asarray(batch.valid_N & ~batch.no_op_N & (observation_N != ""), dtype=bool)
@@ -97,10 +97,10 @@ def after_no_op(batch: StepBatch, step_filter: StepFilter) -> BoolArray:
     """Rows whose anchor state is a no-op observation, which different states share.
 
     With the raw observation as anchor, GiGPO compares such rows although the agent may be in
-    different places (ledger 13). Only their share is logged.
+    different places (ledger 13). Only the share of such rows is logged.
     """
-    # The environment's own reports, where reworded texts cannot be compared with the configured
-    # sentences. A no-op that leaves the observation unchanged hides no state.
+    # Reworded texts cannot be compared with the configured sentences, so the environment reports
+    # no-ops itself. A no-op that leaves the observation unchanged hides no state.
     if batch.no_op_N is not None and not step_filter.no_op_if_unchanged:
         before_N = batch.timeline.neighbours(-1)
         reported_N: BoolArray = (before_N >= 0) & batch.no_op_N[before_N]

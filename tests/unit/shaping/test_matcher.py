@@ -303,7 +303,7 @@ def test_a_result_that_is_no_credit_is_named_with_the_matcher(changes, told, mon
 
 def test_a_matcher_that_never_asks_is_told_how_to(monkeypatch):
     monkeypatch.setitem(MATCHERS, "mine", lambda rule, m, order: MatchTrace((), ()))
-    with pytest.raises(ContractError, match=r"matcher 'mine' is no generator: .* MatchTrace. Ask for .*yield Cell"):
+    with pytest.raises(ContractError, match=r"matcher 'mine' is not a generator: .* MatchTrace. Ask for .*yield Cell"):
         trace(np.ones((3, 2), np.float32), range(2), matcher="mine")
 
 
