@@ -28,7 +28,7 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import first_names, seed_list
 from analysis.sources.run_records import Run
 from analysis.stats.comparisons import compare
-from analysis.stats.measures import AREA, by_seed
+from analysis.stats.measures import AREA, over_seeds
 from analysis.stats.study_rows import (
     MEANING,
     StudyRow,
@@ -38,7 +38,6 @@ from analysis.stats.study_rows import (
     shown_rows,
     started,
 )
-from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
 SCALE = "study"
@@ -243,10 +242,6 @@ def _rows(data: Collected, *, fresh: bool) -> list[StudyRow]:
     return rows
 
 
-def _area(data: Collected, row: StudyRow) -> Summary:
-    return summarise(by_seed(data, row.row, AREA).values())
-
-
 # Drawing
 
 
@@ -285,14 +280,14 @@ def _draw_method(
     """Draw a method's lines; returns the legend's artists by label."""
     handles: dict[str, Any] = {}
     if baseline is not None:
-        mean = 100 * _area(data, baseline.highest).mean
+        mean = 100 * over_seeds(data, baseline.highest.row, AREA).mean
         label = METHOD_LABELS[BASELINE]
         handles[label] = axis.axhline(mean, color=REMARK, linewidth=0.8, zorder=1)
     for line in drawn:
         if line.method != method:
             continue
         doses = sorted(line.rows)
-        areas = [_area(data, line.rows[dose]) for dose in doses]
+        areas = [over_seeds(data, line.rows[dose].row, AREA) for dose in doses]
         halves = []
         for area in areas:
             low, high = area.interval()
@@ -363,7 +358,7 @@ def _seeds_and_rates(found: Sequence[Line]) -> str:
 def _cell(data: Collected, line: Line, dose: float) -> Number:
     if dose not in line.rows:
         return NONE
-    return percent(_area(data, line.rows[dose]))
+    return percent(over_seeds(data, line.rows[dose].row, AREA))
 
 
 def _minus(data: Collected, line: Line, baseline: Line | None) -> Number:

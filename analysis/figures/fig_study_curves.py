@@ -34,10 +34,11 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, 
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
-from analysis.stats.measures import AREA, BETTER, FASTER, Measure, by_seed, held_out
+from analysis.stats.measures import AREA, BETTER, FASTER, Measure, held_out, over_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    by_benchmark,
     find,
     not_shown,
     on_common_seeds,
@@ -47,7 +48,6 @@ from analysis.stats.study_rows import (
     started,
     study_rows,
 )
-from scpo.intervals import Summary, summarise
 
 SCALE = "study"
 
@@ -184,14 +184,12 @@ def _groups(data: Collected) -> tuple[list[Group], list[str], list[str]]:
         for row in shown_rows(data, record):
             if _has_curve(data, row):
                 rows.append(_titled(data, merged, row))
-        for place in dict.fromkeys((row.env, row.model) for row in rows):
-            here = tuple(row for row in rows if (row.env, row.model) == place)
-            if data.common_seeds:
-                here = tuple(on_common_seeds(data, here))
+        for own in by_benchmark(rows).values():
+            here = on_common_seeds(data, own) if data.common_seeds else own
             if not here:
                 without_seed.append(record.title)
             elif record.primary and len(here) > 1 and len(groups) < MOST:
-                groups.append(Group(record, here))
+                groups.append(Group(record, tuple(here)))
             else:
                 others.append(record.title)
 
@@ -319,16 +317,12 @@ def _lines(data: Collected, group: Group) -> Iterator[Cells]:
         yield (
             group.name(row),
             row.row.count,
-            percent(_summary(data, row, AREA)),
-            number(_summary(data, row, FASTER), 1, 1),
-            percent(_summary(data, row, BETTER)),
+            percent(over_seeds(data, row.row, AREA)),
+            number(over_seeds(data, row.row, FASTER), 1, 1),
+            percent(over_seeds(data, row.row, BETTER)),
             _minus_reference(data, group, row, AREA),
             _minus_reference(data, group, row, BETTER),
         )
-
-
-def _summary(data: Collected, row: StudyRow, measure: Measure) -> Summary:
-    return summarise(by_seed(data, row.row, measure).values())
 
 
 def _minus_reference(data: Collected, group: Group, row: StudyRow, measure: Measure) -> Number:

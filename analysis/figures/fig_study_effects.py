@@ -52,6 +52,7 @@ from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    by_benchmark,
     common_settings,
     comparable,
     not_shown,
@@ -279,8 +280,7 @@ def _choose(
             trained.append(row)
     best: list[Line] = []
     of_best: dict[str, StudyRow] = {}
-    for benchmark in dict.fromkeys((row.env, row.model) for row in trained):
-        here = [row for row in trained if (row.env, row.model) == benchmark]
+    for here in by_benchmark(trained).values():
         references = _references(here)
         lines = _lines(data, here, references, comparisons)
         if len(lines) > len(best):

@@ -29,7 +29,7 @@ WITHDRAWN = (
 
 
 class HasCode(Protocol):
-    """The code that ran: of a ``Run``, or ``CodeOf`` where only that is known."""
+    """A run of which the code is known: a ``Run``, or ``CodeOf`` if nothing else is known of it."""
 
     @property
     def code(self) -> str: ...

@@ -38,8 +38,8 @@ from scpo.records.status import State, state_of
 # Larger numbers are ignored: integers in W&B's JSON may be too large for a float.
 LARGEST_NUMBER = 1e300
 NO_INDEX = (
-    "to check them by: a folder of built tables, or an archive that lost it. Name the folder of "
-    "the runs, or restore the file"
+    f"has {METRICS} or {RUNS}, and no {INDEX} to check them by: a folder of built tables, or an "
+    "archive that lost it. Name the folder of the runs, or restore the file"
 )
 RUN_COLUMNS = (
     "id",
@@ -226,8 +226,7 @@ def _read_folder(folder: Path) -> Found:
     experiments, broken = read_experiments(folder)
     problems = unreadable + broken
     if not runs and lost_index(folder):
-        reason = f"has {METRICS} or {RUNS}, and no {INDEX} {NO_INDEX}"
-        problems = (Problem(str(folder), reason), *problems)
+        problems = (Problem(str(folder), NO_INDEX), *problems)
     return Found(_single_copies(runs.values()), experiments, problems)
 
 

@@ -141,9 +141,9 @@ def read_project(name: str, settings: Settings) -> tuple[tuple[Download, ...], t
         The copies of the runs, and problems with runs that could not be read.
 
     Raises:
-        RecordError: The name is not ``entity/project``; or there is no copy, and wandb is not
-            installed, the key is wrong or W&B cannot be reached; or the list of the copy's runs is
-            damaged.
+        RecordError: The name is not ``entity/project``, the list of the copy's runs is damaged, or
+            there is no copy and W&B cannot be read (wandb is not installed, the key is wrong, or
+            there is no connection).
     """
     parts = name.split("/")
     if len(parts) != 2 or not all(map(SAFE.fullmatch, parts)):

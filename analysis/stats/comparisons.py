@@ -18,6 +18,7 @@ from analysis.stats.pairs import Pairs, pair_rows, run_id
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
 from analysis.stats.study_rows import (
     StudyRow,
+    by_benchmark,
     find,
     rate_text,
     reported,
@@ -302,10 +303,8 @@ def _named_in(
     """Yield the comparisons that an experiment names, on each of its benchmarks."""
     if record.primary is None:
         return
-    own = rows_of(data, record)
-    benchmarks = dict.fromkeys((row.env, row.model) for row in own)
-    for names, benchmark in product(record.primary.comparisons, benchmarks):
-        here = [row for row in own if (row.env, row.model) == benchmark]
+    benchmarks = by_benchmark(rows_of(data, record)).values()
+    for names, here in product(record.primary.comparisons, benchmarks):
         first = _called(here, names[0])
         second = _called(here, names[1])
         if first is None or second is None:

@@ -16,6 +16,7 @@ from analysis.sources.rows import Row
 from analysis.sources.run_records import Run
 from analysis.sources.series import Series, make_series
 from scpo.benchmarks import TRAINED_ON
+from scpo.intervals import Summary, summarise
 
 # Success of the training rollouts.
 TRAINING = "train/success_rate"
@@ -152,3 +153,8 @@ BETTER = MEASURES["last_success"]
 def by_seed(data: Logged, row: Row, measure: Measure) -> dict[int, float | None]:
     """The measure of the row's finished runs by seed; None for a run without it."""
     return row.by_seed(lambda run: measure.of(data, run))
+
+
+def over_seeds(data: Logged, row: Row, measure: Measure) -> Summary:
+    """Summary of the measure over the row's finished runs that have it."""
+    return summarise(by_seed(data, row, measure).values())

@@ -1,6 +1,6 @@
 """Seeds by which two rows are paired, and those that are left out.
 
-Without pandas: the table at the end of a sweep pairs its rows here, too.
+The module does not load pandas, because the table at the end of a sweep pairs its rows here, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -68,6 +68,11 @@ class StudyRow:
     settings: tuple[tuple[str, str], ...] = ()
 
     @property
+    def benchmark(self) -> tuple[str, str]:
+        """Its environment and model."""
+        return self.env, self.model
+
+    @property
     def title(self) -> str:
         """Label of the row in print."""
         return self.row.label
@@ -93,6 +98,14 @@ class StudyRow:
     def called_as(self, other: "StudyRow") -> bool:
         """True if every experiment that has the other row has this one under the same name."""
         return set(other.names) <= set(self.names)
+
+
+def by_benchmark(rows: Iterable[StudyRow]) -> dict[tuple[str, str], list[StudyRow]]:
+    """Environment and model -> their rows, in order of appearance."""
+    groups: dict[tuple[str, str], list[StudyRow]] = {}
+    for row in rows:
+        groups.setdefault(row.benchmark, []).append(row)
+    return groups
 
 
 def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord]:
@@ -163,9 +176,10 @@ def find(rows: Iterable[StudyRow], like: StudyRow) -> StudyRow:
     """The row of ``study_rows`` into which a row of one experiment was merged."""
     rows = tuple(rows)
     same = next((row for row in rows if _same(row, like)), None)
-    # Rows that have not started are the same if they share a run, and the user's choice of
-    # experiments may have left them none.
-    return same or next(row for row in rows if _same_place(row, like) and row.called_as(like))
+    # Rows that have not started are recognised by a common run, which the user's choice of
+    # experiments may have removed.
+    here = (row for row in rows if row.benchmark == like.benchmark)
+    return same or next(row for row in here if row.called_as(like))
 
 
 def shown_rows(data: Collected, record: ExperimentRecord) -> list[StudyRow]:
@@ -289,12 +303,9 @@ def _on_chosen_seeds(data: Collected, row: StudyRow) -> StudyRow:
     return replace(row, row=replace(row.row, runs=runs))
 
 
-def _same_place(row: StudyRow, other: StudyRow) -> bool:
-    return (row.env, row.model) == (other.env, other.model)
-
-
 def _same(row: StudyRow, other: StudyRow) -> bool:
-    if not _same_place(row, other):
+    """True if two rows are one configuration on one benchmark."""
+    if row.benchmark != other.benchmark:
         return False
     if row.configuration is not None and row.configuration == other.configuration:
         return True
@@ -339,8 +350,7 @@ def _title(data: Collected, row: StudyRow, rows: Sequence[StudyRow] = ()) -> str
         return label
     experiment = row.names[0][0]
     for other in rows:
-        of_benchmark = (other.env, other.model) == (row.env, row.model)
-        if of_benchmark and (experiment, name) in other.names:
+        if other.benchmark == row.benchmark and (experiment, name) in other.names:
             method = _title(data, other)
     if label.startswith(("with ", "without ")):
         return f"{method} {label}"
@@ -377,13 +387,13 @@ def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
     usual: dict[tuple[str, str, str], str] = {}
     for row in rows:
         if row.configuration is not None:
-            place = (row.env, row.model, row.title)
+            place = (*row.benchmark, row.title)
             groups.setdefault(place, []).append(row.configuration)
             if any(experiment == MAIN for experiment, _ in row.names):
                 usual.setdefault(place, row.configuration)
     unique = []
     for row in rows:
-        place = (row.env, row.model, row.title)
+        place = (*row.benchmark, row.title)
         configurations = groups.get(place, [])
         keeps_title = row.configuration == usual.get(place)
         if row.configuration is None or len(configurations) < 2 or keeps_title:
@@ -403,7 +413,7 @@ def comparable(data: Collected, first: StudyRow, second: StudyRow) -> bool:
     with other differences (siblings, games) are compared only if an experiment names the
     comparison.
     """
-    if (first.env, first.model) != (second.env, second.model):
+    if first.benchmark != second.benchmark:
         return False
     runs = (started(data, first.row), started(data, second.row))
     if runs[0] is None or runs[1] is None:

@@ -15,7 +15,7 @@ from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
-from analysis.stats.measures import AREA, BETTER, by_seed
+from analysis.stats.measures import AREA, BETTER, over_seeds
 from analysis.stats.pairs import seed_ranges
 from analysis.stats.study_rows import (
     MAIN,
@@ -40,7 +40,6 @@ from analysis.study.questions import (
 )
 from analysis.tables import tab_study, tab_study_effects
 from scpo.benchmarks import TRAINED_ON
-from scpo.intervals import summarise
 from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.status import State
@@ -409,8 +408,8 @@ def _spread(data: Collected) -> str:
 
 
 def _deviation(data: Collected, row: StudyRow) -> str:
-    area = summarise(by_seed(data, row.row, AREA).values())
-    last = summarise(by_seed(data, row.row, BETTER).values())
+    area = over_seeds(data, row.row, AREA)
+    last = over_seeds(data, row.row, BETTER)
     if area.n < 2:
         return ""
     return (

@@ -25,6 +25,7 @@ from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    by_benchmark,
     common_settings,
     comparable,
     find,
@@ -106,11 +107,9 @@ def _titled_rows(data: Collected) -> tuple[list[tuple[str, list[StudyRow]]], lis
     without_common_seed: list[str] = []
     for record in reported(data):
         own = [row for row in shown_rows(data, record) if _has_curve(data, row)]
-        for env, model in dict.fromkeys((row.env, row.model) for row in own):
-            here = [row for row in own if (row.env, row.model) == (env, model)]
-            title = f"{record.title}: {place(record.scale, env, model)}"
-            if data.common_seeds:
-                here = on_common_seeds(data, here)
+        for benchmark, rows in by_benchmark(own).items():
+            title = f"{record.title}: {place(record.scale, *benchmark)}"
+            here = on_common_seeds(data, rows) if data.common_seeds else rows
             if not here:
                 without_common_seed.append(title)
             elif not (data.chosen and _is_repeated(here, blocks)):

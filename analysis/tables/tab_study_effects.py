@@ -23,6 +23,7 @@ from analysis.stats.seed_statistics import p_text
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
+    by_benchmark,
     not_shown,
     on_common_seeds,
     selected,
@@ -173,8 +174,8 @@ def _on_common_seeds(
     """
     without: list[str] = []
     compared = _compared_rows(found)
-    for place in dict.fromkeys((row.env, row.model) for row in compared):
-        here = [row for row in rows if row in compared and (row.env, row.model) == place]
+    for place in by_benchmark(compared):
+        here = [row for row in rows if row in compared and row.benchmark == place]
         if not on_common_seeds(data, here):
             own = [row.row for row in here]
             without.append(without_common_seed(data, own, place_name(data.scales[0], *place)))
