@@ -282,26 +282,22 @@ def _check_invariances(
     Raises:
         ContractError: One of them changes an advantage; names the row.
     """
-
-    def place(row: int) -> str:
-        return f"estimator {entry.name!r}: {place_of(batch, row)}"
-
     # Row order: reversing is the permutation that moves most rows.
     rows = np.arange(len(batch))[::-1]
     got_N = estimate(_take(batch, rows), bonus_N[rows])
-    _same(place, rows, got_N, answer_N[rows], _ORDER)
+    _same(entry, batch, rows, got_N, answer_N[rows], law=_ORDER)
     # Copies: `neighbours(0)` is the row of each step's original.
     original_N = batch.timeline.neighbours(0)
     rows = np.arange(len(batch))
-    _same(place, rows, answer_N, answer_N[original_N], _COPIES)
+    _same(entry, batch, rows, answer_N, answer_N[original_N], law=_COPIES)
     if not across_groups:
-        _check_each_group(place, batch, bonus_N, answer_N, estimate)
+        _check_each_group(entry, batch, bonus_N, answer_N, estimate)
     for column in ("group_N", "trajectory_N", "position_N"):
-        # In the same order, which an estimator may read (first fit, in the order of positions).
+        # The new numbers have the same order, which an estimator may read (first fit by positions).
         numbers_N = 10 * getattr(batch, column) + 3
         renumbered = replace(batch, **{column: numbers_N})
         got_N = estimate(renumbered, bonus_N)
-        _same(place, rows, got_N, answer_N, _of_numbers(column))
+        _same(entry, batch, rows, got_N, answer_N, law=_of_numbers(column))
 
 
 def _is_ours(entry: Estimator) -> bool:
@@ -323,13 +319,7 @@ def _check_uncounted(
     """
     rows = np.flatnonzero(batch.original_N)
     without_copies_N = estimate(_take(batch, rows), bonus_N[rows])
-    _same(
-        lambda row: f"estimator {entry.name!r}: {place_of(batch, row)}",
-        rows,
-        without_copies_N,
-        answer_N[rows],
-        _COUNTED,
-    )
+    _same(entry, batch, rows, without_copies_N, answer_N[rows], law=_COUNTED)
 
 
 def _check_single(
@@ -642,7 +632,7 @@ def _check_bonus(
 
 
 def _check_each_group(
-    place: Callable[[int], str],
+    entry: Estimator,
     batch: StepBatch,
     bonus_N: FloatArray,
     answer_N: FloatArray,
@@ -655,8 +645,8 @@ def _check_each_group(
     """
     for group in np.unique(batch.group_N):
         rows = np.flatnonzero(batch.group_N == group)
-        alone_N = estimate(_take(batch, rows), bonus_N[rows])
-        _same(place, rows, alone_N, answer_N[rows], _GROUPS)
+        by_itself_N = estimate(_take(batch, rows), bonus_N[rows])
+        _same(entry, batch, rows, by_itself_N, answer_N[rows], law=_GROUPS)
 
 
 def check_scorer(scorer: Scorer, pairs: Sequence[TextPair], *, tolerance: float = 1e-6) -> None:
@@ -918,10 +908,12 @@ def _checked_answer(
 
 
 def _same(
-    place: Callable[[int], str],
+    entry: Estimator,
+    batch: StepBatch,
     rows: IntArray,
     got: FloatArray,
     wanted: FloatArray,
+    *,
     law: _Law,
 ) -> None:
     """Check that advantages are equal after a change that must not matter.
@@ -929,7 +921,8 @@ def _same(
     The last bits may differ: sums run in another order.
 
     Args:
-        place: Describes a row for the message.
+        entry: The estimator.
+        batch: The batch before the change.
         rows: Rows of the batch that the advantages belong to.
         got: Advantages after the change, one for each of ``rows``.
         wanted: Advantages before the change, one for each of ``rows``.
@@ -940,8 +933,9 @@ def _same(
     """
     bad = np.flatnonzero(~np.isclose(got, wanted, rtol=1e-5, atol=1e-6))
     if len(bad):
+        place = place_of(batch, rows[bad[0]])
         raise ContractError(
-            f"{place(rows[bad[0]])} has advantage {wanted[bad[0]]:g}, {law.change} "
+            f"estimator {entry.name!r}: {place} has advantage {wanted[bad[0]]:g}, {law.change} "
             f"{got[bad[0]]:g}; {law.rule}"
         )
 
