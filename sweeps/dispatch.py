@@ -394,12 +394,25 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
             "had finished, so not among those that were named before the runs and are tested. To "
             "test it, name it in an experiment with seeds of its own before these run"
         )
-    if record.withdrawn and record.primary:
-        pairs = ", ".join(" − ".join(pair) for pair in record.withdrawn)
+    if not record.primary:
+        return
+    rows = {row.name for row in record.rows}
+    tested = [pair for pair in record.withdrawn if rows.issuperset(pair)]
+    without_row = [pair for pair in record.withdrawn if not rows.issuperset(pair)]
+    named = f"named before the runs by {record.primary.measure}, and not in the file of"
+    if tested:
+        pairs = ", ".join(" − ".join(pair) for pair in tested)
         yield (
-            f"{pairs}: named before the runs by {record.primary.measure}, and not in the file of "
-            f"{record.experiment} any more; still tested, because the correction of the others "
-            "must not depend on results"
+            f"{pairs}: {named} {record.experiment} any more; still tested, because the correction "
+            "of the others must not depend on results"
+        )
+    if without_row:
+        pairs = ", ".join(" − ".join(pair) for pair in without_row)
+        deleted = ", ".join(sorted({name for pair in without_row for name in pair} - rows))
+        yield (
+            f"{pairs}: {named} {record.experiment} any more; without {deleted} among the rows of "
+            "this call, each counts as p = 1, because the correction of the others must not depend "
+            "on results"
         )
 
 

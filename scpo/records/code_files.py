@@ -9,9 +9,11 @@ import ast
 import functools
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from pathlib import Path
 
 from scpo.advantages.registry import ESTIMATORS
@@ -147,8 +149,9 @@ def failed_part(error: Exception, config: RunConfig) -> str | None:
 def installed_files() -> dict[str, Path]:
     """Files of all installed parts: path in the package, e.g. ``my_package/mine.py`` -> file.
 
-    These are the file of each entry point and the files that it imports from its own package, at
-    the top of a file or inside a function.
+    These are the file of each entry point and what it imports, at the top of a file or inside a
+    function, of its own distribution and of modules outside site-packages, such as a module of
+    helpers in a folder on PYTHONPATH. Imports by ``importlib`` are not seen.
     """
     files: dict[str, Path] = {}
     for point in PACKAGES.values():
@@ -182,13 +185,13 @@ def files_of_module(module: str) -> list[str]:
 
 # Cached, because a sweep asks for each of its runs.
 @functools.lru_cache(maxsize=2048)
-def imported_files(text: str, name: str, packages: frozenset[str]) -> tuple[str, ...]:
+def imported_files(text: str, name: str, packages: frozenset[str] | None = None) -> tuple[str, ...]:
     """Files that a module may import: modules, packages, and parent packages.
 
     Args:
         text: Code of the module.
         name: Path of the module, from which relative imports are resolved.
-        packages: Top-level modules whose files are wanted.
+        packages: Top-level modules whose files are wanted; None for all.
     """
     try:
         tree = ast.parse(text)
@@ -206,7 +209,7 @@ def imported_files(text: str, name: str, packages: frozenset[str]) -> tuple[str,
             module = ".".join((*above, *filter(None, [node.module])))
             modules = [module, *(f"{module}.{alias.name}" for alias in node.names)]
         for module in modules:
-            if module.partition(".")[0] in packages:
+            if packages is None or module.partition(".")[0] in packages:
                 found += files_of_module(module)
     return tuple(found)
 
@@ -227,8 +230,32 @@ def _closure(module: str, root: Path, packages: frozenset[str]) -> dict[str, Pat
     waiting = files_of_module(module)
     while waiting:
         name = waiting.pop()
-        if name not in files and (root / name).is_file():
-            files[name] = root / name
-            text = (root / name).read_text(errors="replace")
-            waiting += imported_files(text, name, packages)
+        top = name.split("/")[0].removesuffix(".py")
+        folder = root if top in packages else _own_folder(top)
+        if folder is not None and name not in files and (folder / name).is_file():
+            files[name] = folder / name
+            waiting += imported_files((folder / name).read_text(errors="replace"), name)
     return files
+
+
+@functools.cache
+def _own_folder(top: str) -> Path | None:
+    """Folder of a top-level module that is neither installed, nor Python's, nor this project's."""
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    places = list(spec.submodule_search_locations or [])
+    if spec.has_location and spec.origin is not None and not places:
+        places = [spec.origin]
+    if not places:
+        return None
+    folder = Path(places[0]).resolve().parent
+    paths = sysconfig.get_paths()
+    not_own = [REPOSITORY, *(Path(paths[key]) for key in ("stdlib", "platstdlib"))]
+    installed = {"site-packages", "dist-packages"} & set(folder.parts)
+    if installed or any(folder.is_relative_to(place.resolve()) for place in not_own):
+        return None
+    return folder

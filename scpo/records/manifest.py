@@ -227,6 +227,7 @@ def _merged(
         runs_dir,
         known,
         _sides(rows),
+        deleted=_deleted_rows(runs_dir, planned, archive),
         archived=finished_in(archive),
         named_in_archive=_of_archive(archive),
         experiment=planned.experiment,
@@ -251,19 +252,54 @@ def _merged(
 
 def _of_manifests(runs_dir: Path) -> Iterator[NamedComparison]:
     """The comparisons of manifests that are older than the record of named comparisons."""
+    for manifest in _readable_manifests(runs_dir):
+        yield from _named_by(manifest)
+
+
+def _readable_manifests(runs_dir: Path) -> Iterator[Manifest]:
     for path in manifest_paths(runs_dir):
+        # `experiment_members` reports a damaged one.
         with contextlib.suppress(RecordError):
-            yield from _named_by(read(path))
+            yield read(path)
 
 
 def _of_archive(archive: str | None) -> Iterator[NamedComparison]:
     """The comparisons that the experiments of an archive named, early or late."""
+    for manifest in _archived_manifests(archive):
+        yield from _named_by(manifest)
+
+
+def _archived_manifests(archive: str | None) -> Iterator[Manifest]:
     if archive is None:
         return
     for record in read_index(Path(archive))[0].experiments:
         # Records that this version cannot read are skipped; their comparisons count as named late.
         with contextlib.suppress(ValueError):
-            yield from _named_by(Manifest.model_validate(unsealed(record)))
+            yield Manifest.model_validate(unsealed(record))
+
+
+def _deleted_rows(
+    runs_dir: Path, planned: Manifest, archive: str | None
+) -> dict[tuple[str, str], list[Side]]:
+    """Rows that earlier calls with the same overrides had, by environment and model.
+
+    A row whose name is in this call is not deleted: it has other settings now.
+    """
+    names = {row.name for row in planned.rows}
+    deleted: dict[tuple[str, str], list[Side]] = {}
+    for manifest in (*_readable_manifests(runs_dir), *_archived_manifests(archive)):
+        experiment, overrides = manifest.experiment, sorted(manifest.overrides)
+        kept_aside = _name_aside(manifest.model_copy(update={"experiment": planned.experiment}))
+        if (
+            experiment not in (planned.experiment, kept_aside)
+            or manifest.scale != planned.scale
+            or overrides != sorted(planned.overrides)
+        ):
+            continue
+        rows = [row for row in manifest.rows if row.name not in names]
+        for benchmark, sides in _sides(rows).items():
+            deleted.setdefault(benchmark, []).extend(sides.values())
+    return deleted
 
 
 def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
@@ -410,11 +446,9 @@ def _with_the_word(run_ids: Iterable[str], word: str) -> list[str]:
 
 def manifests_of(runs_dir: Path, run_id: str) -> Iterator[Manifest]:
     """Yield the manifests that list a run, without unreadable ones."""
-    for path in manifest_paths(runs_dir):
-        with contextlib.suppress(RecordError):
-            manifest = read(path)
-            if any(run.id == run_id for row in manifest.rows for run in row.runs):
-                yield manifest
+    for manifest in _readable_manifests(runs_dir):
+        if any(run.id == run_id for row in manifest.rows for run in row.runs):
+            yield manifest
 
 
 def other_names(runs_dir: Path) -> dict[str, set[str]]:
@@ -424,18 +458,15 @@ def other_names(runs_dir: Path) -> dict[str, set[str]]:
     one of typed axes by the typed experiment: ``one`` for ``+experiment=one method=a,b``.
     """
     others: dict[str, set[str]] = {}
-    for path in manifest_paths(runs_dir):
-        # `experiment_members` reports a damaged one.
-        with contextlib.suppress(RecordError):
-            manifest = read(path)
-            names = set()
-            name = manifest.experiment.rpartition("_")[0]
-            if manifest.experiment == _name_aside(manifest.model_copy(update={"experiment": name})):
-                names.add(name)
-            if manifest.asked_as:
-                names.add(_experiment_of(manifest.asked_as[0]))
-            if names := names - {manifest.experiment}:
-                others.setdefault(manifest.experiment, set()).update(names)
+    for manifest in _readable_manifests(runs_dir):
+        names = set()
+        name = manifest.experiment.rpartition("_")[0]
+        if manifest.experiment == _name_aside(manifest.model_copy(update={"experiment": name})):
+            names.add(name)
+        if manifest.asked_as:
+            names.add(_experiment_of(manifest.asked_as[0]))
+        if names := names - {manifest.experiment}:
+            others.setdefault(manifest.experiment, set()).update(names)
     return others
 
 

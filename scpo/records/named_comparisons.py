@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from scpo.errors import RecordError
 from scpo.records.files import Record, read_record, write_json
@@ -88,7 +89,8 @@ class Verdict:
     Attributes:
         named: Those that were named before both of their rows had finished runs.
         late: Those that were named after.
-        withdrawn: Those that were named before, have results, and are not in the file any more.
+        withdrawn: Those that were named before, have results, and are not in the file any more. A
+            row of them may have been deleted, too.
         measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
         new: Entries that the record lacks.
         forgotten: Entries whose comparison was taken out of the file before it had results.
@@ -143,7 +145,8 @@ def judge(
     experiment: str,
     scale: str,
     measure: str | None,
-    pairs: Iterable[Pair],
+    pairs: Collection[Pair],
+    deleted: Mapping[Benchmark, Collection[Side]] = MappingProxyType({}),
     archived: Collection[str] = (),
     named_in_archive: Iterable[NamedComparison] = (),
 ) -> Verdict:
@@ -160,6 +163,7 @@ def judge(
         scale: Its scale.
         measure: Measure that the experiment's file names; None if it no longer names a comparison.
         pairs: Comparisons that the experiment's file names, as pairs of rows.
+        deleted: Rows that earlier calls had and this one does not have.
         archived: Ids of the finished runs in the archive, which need no folder here.
         named_in_archive: Comparisons that the experiments of the archive named.
     """
@@ -185,21 +189,27 @@ def judge(
             late = late or entries[comparison.key].late
         (verdict.late if late else verdict.named).append(pair)
 
+    # An experiment has one measure: its file's, or that of the first comparison that was taken out.
+    verdict.measure = measure if verdict.named else None
     for entry in entries.values():
         of_this_call = (entry.experiment, entry.scale) == (experiment, scale)
         if entry.late or entry.key in present or not of_this_call:
             continue
-        taken_out = _rows_of(entry, sides)
-        if taken_out is None:
+        benchmark = entry.env, entry.model
+        configured = (*deleted.get(benchmark, ()), *sides.get(benchmark, {}).values())
+        found = _rows_of(entry, configured)
+        if found is None:
             continue
-        if not finished(taken_out):
+        pair = (found[0].row, found[1].row)
+        if pair in pairs and entry.measure == measure:
+            # The file names it, but this call was given other rows.
+            continue
+        if not finished(found):
             # Entries of the archive are not in the record, and cannot be removed from it.
             if entry.key in recorded:
                 verdict.forgotten.append(entry)
             continue
-        # An experiment has one measure: its file's, or that of the first withdrawn comparison.
         verdict.measure = verdict.measure or entry.measure
-        pair = (taken_out[0].row, taken_out[1].row)
         if entry.measure == verdict.measure and pair not in verdict.withdrawn:
             verdict.withdrawn.append(pair)
     return verdict
@@ -238,10 +248,9 @@ def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
     return first, second
 
 
-def _rows_of(entry: NamedComparison, sides: Sides) -> tuple[Side, Side] | None:
-    """The present rows of a comparison's two configurations; None if one of them is missing."""
-    rows = sides.get((entry.env, entry.model), {})
-    by_settings = {side.settings: side for side in rows.values()}
+def _rows_of(entry: NamedComparison, rows: Iterable[Side]) -> tuple[Side, Side] | None:
+    """The rows of a comparison's two configurations, of several the last; None without both."""
+    by_settings = {side.settings: side for side in rows}
     first, second = by_settings.get(entry.first), by_settings.get(entry.second)
     return None if first is None or second is None else (first, second)
 

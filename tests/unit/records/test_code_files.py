@@ -89,6 +89,22 @@ def test_the_files_of_a_package_are_those_that_its_entry_point_imports_of_the_pa
     assert installed_files() == {name: package / name for name in {*reached, "beside.py"}}
 
 
+def test_an_imported_module_of_ones_own_is_recorded_without_a_package(package, monkeypatch, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "my_helpers.py").write_text("import json, numpy, scpo, my_constants\n")
+    (elsewhere / "my_constants.py").write_text("K = 1.0\n")
+    (elsewhere / "my_unused.py").write_text("")
+    (package / "mine/late.py").write_text("import my_helpers, no_such_module_of_anyone\n")
+    monkeypatch.syspath_prepend(elsewhere)
+    code_files._own_folder.cache_clear()
+    found = installed_files()
+    own = {name: path for name, path in found.items() if name.startswith("my_")}
+    assert own == {name: elsewhere / name for name in ("my_helpers.py", "my_constants.py")}
+    assert all(name.startswith(("my_", "mine/", "beside")) for name in found)
+    # Without a folder of its own on the path, it cannot be imported by a run, either.
+    code_files._own_folder.cache_clear()
+
+
 def test_without_an_installed_part_there_are_none(monkeypatch):
     monkeypatch.setattr(code_files, "PACKAGES", {})
     assert installed_files() == {}
