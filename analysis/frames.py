@@ -513,7 +513,7 @@ def _pooled(name: str, table: pd.DataFrame) -> str:
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about differences besides the method between the runs of a seed; else empty."""
+    """Warning about pairs of runs that differ in more than the method; else empty."""
     known = _configurations(first) | _configurations(second)
     runs = first.drop_duplicates("run").set_index("seed")
     others = second.drop_duplicates("run").set_index("seed")
@@ -544,7 +544,7 @@ def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
 
 
 def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
-    """Difference between two runs besides the method; else empty.
+    """How two runs differ besides in the method; empty if they do not.
 
     Args:
         run: A line of ``load_runs`` of the first run.
@@ -563,7 +563,7 @@ def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
         differences = (setting_differences(*configs), own_method_differences(*configs))
         keys = "; ".join(filter(None, differences))
         if not one_setting and not keys and hashes[0] != hashes[1]:
-            # The runs differ in settings of the method that a setting includes.
+            # They differ in settings of the method that are part of the column ``setting``.
             keys = " against ".join(_variants(hashes, known))
     if one_setting:
         return keys

@@ -164,8 +164,8 @@ def line_styles(
     for group in groups:
         for row in group:
             if row.name not in chosen:
-                beside = [chosen[other.name] for other in group if other.name in chosen]
-                chosen[row.name] = _free_style(row, beside, list(chosen.values()))
+                of_group = [chosen[other.name] for other in group if other.name in chosen]
+                chosen[row.name] = _free_style(row, of_group, list(chosen.values()))
     return {name: chosen[name] for name in by_name}
 
 
@@ -202,12 +202,12 @@ def plot_styles(
     return {name: style.line() for name, style in styles.items()}
 
 
-def _free_style(row: Row, beside: Sequence[LineStyle], used: Sequence[LineStyle]) -> LineStyle:
+def _free_style(row: Row, of_group: Sequence[LineStyle], used: Sequence[LineStyle]) -> LineStyle:
     """A style that no other row has.
 
     Args:
         row: The row.
-        beside: Styles of the other rows of its experiment.
+        of_group: Styles of the other rows of its experiment.
         used: Styles of all other rows.
     """
     own = line_style(row.name, row.method)
@@ -220,13 +220,13 @@ def _free_style(row: Row, beside: Sequence[LineStyle], used: Sequence[LineStyle]
     for k in range(len(SHADES) * len(VARIANT_DASHES) * len(VARIANT_MARKERS)):
         candidates.append(_variant(host, number + k))
     # Prefer another shade, because readers distinguish colours faster than dashes.
-    used_colors = {style.color for style in beside}
+    used_colors = {style.color for style in of_group}
     for candidate in candidates:
         if candidate.color not in used_colors and candidate not in used:
             return candidate
     # Rows of one colour should differ in both marker and dashes.
     for candidate in candidates:
-        alike = [style for style in beside if style.color == candidate.color]
+        alike = [style for style in of_group if style.color == candidate.color]
         markers = {style.marker for style in alike}
         dashes = {style.dashes for style in alike}
         of_its_own = candidate.marker not in markers and candidate.dashes not in dashes

@@ -83,14 +83,7 @@ def experiment_table(
             job waits.
     """
     recorded, broken = read_experiments(Path(runs_dir))
-    if isinstance(experiment, Manifest):
-        records = [ExperimentRecord.model_validate(experiment.model_dump())]
-    else:
-        records = [
-            record
-            for record in recorded
-            if record.experiment == experiment and scale in (None, record.scale)
-        ]
+    records = _shown_records(recorded, experiment, scale)
     if not records:
         lines = [f"left out: {problem.path}: {problem.reason}\n" for problem in broken]
         return "".join(lines) or None
@@ -127,6 +120,16 @@ def experiment_table(
         console.print(f"left out: {problem.path}: {problem.reason}", soft_wrap=True)
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     return "\n".join(lines).strip() + "\n"
+
+
+def _shown_records(
+    recorded: Iterable[ExperimentRecord], experiment: str | Manifest, scale: str | None
+) -> list[ExperimentRecord]:
+    """The records that ``experiment_table`` shows, out of all recorded ones."""
+    if isinstance(experiment, Manifest):
+        return [ExperimentRecord.model_validate(experiment.model_dump())]
+    named = [record for record in recorded if record.experiment == experiment]
+    return [record for record in named if scale in (None, record.scale)]
 
 
 def _print_benchmark(
@@ -186,7 +189,7 @@ def _print_missing(
 
 
 def _unlike(rows: Sequence[Row], runs: Runs) -> Iterator[str]:
-    """Yield what sets the rows apart besides the method: settings, versions of the code."""
+    """Yield notes on how the rows differ besides in the method: settings, versions of the code."""
     finished = [row for row in rows if row.finished]
     reference = _reference(finished)
     if reference is None:

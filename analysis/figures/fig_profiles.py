@@ -414,10 +414,9 @@ def _not_drawn(data: Collected, models: Sequence[Model], others: Sequence[Model]
     if others:
         settings = [names.model(part.model) + part.apart for part, _ in others]
         text += f" Not drawn, in the table: {', '.join(settings)}."
-    for part in data.sections:
-        if not with_families(part.env) and any(row.finished for row in part.rows):
-            text += " WebShop has no task families: it is not drawn here."
-            break
+    without_families = [part for part in data.sections if not with_families(part.env)]
+    if any(row.finished for part in without_families for row in part.rows):
+        text += " WebShop has no task families: it is not drawn here."
     rows = []
     for part, _ in models:
         rows += [row for row in part.rows if row.finished and data.is_trained(row)]

@@ -22,7 +22,7 @@ from scpo.records.status import State
 
 Sample = TypeVar("Sample")
 
-# State of a run whose folder was left out -> how a note says it.
+# State of a run whose folder was left out -> its words in a note.
 LEFT_OUT: Mapping[str, str] = {State.DAMAGED: "damaged", State.UNREADABLE: "not readable for you"}
 
 
@@ -39,7 +39,7 @@ class Collected:
         by_metric: Run id -> metric -> series.
         experiments: Records of the experiments.
         chosen: Row names that the user chose (``analysis.selection``); empty: all.
-        asked_rows: Names of ``--rows`` alone; ``chosen`` has those of chosen experiments, too.
+        asked_rows: Names of ``--rows``; ``chosen`` also has the rows of chosen experiments.
         asked: Experiments that the user chose, of which only the seeds are shown; empty: all.
         unselected: Sections of all scales before the user chose; empty: ``sections``.
         common_seeds: The user chose the seeds that all rows of a block have finished.

@@ -15,7 +15,7 @@ class Series:
     values: tuple[float, ...] = ()
 
     def at(self, step: int) -> float | None:
-        """Value at exactly this step; None if it has none."""
+        """Value at exactly this step; None if there is none."""
         if step not in self.steps:
             return None
         return self.values[self.steps.index(step)]

@@ -243,14 +243,7 @@ def _matching(
     Raises:
         ConfigError: A pattern matches no run.
     """
-    # Run id -> the names that a pattern may match.
-    names: dict[str, set[str]] = {}
-    # A new record of an experiment replaces the archive's: its rows may have other settings now.
-    recorded = {record.experiment for record in records}
-    older = [record for record in archive.experiments if record.experiment not in recorded]
-    for record in (*records, *older):
-        for run_id in record.run_ids:
-            names.setdefault(run_id, {run_id}).add(record.experiment)
+    names = _matchable_names(records, archive)
     candidates = []
     for run in data.by_id.values():
         if run.id in names and run.state == State.DONE and run.head.scale == SCALE:
@@ -287,6 +280,18 @@ def _matching(
         records=tuple(record for record in records if record.run_ids & chosen.keys()),
         left_out=tuple(_left_out(data, overridden, patterns, names.keys())),
     )
+
+
+def _matchable_names(records: Sequence[ExperimentRecord], archive: Archive) -> dict[str, set[str]]:
+    """Run id -> the names that a pattern may match: the id and the run's experiments."""
+    names: dict[str, set[str]] = {}
+    # A new record of an experiment replaces the archive's: its rows may have other settings now.
+    recorded = {record.experiment for record in records}
+    older = [record for record in archive.experiments if record.experiment not in recorded]
+    for record in (*records, *older):
+        for run_id in record.run_ids:
+            names.setdefault(run_id, {run_id}).add(record.experiment)
+    return names
 
 
 def _no_match(
