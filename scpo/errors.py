@@ -63,6 +63,10 @@ class UnreadableError(RecordError):
     """A record or folder that this user has no permission to read; it may be undamaged."""
 
 
+class MisnamedError(RecordError):
+    """A folder or link under a run's name that does not hold that run."""
+
+
 class RecordWriteError(ScpoError, OSError):
     """Record that could not be written (disk full, no permission); the previous one is intact."""
 

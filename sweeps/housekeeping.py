@@ -9,6 +9,7 @@ want to delete it too.
 """
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -132,9 +133,13 @@ def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
     if state.live:
         cancel = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
         return f"is running or waits for its job: `{cancel}` first"
-    # Deleting the link would leave the data, and deleting the data may surprise its owner.
+    # Deleting the link would leave the data, and the data may be used under its own name.
     if folder.path.is_symlink():
-        return f"is a link to {folder.path.resolve()}: delete that folder and the link by hand"
+        remove = shlex.join(["rm", str(folder.path)])
+        return (
+            f"is a link to {folder.path.resolve()}, which may be the only copy of its run: "
+            f"`{remove}` removes the link only"
+        )
     if state is State.DONE and not finished:
         return "is finished: --finished deletes it too"
     if state is State.UNREADABLE:

@@ -33,10 +33,9 @@ from scpo.records.files import (
     read_yaml,
     text_sum,
 )
-from scpo.records.identity import is_id_of
 from scpo.records.logs import read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
-from scpo.records.record_checks import check_records
+from scpo.records.record_checks import check_id, check_records
 from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State, Status, state_of
 from scpo.strict import Scale
@@ -300,12 +299,7 @@ def read_run(folder: Path) -> Run:
             f"{MOVE_AWAY}"
         ) from error
 
-    if not is_id_of(folder.name, config):
-        raise RecordError(
-            f"{folder.name} is not the run that its config.yaml describes: a copy, or renamed. "
-            "Restore its name, move the folder elsewhere, or delete it."
-        )
-
+    check_id(records, config)
     panels: dict[str, dict[str, Any]] = {}
     attempts: list[_Attempt] = []
     status, damage = None, None

@@ -1,6 +1,6 @@
 """Checks of a run's records that need no schema of configurations, so that tables use them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ from scpo.errors import RecordError
 from scpo.records.files import RUN_AGAIN, change, read_json, read_yaml
 from scpo.records.identity import is_id_of, recorded_id
 from scpo.records.logs import check_end, check_provenance
-from scpo.records.run_folders import TRAINING_PANELS, RunFolder, command_on
+from scpo.records.run_folders import TRAINING_PANELS, RunFolder, check_link, misnamed
 from scpo.records.status import State, Status
 from scpo.strict import MACHINE_SECTIONS
 
@@ -55,26 +55,34 @@ def check_name(folder: RunFolder) -> None:
     """Verify that a folder's name is the id of its config.yaml, of any version of the schema.
 
     Raises:
-        RecordError: The folder is a copy or was renamed, or a record of its settings is damaged.
+        MisnamedError: The folder is a copy, a link to another run, or was renamed.
+        RecordError: A record of its settings is damaged.
     """
+    check_link(folder.path)
     config = read_yaml(folder.config)
+    check_id(folder, config)
+    # The settings are recorded twice, so that a change of either record is detected.
+    hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
+    recorded = read_yaml(folder.identity)
+    check_same(folder.path, "config.yaml", hashed, "identity.yaml", recorded)
+
+
+def check_id(folder: RunFolder, config: Mapping[str, Any]) -> None:
+    """Verify that a folder's name is the id of its configuration.
+
+    Raises:
+        MisnamedError: It is that of another run.
+        RecordError: It is not a run's configuration.
+    """
     if is_id_of(folder.run_id, config):
-        # The settings are recorded twice, so that a change of either record is detected.
-        hashed = {key: value for key, value in config.items() if key not in MACHINE_SECTIONS}
-        recorded = read_yaml(folder.identity)
-        check_same(folder.path, "config.yaml", hashed, "identity.yaml", recorded)
         return
     try:
         held = recorded_id(config)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise RecordError(
-            f"{folder.config} is no run's configuration. Restore it, or delete {folder.path}"
+            f"{folder.config} is no run's configuration. Restore it, or move {folder.path} away"
         ) from error
-    raise RecordError(
-        f"{folder.path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
-        "changed. No table, figure or sweep uses it. Restore its name and files, or delete it: "
-        f"`{command_on(folder.path.parent, 'sweeps rm --finished', folder.run_id)}`"
-    )
+    raise misnamed(folder.path, held)
 
 
 def check_same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> None:

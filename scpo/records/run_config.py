@@ -20,7 +20,7 @@ from scpo.records.files import (
 )
 from scpo.records.identity import identity, run_id
 from scpo.records.record_checks import check_name, check_same
-from scpo.records.run_folders import RunFolder, command_on
+from scpo.records.run_folders import RunFolder, check_link, command_on
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 from scpo.schema.scorer import SCORER_KINDS
@@ -110,6 +110,7 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
         RecordError: Its records disagree with its name, with each other or with ``want``.
     """
     check_readable(folder.path)
+    check_link(folder.path)
     if not folder.path.is_dir():
         raise RecordError(
             f"there is no run folder {folder.path}; `{_listing(folder)}` lists those there are"

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, RootModel
 
-from scpo.errors import ConfigError, PanelError, RecordError
+from scpo.errors import ConfigError, MisnamedError, PanelError, RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, locate, read_index
 from scpo.records.files import (
     Count,
@@ -196,13 +196,15 @@ class RunFolder:
         Raises:
             RecordError: The record is of another run.
         """
-        if run in (None, self.run_id):
+        if run is None or run == self.run_id:
             return
-        delete = command_on(self.path.parent, "sweeps rm --finished", self.run_id)
+        if self.path.is_symlink():
+            # Files that are "restored" here would replace those of the run that it leads to.
+            raise misnamed(self.path, run)
         raise RecordError(
             f"{path} is of the run {run}: it was copied from there, or the folder was renamed. "
-            f"Restore this run's own {path.name} and the logs that belong to it; or delete the run "
-            f"(`{delete}`) to start it again"
+            f"Restore this run's own {path.name} and the logs that belong to it; or move the run "
+            "folder away to start the run again"
         )
 
     def pin_panels(self, panels: dict[str, dict[str, Any]]) -> None:
@@ -430,6 +432,50 @@ def finished_in(archive: str | None) -> frozenset[str]:
     return frozenset(index.runs)
 
 
+def misnamed(path: Path, held: str) -> MisnamedError:
+    """Error of a folder or link whose name is not the id of the run that it holds.
+
+    It never advises to delete data, as nothing shows that there is another copy.
+
+    Args:
+        path: The folder or link.
+        held: Id of the run by the records in it.
+    """
+    own = path.with_name(held)
+    unused = "No table, figure or sweep uses it"
+    rename = shlex.join(["mv", str(path), str(own)])
+    if path.is_symlink():
+        target = path.resolve()
+        if target == own.resolve():
+            where, use = f"the run {held} of the same folder", ""
+        else:
+            where = f"the run {held} in {target}"
+            use = "" if own.exists() else f", or give the link the run's name: `{rename}`"
+        return MisnamedError(
+            f"{path} is a link to {where}. {unused} under this name. Remove the link only: "
+            f"`{shlex.join(['rm', str(path)])}`{use}"
+        )
+    if own.exists():
+        return MisnamedError(
+            f"{path} holds the run {held}: the folder is a copy, or it or its config.yaml was "
+            f"changed. {unused}. Restore its name and files, or move it out of {path.parent}"
+        )
+    return MisnamedError(
+        f"{path} holds the run {held}, the only folder of it in {path.parent}: it was renamed, or "
+        f"its config.yaml was changed. {unused}. Restore its name (`{rename}`) or its config.yaml"
+    )
+
+
+def check_link(path: Path) -> None:
+    """Raise MisnamedError for a link under a run's name that leads nowhere."""
+    if path.is_symlink() and not path.exists():
+        raise MisnamedError(
+            f"{path} is a link to {path.readlink()}, which is not there. Bring it back (is its "
+            f"disk mounted?); or remove the link, `{shlex.join(['rm', str(path)])}`, to start the "
+            "run again"
+        )
+
+
 def list_runs(runs_dir: Path) -> list[RunFolder]:
     """All run folders, sorted by name.
 
@@ -479,6 +525,7 @@ def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
 def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     """Observe a run; ``job`` is the scheduler's answer about its job, None if it never had one."""
     check_readable(folder.path)
+    check_link(folder.path)
     if not folder.path.exists():
         return Observed(State.NEW)
     status = folder.read_status()

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import RecordError, ScpoError, UnreadableError
+from scpo.errors import MisnamedError, RecordError, ScpoError, UnreadableError
 from scpo.records import log_gaps
 from scpo.records.code_record import read_code
 from scpo.records.files import RUN_AGAIN, change, check_readable, read_yaml
@@ -24,8 +24,8 @@ def problems(folder: RunFolder) -> list[str]:
     config: RunConfig | None = None
     try:
         config = check(folder)
-    except UnreadableError as error:
-        # The other records cannot be checked.
+    except (UnreadableError, MisnamedError) as error:
+        # The other records cannot be checked, or are those of another run.
         return [str(error)]
     except ScpoError as error:
         found.append(str(error))

@@ -590,8 +590,7 @@ def test_records_of_another_run_are_found_everywhere(finished, monkeypatch):
     before = folder.status.read_bytes()
     answer = (
         f"{folder.status} is of the run {other.run_id}: it was copied from there, or the folder was renamed. Restore "
-        "this run's own status.json and the logs that belong to it; or delete the run "
-        f"(`python -m sweeps rm --finished {folder.run_id}`) to start it again"
+        "this run's own status.json and the logs that belong to it; or move the run folder away to start the run again"
     )
     (row,) = statuses([folder], Observer(FakeSlurm()))
     assert (row.state, row.remark) == (State.DAMAGED, answer)

@@ -87,7 +87,9 @@ def test_a_run_folder_that_is_a_link_is_kept_and_the_others_are_deleted(runs, tm
     linked.rename(tmp_path / "elsewhere")
     linked.symlink_to(tmp_path / "elsewhere")
     assert command_line.main(["clean", "--yes"]) == 0
-    assert f"{linked.name} is kept: it is a link to {tmp_path}/elsewhere: delete that" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    kept = f"{linked.name} is kept: it is a link to {tmp_path}/elsewhere, which may be the only copy of its run: "
+    assert f"{kept}`rm {linked}` removes the link only" in said
     assert names(runs) == {State.DONE, State.INTERRUPTED, State.FAILED}
     assert command_line.main(["rm", linked.name, "--yes", "--finished"]) == 1
     assert linked.is_symlink()

@@ -2,13 +2,20 @@ import io
 import json
 import shutil
 import threading
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from scpo.records import JsonLines, State
+from analysis.sources.run_records import read_runs
+from scpo.errors import RecordError
+from scpo.records import JsonLines, RunFolder, State, run_config, verify
 from scpo.records.files import locked, write_json
 from sweeps import __main__ as command_line
 from sweeps import status
+from sweeps.compose.configuration import compose_run
+from sweeps.records import attempt
+from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
 
@@ -77,7 +84,75 @@ def test_a_copied_renamed_or_changed_folder_is_damaged_and_not_the_run_that_it_l
     for name in (copy, other.run_id):
         assert "DAMAGED" in shown[name]
         assert f"holds the run {folder.run_id}: the folder is a copy" in rows[name].remark
-        assert f"python -m sweeps rm --finished {name} --runs-dir {tmp_path}`" in rows[name].remark
+        assert rows[name].remark.endswith(f"Restore its name and files, or move it out of {tmp_path}")
+
+
+LINKS = {
+    "a run of the same folder": (lambda tmp_path, run: tmp_path / run, "the run {run} of the same folder", ""),
+    "a run elsewhere": (
+        lambda tmp_path, run: (tmp_path / run).rename(tmp_path.parent / "kept"),
+        "the run {run} in {elsewhere}/kept",
+        ", or give the link the run's name: `mv {runs}/best {runs}/{run}`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "leads_to", "use"), LINKS.values(), ids=LINKS)
+def test_of_a_link_to_a_run_only_the_link_is_to_be_removed(tmp_path, capsys, target, leads_to, use):
+    """`status` called it a copy to delete, and `rm`, given that command, the folder that it leads to."""
+    runs = tmp_path / "runs"
+    folder = fake.make_run(runs)
+    attempt.run(folder, fake_train.train)
+    link = runs / "best"
+    link.symlink_to(target(runs, folder.run_id))
+    names = {"run": folder.run_id, "runs": runs, "elsewhere": tmp_path}
+    answer = (
+        f"{link} is a link to {leads_to.format(**names)}. No table, figure or sweep uses it under this name. Remove "
+        f"the link only: `rm {link}`{use.format(**names)}"
+    )
+    (row,) = status.statuses([RunFolder(link)], status.Observer(None))
+    assert (row.state, row.remark) == (State.DAMAGED, answer)
+    assert verify.problems(RunFolder(link)) == [answer]
+    assert [problem.reason for problem in read_runs(runs)[1] if problem.path == "best"] == [answer]
+    capsys.readouterr()
+    assert command_line.main(["health", "best", "--runs-dir", str(runs)]) == 1
+    assert answer in " ".join(capsys.readouterr().out.split())
+    assert command_line.main(["rm", "best", "--finished", "--yes", "--runs-dir", str(runs)]) == 1
+    assert f"`rm {link}` removes the link only" in " ".join(capsys.readouterr().out.split())
+    assert link.is_symlink()
+    assert (link / "metrics.jsonl").exists()
+
+
+def test_a_renamed_run_that_has_no_other_folder_is_to_get_its_name_back(tmp_path):
+    """It was called a copy to delete, and may be the only one."""
+    folder = fake.make_run(tmp_path)
+    renamed = folder.path.rename(tmp_path / "best")
+    (row,) = status.statuses([RunFolder(renamed)], status.Observer(None))
+    assert row.state is State.DAMAGED
+    assert f"the only folder of it in {tmp_path}: it was renamed, or its config.yaml was changed" in row.remark
+    assert f"Restore its name (`mv {renamed} {folder.path}`) or its config.yaml" in row.remark
+    assert verify.problems(RunFolder(renamed)) == [row.remark]
+
+
+def test_a_link_under_a_runs_name_that_leads_nowhere_is_named_as_such(tmp_path, monkeypatch):
+    """`verify` found no run folder, the dry run a new run, and `status` a lost config.yaml."""
+    monkeypatch.chdir(tmp_path)
+    folder = fake.make_run("runs")
+    folder.path.rename("kept")
+    folder.path.symlink_to(tmp_path / "kept")
+    (row,) = status.statuses(fake.folders("runs"), status.Observer(None))
+    assert (row.state, row.remark) == (State.PENDING, "")
+    Path("kept").rename("gone")
+    answer = (
+        f"{folder.path} is a link to {tmp_path}/kept, which is not there. Bring it back (is its disk mounted?); or "
+        f"remove the link, `rm {folder.path}`, to start the run again"
+    )
+    (row,) = status.statuses(fake.folders("runs"), status.Observer(None))
+    assert (row.state, row.remark) == (State.DAMAGED, answer)
+    assert verify.problems(folder) == [answer]
+    with pytest.raises(RecordError, match=r"is a link to .*, which is not there"):
+        run_config.ensure(compose_run([*fake.QUICK, "machine.runs_dir=runs"]))
+    assert folder.path.is_symlink()
 
 
 def test_rates_of_training_and_validation_are_apart_and_uncommitted_changes_are_said(tmp_path):

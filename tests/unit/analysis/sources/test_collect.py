@@ -524,7 +524,7 @@ def test_a_copied_or_renamed_run_folder_is_named_and_the_others_are_read(tmp_pat
     assert data.by_metric == before.by_metric
     assert data.sections == before.sections
     assert [one.path for one in data.problems] == [copy.name]
-    assert "is not the run that its config.yaml describes" in data.problems[0].reason
+    assert "the folder is a copy, or it or its config.yaml was changed" in data.problems[0].reason
 
 
 def test_folders_that_changed_names_are_both_left_out(tmp_path):
