@@ -6,6 +6,7 @@ trials, and the runs on disk would be wasted. Grids are enumerated here for the 
 Optuna's grid sampler picks its next point at random.
 """
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from scpo.errors import ConfigError
 from scpo.records.identity import HASH_LENGTH, digest, identity, run_id
 from scpo.schema.env import TUNING
 from scpo.schema.run import RunConfig
-from scpo.schema.search import Choice, Search, Tuning
+from scpo.schema.search import Choice, Dimension, Search, Tuning
 from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw, resolve, seeded_runs
 from sweeps.compose.effects import unread_in_space
@@ -40,6 +41,14 @@ SEARCHES = "searches"
 
 # Fields that may change during a search: they are not part of its hash.
 FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")
+
+# Keys that a search sets in each of its runs, and where it takes them from.
+SET_BY_SEARCH = {
+    "seed": "its seeds: 'seeds=[...]'",
+    "env": "its environment: env=<name>",
+    "model": "its model: model=<name>",
+    "scale": "the command line: scale=<name>",
+}
 T = TypeVar("T")
 
 
@@ -219,17 +228,66 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
 
 
 def _check_space(plan: Plan) -> None:
-    """Check that a run can be composed at both ends of each range and with every choice."""
-    for name, dimension in plan.search.space.items():
-        points = values(dimension)
-        if not isinstance(dimension, Choice):
-            # If both ends of a range are valid, its inner values are assumed to be.
-            points = [points[0], points[-1]]
+    """Check that each choice and both ends of each range can be composed and make other runs."""
+    space = plan.search.space
+    for name, dimension in space.items():
+        place = f"search.space.{name}"
+        points = _outer(dimension)
+        for value in points:
+            if points.count(value) > 1:
+                what = f"{value} is given {points.count(value)} times; give each value once"
+                if not isinstance(dimension, Choice):
+                    what = f"{value} is the only value; the step may be at most high - low"
+                raise ConfigError(f"{place}: {what}")
+        # Not every file that a config group may choose has the keys that other dimensions vary.
+        inside = {
+            other.key: _outer(other)[0]
+            for other in space.values()
+            if other.key.startswith(f"{dimension.key}.")
+        }
+        ids: dict[str, Any] = {}
         for value in points:
             try:
-                next(plan.configurations(plan.seeds[:1], {dimension.key: value}))
+                id_ = _id_with(plan, {dimension.key: value, **inside})
             except ConfigError as error:
-                raise ConfigError(f"search.space.{name}: {value} cannot run: {error}") from None
+                raise ConfigError(f"{place}: {value} cannot run: {error}") from None
+            if id_ in ids and not _has_effect_with_others(plan, dimension, ids[id_], value):
+                raise ConfigError(
+                    f"{place}: {dimension.key}={ids[id_]} and {dimension.key}={value} make the "
+                    f"same runs, as {_why_without_effect(dimension)}. Take it out of the space: "
+                    f"'~{place}'"
+                )
+            ids[id_] = value
+
+
+def _outer(dimension: Dimension) -> list[Any]:
+    """All values of a choice, the ends of a range: its inner values are assumed to be as valid."""
+    points = values(dimension)
+    return points if isinstance(dimension, Choice) else [points[0], points[-1]]
+
+
+def _id_with(plan: Plan, settings: Mapping[str, Any]) -> str:
+    return run_id(next(plan.configurations(plan.seeds[:1], settings)))
+
+
+def _has_effect_with_others(plan: Plan, varied: Dimension, one: Any, other: Any) -> bool:
+    """True if two values make other runs where another dimension has another value.
+
+    For example ``env.wordings.seed``, which is read at a dose of wordings above 0 only.
+    """
+    others = (each for each in plan.search.space.values() if each is not varied)
+    for setting in ({each.key: value} for each in others for value in _outer(each)):
+        with contextlib.suppress(ConfigError):
+            first = _id_with(plan, {**setting, varied.key: one})
+            if first != _id_with(plan, {**setting, varied.key: other}):
+                return True
+    return False
+
+
+def _why_without_effect(dimension: Dimension) -> str:
+    if parse(f"{dimension.key}=null").of_machine:
+        return "settings of this section do not change what a run computes"
+    return "this configuration does not read the setting"
 
 
 def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
@@ -243,8 +301,20 @@ def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
 
 
 def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> None:
+    for override in parse_all(search.overrides):
+        if override.key in SET_BY_SEARCH:
+            raise ConfigError(
+                f"search.overrides: {override} cannot be set there: a search takes it from "
+                f"{SET_BY_SEARCH[override.key]}"
+            )
     varied_by: dict[str, str] = {}
     for name, dimension in search.space.items():
+        # Several models are compared on the same seeds and tasks.
+        if dimension.key in SET_BY_SEARCH and dimension.key != "model":
+            raise ConfigError(
+                f"search.space.{name}: {dimension.key} cannot be searched: a search takes it from "
+                f"{SET_BY_SEARCH[dimension.key]}. Take it out of the space: '~search.space.{name}'"
+            )
         first = varied_by.setdefault(dimension.key, name)
         if first != name:
             raise ConfigError(

@@ -100,6 +100,48 @@ BAD = {
         r"both vary method.shaper.order, .* instead: 'search.space.order.values=\[...\]'; or",
     ),
     "one seed": (["seed=0"], "a trial runs on several seeds"),
+    "seed as a parameter": (
+        ["+search.space.seed={kind: choice, key: seed, values: [0, 1, 2]}"],
+        r"^search.space.seed: seed cannot be searched: a search takes it from its seeds: 'seeds=\[...\]'. Take it "
+        r"out of the space: '~search.space.seed'$",
+    ),
+    "environment as a parameter": (
+        ["+search.space.where={kind: choice, key: env, values: [alfworld, webshop]}"],
+        "^search.space.where: env cannot be searched",
+    ),
+    "seed in the file": (
+        ["search.overrides=['method=scpo', 'seed=3']"],
+        r"^search.overrides: seed=3 cannot be set there: a search takes it from its seeds: 'seeds=\[...\]'$",
+    ),
+    "another scale in the file": (
+        ["search.overrides=['method=scpo', 'scale=paper', 'model=qwen2_5_1_5b']"],
+        "^search.overrides: scale=paper cannot be set there: a search takes it from the command line: scale=<name>$",
+    ),
+    "machine as a parameter": (
+        ["+search.space.project={kind: choice, key: wandb.project, values: [a, b]}"],
+        "^search.space.project: wandb.project=a and wandb.project=b make the same runs, as settings of this section do "
+        "not change what a run computes. Take it out of the space: '~search.space.project'$",
+    ),
+    "range of the machine": (
+        ["+search.space.slots={kind: step, key: launcher.slots, low: 1, high: 3, step: 1}"],
+        "launcher.slots=1 and launcher.slots=3 make the same runs",
+    ),
+    "not read": (
+        ["+search.space.draw={kind: choice, key: env.wordings.seed, values: [1, 2]}"],
+        "env.wordings.seed=2 make the same runs, as this configuration does not read the setting",
+    ),
+    "one value twice": (
+        ["search.space.order.values=[random,random]"],
+        "^search.space.order: random is given 2 times; give each value once$",
+    ),
+    "one step": (
+        ["search.space.theta.step=1"],
+        "^search.space.theta: 0.3 is the only value; the step may be at most high - low$",
+    ),
+    "key that one of the files lacks": (
+        ["search.overrides=[]", "+search.space.method={kind: choice, key: method, values: [scpo, gigpo]}"],
+        "^search.space.method: gigpo cannot run: method.shaper.theta cannot be set with method=gigpo",
+    ),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
     "empty range": (["search.space.theta.low=0.95"], "low must be below high"),
@@ -121,3 +163,18 @@ def test_an_unknown_search_gets_the_nearest_name():
 def test_a_mapping_of_other_keys_of_a_section_contradicts_no_parameter():
     plan = make_plan("scpo_theta_lambda", ["method.shaper={alpha: 0.7}"])
     assert plan.base.method.shaper.alpha == 0.7
+
+
+def test_a_parameter_that_only_another_one_turns_on_is_searched():
+    dose = "+search.space.dose={kind: choice, key: env.wordings.dose, values: [0, 1]}"
+    draw = "+search.space.draw={kind: choice, key: env.wordings.seed, values: [1, 2]}"
+    assert {"dose", "draw"} <= make_plan("scpo", [dose, draw]).search.space.keys()
+
+
+def test_a_config_group_and_a_key_of_its_files_may_both_vary():
+    method = "+search.space.method={kind: choice, key: method, values: [scpo, crbc]}"
+    words = ["search.overrides=[]", "~search.space.theta", "~search.space.soft_base", method]
+    omega = "+search.space.omega={kind: choice, key: method.estimator.omega, values: [1.0, 2.0]}"
+    plan = make_plan("scpo_theta_lambda", [*words, omega])
+    ids = [run for name in ("scpo", "crbc") for run in plan.runs({"method": name, "omega": 2.0})]
+    assert len(set(ids)) == 4
