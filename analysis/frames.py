@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -515,32 +515,46 @@ def _pooled(name: str, table: pd.DataFrame) -> str:
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
     """Warning about pairs of runs that differ in more than the method; else empty."""
     known = _configurations(first) | _configurations(second)
-    runs = first.drop_duplicates("run").set_index("seed")
-    others = second.drop_duplicates("run").set_index("seed")
-    pairs = [(runs.loc[seed], others.loc[seed]) for seed in runs.index.intersection(others.index)]
-    if not pairs:
-        # Sides without a common seed are compared by one run of each.
-        pairs = [(runs.iloc[0], others.iloc[0])]
+    pairs = _pairs_of_runs(first, second)
     texts: dict[str, None] = {}
     for run, other in pairs:
         if text := _difference_of_pair(run, other, known):
             texts[text] = None
-
-    # Notes compare a row with its table, while configurations compare the two sides directly. So
-    # notes are used in full only if a configuration is unknown.
-    notes, other_notes = _notes(first), _notes(second)
-    if any(run["configuration"] not in known for pair in pairs for run in pair):
-        if not texts and notes != other_notes:
-            texts = dict.fromkeys(sorted(note for note in notes | other_notes if note))
-    elif not any(text.startswith(OTHER_SETTINGS) for text in texts):
-        one_method = set(first["method"]) == set(second["method"])
-        for note in sorted(_unusual(notes) ^ _unusual(other_notes)):
-            # With one method on both sides, the configurations have shown these already.
-            if not (one_method and note.startswith("method.")):
-                texts[note] = None
+    all_known = all(run["configuration"] in known for pair in pairs for run in pair)
+    texts |= dict.fromkeys(_differing_notes(first, second, texts, all_known=all_known))
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
+
+
+def _pairs_of_runs(first: pd.DataFrame, second: pd.DataFrame) -> list[tuple[Any, Any]]:
+    """A line of each of the two runs of every common seed; without any, of one run of each side."""
+    runs = first.drop_duplicates("run").set_index("seed")
+    others = second.drop_duplicates("run").set_index("seed")
+    pairs = [(runs.loc[seed], others.loc[seed]) for seed in runs.index.intersection(others.index)]
+    return pairs or [(runs.iloc[0], others.iloc[0])]
+
+
+def _differing_notes(
+    first: pd.DataFrame, second: pd.DataFrame, texts: Collection[str], *, all_known: bool
+) -> list[str]:
+    """Differences between the sides' notes (column ``differs``) that ``texts`` do not name.
+
+    Notes compare a row with its table, while configurations compare the two sides directly. So
+    notes are used in full only if a configuration is unknown.
+    """
+    notes, other_notes = _notes(first), _notes(second)
+    if not all_known:
+        if texts or notes == other_notes:
+            return []
+        return sorted(note for note in notes | other_notes if note)
+    if any(text.startswith(OTHER_SETTINGS) for text in texts):
+        return []
+    unusual = sorted(_unusual(notes) ^ _unusual(other_notes))
+    if set(first["method"]) == set(second["method"]):
+        # The configurations of one method have shown the differences in its settings already.
+        return [note for note in unusual if not note.startswith("method.")]
+    return unusual
 
 
 def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
