@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -416,9 +416,10 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
     """
     if not axes:
         return experiment
-    names = [_short(axis[0].key) for axis in axes]
+    short = _short_names(axis[0].key for axis in axes)
+    names = [short[axis[0].key] for axis in axes]
     rows = [
-        _row(experiment, row, point)
+        _row(experiment, row, point, short)
         for row in experiment.rows
         for point in itertools.product(*axes)
     ]
@@ -431,7 +432,9 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
     )
 
 
-def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) -> ExperimentRow:
+def _row(
+    experiment: Experiment, row: ExperimentRow, point: Sequence[Override], short: Mapping[str, str]
+) -> ExperimentRow:
     """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
 
     The values form the whole name if the experiment has a single row without overrides.
@@ -445,8 +448,8 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
         if override.is_choice and not override.is_host:
             names.append(_slug(value))
         else:
-            names += [_slug(_short(override.key)), _slug(value)]
-        labels.append(_label(override))
+            names += [_slug(short[override.key]), _slug(value)]
+        labels.append(_label(override, short))
 
     return row.model_copy(
         update={
@@ -457,11 +460,11 @@ def _row(experiment: Experiment, row: ExperimentRow, point: Sequence[Override]) 
     )
 
 
-def _label(override: Override) -> str:
+def _label(override: Override, short: Mapping[str, str]) -> str:
     """The override in a row's label: ``SCPO``, ``lexical``, ``theta = 0.4``."""
     value = override.text.partition("=")[2]
     if not override.is_choice or override.is_host:
-        return f"{_short(override.key)} = {value}"
+        return f"{short[override.key]} = {value}"
     return METHOD_LABELS.get(value, value) if override.key == "method" else value
 
 
@@ -477,7 +480,8 @@ def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
     given = [override for override in common if override.key.partition(".")[0] in NAMED_IN_LABELS]
     # Later overrides win. Sorted by key: a choice (method) comes before its settings (method.x).
     last = {override.key: override for override in given}
-    labels = [_label(override) for override in sorted(last.values(), key=lambda it: it.key)]
+    short = _short_names(last)
+    labels = [_label(last[key], short) for key in sorted(last)]
     if not labels:
         return experiment
     row = experiment.rows[0].model_copy(update={"label": ", ".join(labels)})
@@ -520,8 +524,21 @@ def _text(value: Any) -> str:
     return "'" + text.replace("'", "\\'") + "'"
 
 
-def _short(key: str) -> str:
-    return key.rpartition(".")[2]
+def _short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Key -> as many of its last parts as tell it apart from the others: ``theta``.
+
+    ``method.shaper.states`` and ``method.estimator.states`` are ``shaper.states`` and
+    ``estimator.states``.
+    """
+    parts = {key: key.split(".") for key in keys}
+    short = {}
+    for key, own in parts.items():
+        others = [other for name, other in parts.items() if name != key]
+        count = 1
+        while count < len(own) and any(other[-count:] == own[-count:] for other in others):
+            count += 1
+        short[key] = ".".join(own[-count:])
+    return short
 
 
 def _slug(text: str) -> str:

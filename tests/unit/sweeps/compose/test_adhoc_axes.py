@@ -47,6 +47,17 @@ def test_choices_and_two_axes_at_once():
     ]
 
 
+def test_axes_with_one_last_key_are_told_apart_by_as_much_of_their_keys_as_it_takes():
+    states = [f"method.{section}.states=exact,effects" for section in ("shaper", "estimator")]
+    fixed = [ONE_SEED, "method=scpo", "scorer=exact"]
+    matrix = expand("one", [*fixed, *states, "method.shaper.alpha=0.5,1.0"])
+    first = matrix.cells[0].row
+    assert first.label == "shaper.states = exact, estimator.states = exact, alpha = 0.5"
+    assert first.name == "shaper_states_exact_estimator_states_exact_alpha_0_5"
+    assert matrix.experiment.title.endswith(", by shaper.states and estimator.states and alpha")
+    assert matrix.experiment.name == "one_by_shaper_states_estimator_states_alpha"
+
+
 def test_methods_are_called_by_their_names_and_share_the_rows_of_other_experiments():
     matrix = expand("one", [ONE_SEED, "method=gigpo,scpo"])
     assert [(cell.row.name, cell.row.label) for cell in matrix.cells] == [
@@ -100,6 +111,11 @@ def test_what_no_axis_can_be_is_refused(words, message):
         (["trainer.steps=3"], "default", "as configured"),
         (["method=gigpo"], "gigpo", "GiGPO"),
         (["method.shaper.states=facts", "method=scpo", "scorer=exact"], "scpo", "SCPO, states = facts, exact"),
+        (
+            ["method=scpo", "scorer=exact", "method.shaper.states=facts", "method.estimator.states=entities"],
+            "scpo",
+            "SCPO, estimator.states = entities, shaper.states = facts, exact",
+        ),
         (["scorer=lexical", "method.host=hgpo"], "default", "host = hgpo, lexical"),
     ],
 )
