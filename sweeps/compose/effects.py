@@ -1,6 +1,7 @@
-"""Settings that a comparison varies although its runs do not read them."""
+"""Settings of a comparison without an effect: values given twice, and keys that no run reads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from scpo.records.identity import digest, identity
 from scpo.schema.run import RunConfig
@@ -9,6 +10,13 @@ from scpo.schema.run import RunConfig
 # above the soft base, (s - base) / (1 - base), is 1 for each of them.
 UNREAD = {"exact": ("theta", "soft_base")}
 PREFIX = "method.shaper."
+
+
+def repeated(axes: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """Note values that an axis names twice, where as many runs may be expected as values."""
+    for axis, values in axes.items():
+        for value in dict.fromkeys(value for value in values if values.count(value) > 1):
+            yield f"{axis}: {value} is given {values.count(value)} times and runs once"
 
 
 def unread_keys(config: RunConfig) -> tuple[str, ...]:

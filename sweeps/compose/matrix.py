@@ -20,7 +20,7 @@ from scpo.schema.run import RunConfig
 from scpo.strict import Scale
 from scpo.suggestions import did_you_mean
 from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
-from sweeps.compose.effects import unread_in_rows
+from sweeps.compose.effects import repeated, unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, file_of, parse, parse_all, where_is
 from sweeps.compose.schema_keys import fields_at
 
@@ -164,20 +164,13 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
         matrix.notes.append(
             f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
         )
-    matrix.notes += _repeated(axes)
+    matrix.notes += repeated(axes)
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose.
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
-
-
-def _repeated(axes: dict[str, list[Any]]) -> Iterator[str]:
-    """Note values that an axis names twice, where as many runs may be expected as values."""
-    for axis, values in axes.items():
-        for value in dict.fromkeys(value for value in values if values.count(value) > 1):
-            yield f"{axis}: {value} is given {values.count(value)} times and runs once"
 
 
 def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:

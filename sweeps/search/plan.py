@@ -24,7 +24,7 @@ from scpo.schema.run import RunConfig
 from scpo.schema.search import Choice, Dimension, Search, Tuning
 from scpo.strict import Scale
 from sweeps.compose.configuration import compose_raw, resolve, seeded_runs
-from sweeps.compose.effects import unread_in_space
+from sweeps.compose.effects import repeated, unread_in_space
 from sweeps.compose.hints import explain_validation
 from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.compose.schema_keys import dotted_keys
@@ -65,7 +65,11 @@ class Plan:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds that each trial runs on."""
+        """Seeds that each trial runs on; one that is given twice runs once."""
+        return tuple(dict.fromkeys(self._given_seeds))
+
+    @property
+    def _given_seeds(self) -> tuple[int, ...]:
         return at_scale(self.search.seeds, self.scale)
 
     @property
@@ -105,7 +109,7 @@ class Plan:
         spec = self.search.model_dump(mode="json", exclude=set(FREE))
         fixed = {key: value for key, value in identity(self.base).items() if key != "seed"}
         whole = digest(
-            {"search": spec, "seeds": self.seeds, "metric": self.metric, "config": fixed}
+            {"search": spec, "seeds": self._given_seeds, "metric": self.metric, "config": fixed}
         )
         # A model's name may hold a slash, such as Qwen/X.
         model = re.sub(r"[^a-z0-9._-]+", "_", self.base.model.name.lower())
@@ -121,7 +125,8 @@ class Plan:
         return point_of(self.search.space, self.base)
 
     def remarks(self) -> list[str]:
-        """Lines about dimensions of the space that have no effect on the search's runs."""
+        """Lines about seeds given twice, and settings that have no effect on the search's runs."""
+        given = {"seeds": self._given_seeds, "search.fresh_seeds": self.search.fresh_seeds}
         space = {name: dimension.key for name, dimension in self.search.space.items()}
         scorers: list[Any] = []
         for dimension in self.search.space.values():
@@ -133,7 +138,17 @@ class Plan:
             configs = [
                 next(self.configurations(self.seeds[:1], {"scorer": name})) for name in scorers
             ]
-        return unread_in_space(configs, space)
+        return [*repeated(given), *self._replaced_panels(), *unread_in_space(configs, space)]
+
+    def _replaced_panels(self) -> Iterator[str]:
+        for override in self.overrides:
+            if any(
+                _sets(override, key) or override.key.startswith(f"{key}.") for key in self._panels
+            ):
+                yield (
+                    f"{override} has an effect on the winner's runs only: trials have the panels "
+                    "of search.tuning"
+                )
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
         """Configurations of a trial's runs by id, one for each seed."""
@@ -203,6 +218,10 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     ]
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
+    for override in of_search:
+        axis = override.key.removeprefix("search.").partition(".")[0]
+        if axis in axes:
+            raise ConfigError(f"{override}: {axis}=... in the same call replaces it; give one")
     # Axes without values on the command line stay as in the file.
     replaced = {key: value for key, value in axes.items() if value is not None}
     try:

@@ -142,6 +142,11 @@ BAD = {
         ["search.overrides=[]", "+search.space.method={kind: choice, key: method, values: [scpo, gigpo]}"],
         "^search.space.method: gigpo cannot run: method.shaper.theta cannot be set with method=gigpo",
     ),
+    "seeds in two ways": (["search.seeds=[5, 6]", "seeds=[7]"], r"^search.seeds=\[5, 6\]: seeds=... in the same call"),
+    "model of a scale in two ways": (
+        ["search.model.mini=tiny", "model=tiny"],
+        "^search.model.mini=tiny: model=... in the same call replaces it; give one$",
+    ),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
     "empty range": (["search.space.theta.low=0.95"], "low must be below high"),
@@ -178,3 +183,33 @@ def test_a_config_group_and_a_key_of_its_files_may_both_vary():
     plan = make_plan("scpo_theta_lambda", [*words, omega])
     ids = [run for name in ("scpo", "crbc") for run in plan.runs({"method": name, "omega": 2.0})]
     assert len(set(ids)) == 4
+
+
+def test_a_seed_that_is_given_twice_is_noted_and_runs_once(tmp_path):
+    plan = plan_in(tmp_path, "seeds=[0,1,0]", "search.fresh_seeds=[7,7]")
+    assert plan.seeds == (0, 1)
+    assert plan.remarks()[:2] == [
+        "seeds: 0 is given 2 times and runs once",
+        "search.fresh_seeds: 7 is given 2 times and runs once",
+    ]
+    trials, _ = drive(plan, InstantLauncher())
+    write_results(plan, trials)
+    assert "over seeds 0, 1." in (plan.folder / "best.yaml").read_text()
+    assert "over seeds 0, 1;" in (plan.folder / "summary.md").read_text()
+
+
+def test_a_recorded_search_with_a_seed_given_twice_keeps_its_folder(tmp_path):
+    # The folder's hash was that of the seeds as given.
+    assert plan_in(tmp_path, "seeds=[0,0]").study_id != plan_in(tmp_path, "seeds=[0]").study_id
+
+
+@pytest.mark.parametrize(
+    "word", ["env.train_panel.seed=7", "env.train_panel={seed: 7}", "~env.validation_panels.valid_seen"]
+)
+def test_an_override_of_a_panel_that_trials_replace_is_noted(word):
+    (line,) = make_plan("scpo", [word]).remarks()
+    assert line == f"{word} has an effect on the winner's runs only: trials have the panels of search.tuning"
+
+
+def test_an_override_of_a_training_panel_that_trials_keep_is_not_noted():
+    assert make_plan("scpo", ["scale=study", "scorer=lexical", "env.train_panel.seed=7"]).remarks() == []
