@@ -48,17 +48,22 @@ LISTED_RUNS = 12
 
 # States in which a run stays, so that it need not be observed again.
 FINAL = (State.DONE, State.PRUNED)
+OTHER_CODE = Decision(Action.LEAVE, "not started under other code, see the note")
 LOST_REASON = "its process ended without recording why; the same command starts it again"
 
 
 @dataclass
 class Found:
-    """Runs of a matrix on disk: folders with their states, damaged ones, and the plan for each."""
+    """Runs of a matrix on disk: folders with their states, damaged ones, and the plan for each.
+
+    ``refused``: messages of the runs that would refuse to go on under the present code, by id.
+    """
 
     folders: dict[str, RunFolder] = field(default_factory=dict)
     seen: dict[str, Observed] = field(default_factory=dict)
     damaged: dict[str, Outcome] = field(default_factory=dict)
     plan: dict[str, Decision] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     def planned(self, action: Action) -> dict[str, RunFolder]:
         """Folders of the runs that the plan gives this action."""
@@ -84,6 +89,9 @@ class Found:
                 outcomes.setdefault(run_id, Outcome(before))
                 continue
             now = _observed_end(self.folders[run_id], observer)
+            if run_id in self.refused and now.state is before:
+                # It is counted among the runs that were not started.
+                continue
             if decision.action is not Action.START and now.state is before:
                 # The reason names what a person can do about it.
                 outcomes[run_id] = Outcome(before, decision.reason(run_id))
@@ -115,21 +123,19 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, launcher_of(matrix).max_failures, runs_dir(matrix))
     plan |= archived
-    starts = {}
-    for run_id, config in matrix.runs.items():
-        if plan[run_id].action is Action.START:
-            starts[run_id] = config
+    starts = _starts(matrix, plan)
+    refused = _refused(runs_dir(matrix), starts)
+    plan |= dict.fromkeys(refused, OTHER_CODE)
+    starts = _starts(matrix, plan)
 
     # Checked before anything is shown: hours of jobs that Slurm would refuse would mislead.
     if launcher.detached:
         launcher.check(configs)
-    refused = _refused(runs_dir(matrix), starts)
-    plan |= dict.fromkeys(refused, Decision(Action.START, "would fail, see the note"))
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_notes(console, _of_other_code(matrix, seen.keys() - archived.keys()))
     show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
+    show.show_notes(console, _refused_note(list(refused.values())))
     if starts:
-        show.show_notes(console, _refused_note(list(refused.values())))
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
         show.show_notes(console, _without_wandb_key(starts.values()))
         # At the paper's scale the note above names the doctor, which checks all of it.
@@ -138,6 +144,15 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
             show.show_notes(console, [f"would not start here: {reason}" for reason in reasons])
         launcher.preview(console, starts)
     return EXIT_DONE
+
+
+def _starts(matrix: Matrix, plan: Mapping[str, Decision]) -> dict[str, RunConfig]:
+    """The runs that the plan starts."""
+    starts = {}
+    for run_id, config in matrix.runs.items():
+        if run_id in plan and plan[run_id].action is Action.START:
+            starts[run_id] = config
+    return starts
 
 
 def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> dict[str, str]:
@@ -149,6 +164,8 @@ def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> dict[str, str]:
         if not run.path.exists():
             continue
         try:
+            if not run.complete_checkpoints():
+                continue
             message = code_record.refused_resume(run, config, (run.read_status().commit, commit))
         except RecordError:
             # `show_matrix` lists it as DAMAGED.
@@ -161,7 +178,7 @@ def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> dict[str, str]:
 def _refused_note(messages: Sequence[str]) -> Iterator[str]:
     if messages:
         others = f" (and {counted(len(messages) - 1, 'other run')})" if len(messages) > 1 else ""
-        yield f"would fail{others}: {messages[0]}"
+        yield f"not started{others}: {messages[0]}"
 
 
 def _observed(folder: RunFolder, observer: Observer) -> Observed:
@@ -244,6 +261,7 @@ def run(
             ids = launcher.start(starts, matrix.experiment.name) if starts else []
 
     show.show_notes(console, _of_other_code(matrix, found.folders))
+    show.show_notes(console, _refused_note(list(found.refused.values())))
     if starts or launcher.detached:
         show.show_notes(console, _run_elsewhere(matrix))
     if starts:
@@ -254,7 +272,7 @@ def run(
         if found.damaged:
             show.show_summary(console, found.damaged)
             show.show_notes(console, _of_damaged(matrix, found.damaged))
-        return EXIT_FAILED if found.damaged else EXIT_DONE
+        return EXIT_FAILED if found.damaged or found.refused else EXIT_DONE
     ended: dict[str, Outcome] = {}
     completed = True
     if starts:
@@ -273,6 +291,8 @@ def run(
     if not completed:
         console.print(_what_is_kept(matrix, in_order), soft_wrap=True)
         return EXIT_INTERRUPTED
+    if found.refused.keys() - outcomes.keys():
+        return EXIT_FAILED
     return exit_status(outcomes.values())
 
 
@@ -540,6 +560,9 @@ def _open(
         )
     max_failures = launcher_of(matrix).max_failures
     found.plan = reconcile(found.folders, found.seen, max_failures, runs_dir(matrix))
+    # A job that waits for hours must not end by a refusal that is known now.
+    found.refused = _refused(runs_dir(matrix), _starts(matrix, found.plan))
+    found.plan |= dict.fromkeys(found.refused, OTHER_CODE)
     found.plan |= archived
     _announce(console, found)
     return found

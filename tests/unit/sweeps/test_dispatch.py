@@ -159,11 +159,11 @@ def test_a_dry_run_names_the_runs_whose_resume_other_code_would_refuse(tmp_path)
         return said
 
     said = dry_run(["scpo/advantages/gigpo.py"])
-    assert f"would fail: {folder.run_id} stopped at step 2 under other code. Changed since: scpo/advantages" in said
-    assert "start (would fail, see the note)" in said
+    assert f"not started: {folder.run_id} stopped at step 2 under other code. Changed since: scpo/advantages" in said
+    assert "leave (not started under other code, see the note)" in said
     assert "goes on" not in said
-    assert "would fail" not in dry_run(["sweeps/dispatch.py"])
-    assert "would fail" not in dry_run(["scpo/advantages/gigpo.py"], "machine.resume_across_versions=true")
+    assert "not started" not in dry_run(["sweeps/dispatch.py"])
+    assert "not started" not in dry_run(["scpo/advantages/gigpo.py"], "machine.resume_across_versions=true")
 
 
 def test_runs_of_an_unchanged_method_are_not_offered_for_deletion_with_those_of_an_edited_one(tmp_path):
@@ -525,6 +525,47 @@ def test_a_run_that_another_sweep_began_first_ends_as_it_did_there(sweep_of_two,
         return Outcome(State.RUNNING, "another process runs it")
 
     assert sweep(happens)[0] == code
+
+
+def under_other_code(folder):
+    folder.update_status(state=State.INTERRUPTED, step=2)
+    folder.checkpoint(2).mkdir(parents=True, exist_ok=True)
+    folder.mark_complete(2, {}, {})
+    write_json(folder.code, {"files": code_files() | {"scpo/advantages/gigpo.py": "another"}})
+    return folder
+
+
+def test_a_run_whose_resume_would_be_refused_is_not_started_here(sweep_of_two):
+    theirs, lock, sweep = sweep_of_two
+    lock.close()
+    under_other_code(theirs)
+    status, told, _ = sweep(train_here)
+    assert status == 1
+    assert "1 to run, 1 not started under other code, see the note\n" in told
+    assert f"note: not started: {theirs.run_id} stopped at step 2 under other code. Changed since: " in told
+    assert "2 runs: 1 DONE, 1 not started\n" in told
+    assert theirs.read_status().state is State.INTERRUPTED
+
+
+def test_a_run_whose_resume_would_be_refused_is_not_submitted(submitted):
+    matrix, slurm = submitted
+    slurm.run_all()
+    slurm.submitted.clear()
+    run_id = next(run_id for run_id, config in matrix.runs.items() if config.seed == 1)
+    folder = under_other_code(RunFolder(Path("runs") / run_id))
+    out = io.StringIO()
+
+    def launcher_for(configs):
+        return cluster.Cluster(configs[0].launcher, Path("runs"), slurm, slurm, outside=lambda: False)
+
+    status = dispatch.run(Console(file=out, width=500), matrix, launcher_for, Observer(slurm))
+    assert (status, slurm.submitted) == (1, [])
+    assert "3 finished before" in out.getvalue()
+    assert "1 not started under other code, see the note\n" in out.getvalue()
+    assert (
+        f"note: not started: {folder.run_id} stopped at step {folder.complete_checkpoints()[-1]} under"
+        in out.getvalue()
+    )
 
 
 def test_a_finished_run_whose_log_was_changed_is_counted_as_damaged(finished, monkeypatch):
