@@ -6,8 +6,11 @@
     scpo.contract.check_matcher("kmp")                        a custom matcher
     scpo.contract.check_tokens(advantage_N, mask_NL, advantage_NL)    advantages on the tokens
 
-Each returns None or raises an error that names the row, the pair or the value. They are cheap
-enough to run in the first steps of every run.
+Each returns None or raises an error that names the row, the pair or the value. No run and no
+trainer calls them, so call them yourself: ``check_batch`` and ``check_tokens`` on the first batches
+of a trainer of your own (they are cheap enough for its first steps), before and after
+``scpo.assign``; the others in the test of the part that you write (CONTRIBUTING.md, "How to add a
+part").
 """
 
 from __future__ import annotations
