@@ -165,6 +165,9 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
         )
     matrix.notes += repeated(axes)
+    for row in rows:
+        if scale in row.scales:
+            matrix.notes += repeated({f"row {row.name}, seeds": row.seeds or ()})
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose.

@@ -182,6 +182,21 @@ def test_a_seed_given_twice_is_one_run():
     assert "seeds: 1 is given 2 times and runs once" in matrix.notes
 
 
+def test_a_seed_that_a_row_gives_twice_is_one_run_and_a_note(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "experiment:\n  name: mine\n  title: Mine\n  axes: {env: [alfworld], model: [tiny], seeds: 3}\n"
+        "  rows:\n  - {name: scpo, overrides: [method=scpo]}\n"
+        "  - {name: gigpo, overrides: [method=gigpo], seeds: [0, 0, 1]}\n"
+    )
+    matrix = expand(str(path))
+    assert len(matrix.cells) == 5
+    assert matrix.notes == ["row gigpo, seeds: 0 is given 2 times and runs once"]
+    assert expand(str(path), ["rows=[scpo]"]).notes == [
+        "rows=[scpo]: no runs of gigpo (n/a in tables unless they ran earlier)"
+    ]
+
+
 def test_the_largest_seed_fits_the_generators_of_numpy_and_torch():
     (cell,) = expand("one", ["method=scpo", f"seeds=[{LARGEST_SEED}]"]).cells
     assert cell.config.seed == LARGEST_SEED
