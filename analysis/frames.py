@@ -11,6 +11,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -720,6 +721,13 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
             "rows that there are"
         )
 
+    # Read as text, as from a CSV of one's own, the seeds would pair with nothing.
+    other = [seed for seed in table["seed"].dropna().unique() if not isinstance(seed, Real)]
+    if other:
+        raise ConfigError(
+            f"{name} has the seed {other[0]!r}, a {type(other[0]).__name__}; seeds are whole "
+            f"numbers, as load_runs gives them: {name}.assign(seed={name}.seed.astype(int))"
+        )
     runs = table[["run", "seed", "row"]].drop_duplicates("run")
     twice = runs[runs["seed"].duplicated(keep=False)]
     if len(twice):

@@ -91,6 +91,16 @@ def test_a_row_keeps_a_seed_that_another_experiment_has_under_a_name_of_its_own(
     assert list(found["pairs"]) == [3]
 
 
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_seeds_that_are_text_are_refused_by_the_side_that_has_them(tmp_path, name):
+    write_experiment(tmp_path, {row: methods_own_runs(tmp_path, row, (0, 1)) for row in ("scpo", "gigpo")})
+    runs = scpo.load_runs(tmp_path)
+    sides = {"first": runs[runs.row == "scpo"], "second": runs[runs.row == "gigpo"]}
+    sides[name] = sides[name].assign(seed=sides[name].seed.astype(str))
+    with pytest.raises(ConfigError, match=rf"^{name} has the seed '0', a str; .*assign\(seed={name}\.seed\.astype"):
+        scpo.compare(sides["first"], sides["second"], "train/success_rate")
+
+
 def methods_own_runs(folder, method, seeds):
     return [write_run(folder, method, seed, overrides=(f"method={method}",)) for seed in seeds]
 
