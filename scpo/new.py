@@ -108,7 +108,7 @@ KINDS = {
             "method=gigpo,{name}",
             "conf/scale/method/study_{name}.yaml: its learning rate at scale=study, not tuned as "
             "written: python sweep.py +experiment=one method={name} scale=study "
-            "seeds=[100,101,102] trainer.optimizer.learning_rate=5e-4,1e-3,2e-3,4e-3",
+            "'seeds=[100,101,102]' trainer.optimizer.learning_rate=5e-4,1e-3,2e-3,4e-3",
         ),
         edits={
             "scpo/advantages/registry.py": (

@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ COPIED_TOO = (
     "bench",
 )
 FILES = ("tests/__init__.py", "tests/unit/__init__.py", "tests/unit/analysis/__init__.py", "tests/conftest.py")
+# An override that zsh takes for a pattern of file names, in a command.
+UNQUOTED = re.compile(r"python [^`\n]* [\w.+]+=\[")
 LAWS = {  # of each kind: its own test, and what else must hold of it
     "estimator": (
         "tests/unit/advantages/test_mine.py",
@@ -136,6 +139,13 @@ def test_what_is_written_is_named_with_the_next_steps(kind, monkeypatch, capsys)
     assert "written.py" in printed
     assert "mine" in printed
     assert "{" not in printed
+    assert not UNQUOTED.search(printed)
+
+
+def test_brackets_are_quoted_in_every_command_of_the_pages():
+    pages = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md")]
+    found = {page.name: UNQUOTED.findall(page.read_text()) for page in pages}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 @pytest.mark.parametrize(
