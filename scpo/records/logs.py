@@ -350,7 +350,7 @@ def before_after(records: Sequence[Mapping[str, Any]]) -> list[str]:
         episodes = last.get(f"val/{panel}/episodes")
         of = f" of {episodes:g} episodes" if episodes else ""
         start = panels(first).get(panel)
-        if start is None or panels(first) == panels(last):
+        if start is None or first is last:
             lines.append(f"{panel}: success {100 * rate:.1f} %{of}")
         else:
             steps = f"step {first['step']} -> step {last['step']}"
