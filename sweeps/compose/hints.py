@@ -6,6 +6,7 @@ lists flags and keys of other tools.
 """
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -454,7 +455,7 @@ def explain_validation(
 
 @dataclass(frozen=True)
 class _Hidden:
-    """Replacement of a value that messages must not show."""
+    """Replacement of a value that messages must not show, with the name of the value's type."""
 
     kind: str
 
@@ -477,7 +478,7 @@ def _within(name: str, parent: str) -> bool:
 
 
 def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    location = [part for part in detail["loc"] if not _is_tag(part, detail, model)]
+    location = [part for at, part in enumerate(detail["loc"]) if not _is_tag(at, detail, model)]
     key = ".".join(map(str, location))
     got = detail["input"]
     if detail["type"] == "extra_forbidden":
@@ -489,11 +490,8 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
     # Raised by a validator of ours, with a full message.
     if detail["type"] == "value_error":
         return ": ".join(filter(None, [key, str(detail["ctx"]["error"])]))
-    if detail["type"] in ("model_type", "model_attributes_type"):
-        return (
-            f"{key}: got {_shorten(got)}; it is a section: set its keys one by one, "
-            f"{key}.<key>=<value>"
-        )
+    if form := _form(detail, location, model):
+        return f"{key}: got {_shorten(got)}; {form}"
     if detail["type"] == "missing":
         return f"{key} is missing{_where_to_set(location, got)}"
     context = detail.get("ctx", {})
@@ -509,6 +507,33 @@ def _explain_detail(detail: ErrorDetails, model: type[BaseModel]) -> str:
             return f"{key}.{field}: got {tag!r}; allowed: {', '.join(allowed)}{near}"
         hint = did_you_mean(str(got), allowed)
     return f"{key}: got {_shorten(got)}; {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
+
+
+def _form(
+    detail: ErrorDetails, location: Sequence[int | str], model: type[BaseModel]
+) -> str | None:
+    """How to write a section or a list for which another value was given; None for other errors."""
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        key = ".".join(map(str, location))
+        return f"it is a section: set its keys one by one, {key}.<key>=<value>"
+    got = detail["input"]
+    if detail["type"] in ("tuple_type", "list_type") and (
+        isinstance(got, str) or got == _Hidden("str")
+    ):
+        return _as_list(location, got, model)
+    return None
+
+
+def _as_list(location: Sequence[int | str], text: Any, model: type[BaseModel]) -> str:
+    """How to write a text where a list is expected, as an override or a line of a YAML file."""
+    # A value that messages must not show is not in the example, either.
+    example = json.dumps(text, ensure_ascii=False) if isinstance(text, str) else '"<text>"'
+    if "machine" in model.model_fields:
+        if isinstance(text, str) and re.fullmatch(r"[\w./-]+", text):
+            example = text
+        key = ".".join(map(str, location))
+        return f"a list is expected: {shlex.quote(f'{key}=[{example}]')}"
+    return f"a list is expected: {location[-1]}: [{example}]"
 
 
 def _where_to_set(location: Sequence[int | str], section: Any) -> str:
@@ -534,9 +559,12 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _is_tag(part: int | str, detail: ErrorDetails, model: type[BaseModel]) -> bool:
-    """Return True if a part of a location is the tag of a union (`gigpo`) and not a YAML key."""
-    at = detail["loc"].index(part)
+def _is_tag(at: int, detail: ErrorDetails, model: type[BaseModel]) -> bool:
+    """Return True if a part of a location is the tag of a union (`gigpo`) and not a YAML key.
+
+    ``at``: its place. A location may have a name as tag and as key: trainer, verl, verl, overrides.
+    """
+    part = detail["loc"][at]
     before = models_at(detail["loc"][:at], model)
     after = models_at(detail["loc"][: at + 1], model)
     # A field's name leads to the models below it; a tag leaves some of the models of its union.

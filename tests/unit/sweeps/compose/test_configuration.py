@@ -271,6 +271,14 @@ BAD = {
     "Hydra's own sweep": (["seed=0,1"], "seed=0,1: one value a key here; as an axis of an experiment: python sweep.py"),
     "no value": (["seed"], "'seed' is not an override (there is no = in it)"),
     "open bracket": (["seed=[0"], "'seed=[0' is not an override"),
+    "text for a list": (
+        ["env.train_panel.families=pick"],
+        "families: got 'pick'; a list is expected: 'env.train_panel.families=[pick]'",
+    ),
+    "text for a list of words": (
+        ["trainer=verl", "trainer.verl.overrides='a b'"],
+        "trainer.verl.overrides: got 'a b'; a list is expected: 'trainer.verl.overrides=[\"a b\"]'",
+    ),
 }
 
 

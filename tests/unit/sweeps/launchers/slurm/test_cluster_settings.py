@@ -246,7 +246,10 @@ def test_a_key_that_is_passed_as_an_argument_is_found_and_not_shown(line, shown,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("setup: wandb login my-key", "setup: got a value of type str, not shown; input should be a valid tuple"),
+        (
+            "setup: wandb login my-key",
+            'setup: got a value of type str, not shown; a list is expected: setup: ["<text>"]',
+        ),
         ("setup: [{wandb login: my-key}]", "setup.0: got a value of type dict, not shown"),
         ("more: my-key", "more: got a value of type str, not shown"),
         ("wandb_key: my-key", "unknown key wandb_key (got a value of type str, not shown)"),
