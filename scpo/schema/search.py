@@ -35,11 +35,14 @@ class StepRange(_Range):
 
 
 class LogRange(_Range):
-    """Uniform in the logarithm; a grid has ``points`` values in equal ratios, bounds included."""
+    """Uniform in the logarithm; a grid has ``points`` values in equal ratios, bounds included.
+
+    Other samplers read no ``points``.
+    """
 
     kind: Literal["log"]
     low: PositiveFloat
-    points: Annotated[int, Field(ge=2)]
+    points: Annotated[int, Field(ge=2)] | None = None
 
 
 class Choice(Strict):
@@ -148,3 +151,15 @@ class Search(Strict):
     sampler: SamplerConfig
     pruner: MedianPruning | None
     space: Annotated[dict[Name, Dimension], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _a_grid_has_points(self) -> Self:
+        for name, dimension in self.space.items():
+            missing = isinstance(dimension, LogRange) and dimension.points is None
+            if self.sampler.name == "grid" and missing:
+                raise ValueError(
+                    f"search.space.{name}.points is missing, the number of values that a grid "
+                    "takes of a logarithmic range; write points: 5 there, or "
+                    "search.sampler.name=tpe"
+                )
+        return self

@@ -55,10 +55,11 @@ def values(dimension: Dimension) -> list[Any]:
     if isinstance(dimension, Choice):
         return list(dimension.values)
     if isinstance(dimension, LogRange):
-        ratio = math.log(dimension.high / dimension.low) / (dimension.points - 1)
+        # Without points there is no grid, and only the bounds are asked for.
+        points = dimension.points or 2
+        ratio = math.log(dimension.high / dimension.low) / (points - 1)
         return [
-            _tidy(dimension, dimension.low * math.exp(ratio * point))
-            for point in range(dimension.points)
+            _tidy(dimension, dimension.low * math.exp(ratio * point)) for point in range(points)
         ]
     # The small term keeps the upper end if rounding makes the quotient 5.999... instead of 6.
     steps = math.floor((dimension.high - dimension.low) / dimension.step + 1e-9)

@@ -5,7 +5,7 @@ from scpo.errors import ConfigError
 from scpo.records.identity import run_id
 from sweeps.compose.configuration import compose_run
 from sweeps.search.plan import make_plan
-from sweeps.search.search_folder import search_folders, write_plan, write_results
+from sweeps.search.search_folder import read_plan, search_folders, write_plan, write_results
 from sweeps.search.space import override_texts
 from tests.support.searches import InstantLauncher, drive, plan_in
 
@@ -86,6 +86,8 @@ def test_scale_env_and_model_choose_their_values():
     assert (plan.base.env.name, plan.base.model.name, plan.default()["alpha"]) == ("webshop", "1.5B", 1.0)
 
 
+RATE = "+search.space.rate={kind: log, key: trainer.optimizer.learning_rate, low: 0.001, high: 0.1}"
+
 BAD = {
     "searched key": (["method.shaper.theta=0.5"], "the search varies method.shaper.theta itself"),
     "searched key in a mapping": (["method.shaper={theta: 0.5}"], "the search varies method.shaper.theta itself"),
@@ -146,6 +148,11 @@ BAD = {
     "model of a scale in two ways": (
         ["search.model.mini=tiny", "model=tiny"],
         "^search.model.mini=tiny: model=... in the same call replaces it; give one$",
+    ),
+    "grid without points": (
+        [RATE, "search.sampler.name=grid"],
+        "search.space.rate.points is missing, the number of values that a grid takes of a logarithmic range; write "
+        "points: 5 there, or search.sampler.name=tpe$",
     ),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
@@ -213,3 +220,11 @@ def test_an_override_of_a_panel_that_trials_replace_is_noted(word):
 
 def test_an_override_of_a_training_panel_that_trials_keep_is_not_noted():
     assert make_plan("scpo", ["scale=study", "scorer=lexical", "env.train_panel.seed=7"]).remarks() == []
+
+
+def test_only_a_grid_needs_points_of_a_logarithmic_range(tmp_path):
+    plan = plan_in(tmp_path, RATE, "search.sampler.name=tpe", "search.trials=3")
+    trials, _ = drive(plan, InstantLauncher())
+    assert len({trial.params["rate"] for trial in trials}) == 3
+    write_plan(plan)
+    assert read_plan(plan.folder).search == plan.search
