@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, ValidationError
 
-from scpo.errors import ContractError, StepBatchError
+from scpo.errors import ConfigError, ContractError, StepBatchError
 from scpo.steps import BoolArray, FloatArray, StepBatch, refuse
 from scpo.strict import Strict
+from scpo.suggestions import did_you_mean
 
 Requirement = Literal["step_bonus", "entropy", "hindsight_logprob", "value"]
 """Input of an estimator beyond the plain batch; a trainer without it refuses the configuration."""
@@ -82,6 +83,19 @@ class Estimator:
     labels: Mapping[str, str]
     level: Literal["row", "token"] = "row"
     step_term: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a requirement that does not exist: it would only be found when a run starts.
+
+        Raises:
+            ConfigError: No trainer provides it.
+        """
+        allowed = get_args(Requirement)
+        for requirement in sorted(set(self.requires) - {*allowed}):
+            raise ConfigError(
+                f"estimator {self.name!r} requires {requirement!r}, which no trainer provides"
+                f"{did_you_mean(str(requirement), allowed)}; allowed: {', '.join(allowed)}"
+            )
 
     @property
     def name(self) -> str:

@@ -64,6 +64,15 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         check("rlo")
 
 
+def test_a_requirement_that_no_trainer_provides_is_refused_when_the_estimator_is_made():
+    with pytest.raises(ConfigError) as error:
+        dataclasses.replace(RLOO, requires=frozenset({"step_bonuss", "entropy"}))
+    assert str(error.value) == (
+        "estimator 'rloo' requires 'step_bonuss', which no trainer provides; did you mean step_bonus?; "
+        "allowed: step_bonus, entropy, hindsight_logprob, value"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
