@@ -273,8 +273,9 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
         say_error(console, problem)
 
     # Not counted as problems: a run may be killed before its first checkpoint.
-    for remark in filter(None, map(verify.begins_anew, folders)):
-        say(console, remark)
+    for folder in folders:
+        for remark in verify.remarks(folder):
+            say(console, remark)
 
     # Not counted as problems: runs of train.py are in no experiment. For a run of a sweep, the
     # line shows that its manifest was deleted.

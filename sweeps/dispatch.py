@@ -348,9 +348,9 @@ def _of_damaged(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> list[str]:
     shown = ids[:LISTED_RUNS]
     verify_them = command_on(runs_dir(matrix), "sweeps verify", *shown)
     return [
-        f"{counted(len(ids), 'damaged run')}, in no table: restore the files ({verify_them} names "
-        "them), or delete the runs, which the same command then starts again: "
-        f"{command_on(runs_dir(matrix), 'sweeps rm --finished', *shown)}"
+        f"{counted(len(ids), 'damaged run')}, in no table: {verify_them} names each damaged file "
+        "and what to do. A run without a copy of it runs again by the same command once its folder "
+        f"is moved out of {runs_dir(matrix)}"
     ]
 
 
@@ -541,7 +541,8 @@ def _open(
             found.folders[run_id] = folder
         except RecordError as error:
             # One damaged folder must not keep the other runs from starting.
-            found.damaged[run_id] = Outcome(state_of(error), str(error))
+            message = record_checks.explained(RunFolder(runs_dir(matrix) / run_id), error)
+            found.damaged[run_id] = Outcome(state_of(error), message)
         except RecordWriteError as error:
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
@@ -588,7 +589,7 @@ def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
         verify.check_usable(folder, seen.state)
         status = folder.read_status()
     except RecordError as error:
-        return Outcome(state_of(error), str(error))
+        return Outcome(state_of(error), record_checks.explained(folder, error))
     log = folder.attempt_log(status.attempt)
     # A process that has just begun records its state only after its imports.
     if seen.alive and not seen.state.settled:

@@ -23,7 +23,7 @@ from scpo.progress import about, counted
 from scpo.records import RunFolder, State, code_record, record_checks, verify
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_present
-from scpo.records.wandb_mirror import url_of
+from scpo.records.wandb_mirror import WANDB_RECORD, url_of
 from scpo.suggestions import did_you_mean
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_records import log_without_run
@@ -90,7 +90,9 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
     except UnreadableError as error:
         return RunStatus(folder.run_id, State.UNREADABLE, remark=str(error))
     except ScpoError as error:
-        return RunStatus(folder.run_id, State.DAMAGED, remark=str(error))
+        return RunStatus(
+            folder.run_id, State.DAMAGED, remark=record_checks.explained(folder, error)
+        )
 
     # The state is RUNNING also for a job whose process has not begun; it is not alive yet.
     left_s = None
@@ -117,7 +119,10 @@ def _mirror(folder: RunFolder) -> str:
         return url_of(folder) or ""
     except RecordError:
         # Not DAMAGED: no result depends on wandb.json.
-        return "its address in W&B cannot be read (wandb.json)"
+        return (
+            f"its address in W&B cannot be read ({WANDB_RECORD}). No result depends on it: restore "
+            "it from a copy, or delete it"
+        )
 
 
 def _uncommitted(folder: RunFolder) -> list[str]:

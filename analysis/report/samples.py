@@ -22,7 +22,7 @@ from scpo.diagnostics.sampled_groups import read_groups
 from scpo.diagnostics.validation_episodes import PATTERN as VALIDATIONS
 from scpo.diagnostics.validation_episodes import read_validation
 from scpo.errors import RecordError
-from scpo.records.files import RUN_AGAIN
+from scpo.records.files import SAMPLE
 
 MEGABYTE = 1_000_000
 OUTCOME_BYTES = 1 * MEGABYTE
@@ -219,13 +219,13 @@ def _check_against_log(data: Collected, run: str, path: Path, record: Mapping[st
         if name not in record["panels"]:
             raise RecordError(
                 f"{path.name} has no panel {name}, which the run's log has at step {step}: "
-                f"left out. {RUN_AGAIN}"
+                f"left out. {SAMPLE}"
             )
         won = record["panels"][name]["won"]
         if not math.isclose(sum(won) / len(won), logged, abs_tol=1e-6):
             raise RecordError(
                 f"{path.name}: {sum(won)} of {len(won)} episodes of panel {name} are won, but the "
-                f"run's log has a success rate of {logged} at step {step}: left out. {RUN_AGAIN}"
+                f"run's log has a success rate of {logged} at step {step}: left out. {SAMPLE}"
             )
 
 

@@ -17,7 +17,7 @@ from analysis.sources.series import Series, panels_of
 from analysis.sources.settings import is_prompted
 from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
-from scpo.records.files import RUN_AGAIN, change, write_bytes
+from scpo.records.files import SAMPLE, change, write_bytes
 from scpo.records.status import State
 
 Sample = TypeVar("Sample")
@@ -253,10 +253,10 @@ def sample_damage(run: Run, path: Path) -> str | None:
         changed = change(path, known, whole=True)
         if not changed:
             return None
-        return f"{changed}: left out. {RUN_AGAIN}"
+        return f"{changed}: left out. {SAMPLE}"
     # A live run may have written a sample whose checksum it has not recorded yet.
     if run.sums and run.state == State.DONE:
-        return "is no file that the run wrote: left out. Delete it"
+        return "is no file that the run wrote: left out. Move it away"
     return None
 
 

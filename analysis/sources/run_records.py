@@ -35,7 +35,7 @@ from scpo.records.files import (
 )
 from scpo.records.logs import read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
-from scpo.records.record_checks import check_id, check_records
+from scpo.records.record_checks import check_id, check_records, explained
 from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State, Status, state_of
 from scpo.strict import Scale
@@ -50,7 +50,7 @@ CODE = "code.json"
 AND = "+"
 METRICS_LOG = "metrics.jsonl"
 LOGS = (METRICS_LOG, "timing.jsonl")
-MOVE_AWAY = "Move the folder elsewhere, or delete it."
+MOVE_AWAY = "Move the folder elsewhere."
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 OFFLINE = (
     "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
@@ -312,7 +312,7 @@ def read_run(folder: Path) -> Run:
         # Not returned as a damaged run, because an unreadable record may be intact.
         raise
     except RecordError as error:
-        damage = str(error)
+        damage = explained(records, error)
 
     sums = status.sums if status else {}
     # Files in subfolders are samples; logs and records are checked elsewhere.

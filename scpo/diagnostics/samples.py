@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scpo.errors import RecordError
-from scpo.records.files import RunningSum, first_complaint, write_bytes
+from scpo.records.files import SAMPLE, RunningSum, first_complaint, write_bytes
 from scpo.shaping.drive import MatchTask, Scorer, checked
 from scpo.shaping.shaper import ShaperConfig, shape
 from scpo.steps import BoolArray, FloatArray, IntArray, StrArray
@@ -126,10 +126,7 @@ def check_content(path: Path, what: str, schema: type[SampleContent], record: An
 
 def damaged(path: Path, what: str, error: Exception) -> RecordError:
     """Error that names a damaged file."""
-    return RecordError(
-        f"{path.name} is not a {what} ({error}). Delete it; only a run that is repeated writes it "
-        "again."
-    )
+    return RecordError(f"{path.name} is not a {what} ({error}). {SAMPLE}")
 
 
 STEP_TEXTS_PATTERN = "step_texts_step_*.npz"

@@ -139,7 +139,7 @@ def _refusal(
         f"{folder.run_id} stopped at step {step} under other code. Changed since: "
         f"{shown_files(changed)}. Restore {which} "
         f"({_earlier_and_present(folder, commits, changed)}), or add "
-        f"machine.resume_across_versions=true, or delete {folder.path} to start again"
+        f"machine.resume_across_versions=true, or move {folder.path} away to start again"
     )
 
 

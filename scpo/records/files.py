@@ -40,8 +40,13 @@ YAML_SUM = "# checksum: "
 # Largest number of values of a document. A configuration has some 300, but in a malicious file
 # aliases of aliases expand to billions.
 YAML_VALUES = 100_000
-RUN_AGAIN = "Delete the run folder to start that run again"
-_RESTORE = f"Restore it, or d{RUN_AGAIN[1:]}"
+
+# Remedies in messages. None deletes a run folder: the run may be finished, and its numbers whole.
+RUN_AGAIN = "Restore the file from a copy, or move the run folder away to start that run again"
+SAMPLE = (
+    "Figures are made without it; no metric or result depends on it. Restore it from a copy, or, "
+    "if you need it, move the run folder away and run it again"
+)
 
 # The C parser is ten times faster, but not every installation has it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -395,7 +400,7 @@ def read_yaml(path: Path) -> Any:
     Raises:
         RecordError: The record is missing, cut short or damaged.
     """
-    data = read_bytes(path, _RESTORE)
+    data = read_bytes(path, RUN_AGAIN)
     end = b"\n" + YAML_END.encode()
     if not data.endswith(end):
         raise RecordError(
@@ -407,7 +412,7 @@ def read_yaml(path: Path) -> Any:
     # Records that users may edit have no checksum.
     if b"checksum: " in last and last.decode(errors="replace") != expected:
         raise RecordError(
-            f"{path} was edited or damaged: its checksum is not that of its content. {_RESTORE}"
+            f"{path} was edited or damaged: its checksum is not that of its content. {RUN_AGAIN}"
         )
     try:
         return pickle.loads(_parsed(data))  # noqa: S301 (pickled below, in this process)

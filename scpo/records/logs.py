@@ -25,7 +25,7 @@ from scpo.records.files import (
     read_bytes,
     write_bytes,
 )
-from scpo.records.run_folders import RunFolder
+from scpo.records.run_folders import TIMING, RunFolder
 from scpo.records.status import State, Status
 
 SUCCESS = "success_rate"
@@ -35,7 +35,6 @@ TAIL_BYTES = 1 << 16
 
 # Readers that use doubles round larger integers.
 LARGEST = 1 << 53
-RESTORE = f"Restore the file, or d{RUN_AGAIN[1:]}"
 
 
 def to_line(record: Mapping[str, Any]) -> bytes:
@@ -151,18 +150,28 @@ class JsonLines:
         try:
             record = json.loads(line, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise RecordError(f"{damaged}: {error}. {RUN_AGAIN}") from error
+            raise RecordError(f"{damaged}: {error}. {_remedy(self.path)}") from error
 
         if not isinstance(record, dict) or type(record.get("step")) is not int:
-            raise RecordError(f"{damaged}: not a JSON object with an integer `step`. {RUN_AGAIN}")
+            raise RecordError(
+                f"{damaged}: not a JSON object with an integer `step`. {_remedy(self.path)}"
+            )
         odd = next((key for key, value in record.items() if not _is_plain(value)), None)
         if odd is None and record["step"] < 0:
             odd = "step"
         if odd is not None:
             raise RecordError(
-                f"{damaged}: {odd} is {str(record[odd])[:40]!r}, which nothing logs. {RUN_AGAIN}"
+                f"{damaged}: {odd} is {str(record[odd])[:40]!r}, which nothing logs. "
+                f"{_remedy(self.path)}"
             )
         return record
+
+
+def _remedy(path: Path) -> str:
+    """How to recover from a damaged log, and what is lost if it is not that of the metrics."""
+    if path.name == TIMING:
+        return f"It has wall times only, no results. {RUN_AGAIN}"
+    return RUN_AGAIN
 
 
 def _refuse(constant: str) -> None:
@@ -231,7 +240,7 @@ def changed_lines(path: Path, step: int) -> RecordError:
     """Error of a log whose lines before a checkpoint were lost or changed."""
     return RecordError(
         f"{path}: the lines up to step {step} are not those that were there when the checkpoint of "
-        f"that step was written. {RESTORE}"
+        f"that step was written. {RUN_AGAIN}"
     )
 
 
@@ -248,11 +257,11 @@ def _read_once(folder: RunFolder, path: Path) -> list[dict[str, Any]]:
         lines = JsonLines(path).parse(whole)
     steps = [line["step"] for line in lines]
     if any(after <= before for before, after in pairwise(steps)):
-        raise RecordError(f"{path}: steps do not ascend. {RUN_AGAIN}")
+        raise RecordError(f"{path}: steps do not ascend. {_remedy(path)}")
     if path == folder.metrics:
         if status.step and not path.exists():
             raise RecordError(
-                f"{path} is missing, and {folder.status} says step {status.step}. {RESTORE}"
+                f"{path} is missing, and {folder.status} says step {status.step}. {RUN_AGAIN}"
             )
         _check_steps(folder, status, steps)
     _check_sum(status, path, data)
@@ -288,12 +297,12 @@ def _check_sum(status: Status, path: Path, data: bytes) -> None:
     if len(data) < known.bytes or (done and len(data) > known.bytes):
         raise RecordError(
             f"{path} holds {len(data)} bytes, the run has written {known.bytes}: lines were lost "
-            f"or added. {RESTORE}"
+            f"or added. {_remedy(path)}"
         )
     if RunningSum.of(data[: known.bytes]).now() != known:
         raise RecordError(
             f"{path} does not hold what the run has written (sha256): it was edited or damaged. "
-            f"{RESTORE}"
+            f"{_remedy(path)}"
         )
 
 
@@ -307,7 +316,7 @@ def _check_steps(folder: RunFolder, status: Status, steps: list[int]) -> None:
     if status.state is not State.DONE and last < status.step:
         raise RecordError(
             f"{folder.metrics} ends at step {last}, and {folder.status} says {status.step}: lines "
-            f"were lost. {RESTORE}"
+            f"were lost. {RUN_AGAIN}"
         )
 
 
@@ -368,7 +377,7 @@ def check_end(folder: RunFolder, status: Status) -> None:
     if status.state is State.DONE and status.step != status.steps:
         raise RecordError(
             f"{folder.status} says DONE at step {status.step} of {status.steps}: it was edited. "
-            f"{RESTORE}"
+            f"{RUN_AGAIN}"
         )
 
 
@@ -381,5 +390,5 @@ def check_provenance(folder: RunFolder, status: Status, attempts: list[dict[str,
     if status.state is State.DONE and status.attempt and not attempts:
         raise RecordError(
             f"{folder.provenance} is lost: it had the commit and the processor of "
-            f"{counted(status.attempt, 'attempt')}. {RESTORE}"
+            f"{counted(status.attempt, 'attempt')}. {RUN_AGAIN}"
         )

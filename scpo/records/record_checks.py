@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scpo.errors import RecordError
+from scpo.errors import MisnamedError, RecordError, ScpoError, UnreadableError
 from scpo.records.files import RUN_AGAIN, change, read_json, read_yaml
 from scpo.records.identity import is_id_of, recorded_id
 from scpo.records.logs import check_end, check_provenance
-from scpo.records.run_folders import TRAINING_PANELS, RunFolder, check_link, misnamed
+from scpo.records.run_folders import JOB_REMEDY, TRAINING_PANELS, RunFolder, check_link, misnamed
 from scpo.records.status import State, Status
 from scpo.strict import MACHINE_SECTIONS
 
@@ -24,10 +24,33 @@ def check_records(folder: RunFolder) -> None:
     check_provenance(folder, status, folder.read_attempts())
     check_end(folder, status)
     folder.read_stop()
-    for optional in (folder.code, folder.job):
-        if optional.exists():
-            read_json(optional)
+    if folder.code.exists():
+        read_json(folder.code)
+    if folder.job.exists():
+        read_json(folder.job, JOB_REMEDY)
     _check_panels(folder, status)
+
+
+def explained(folder: RunFolder, error: ScpoError) -> str:
+    """Message of an error in a run's records; of a finished run, also that its metrics are whole.
+
+    A user must know it before a damaged run is given up.
+    """
+    if isinstance(error, UnreadableError | MisnamedError) or not _has_whole_metrics(folder):
+        return str(error)
+    return f"{error}. The run is finished, and its {folder.metrics.name} is whole"
+
+
+def _has_whole_metrics(folder: RunFolder) -> bool:
+    """True if the metrics of a finished run are those that it wrote."""
+    try:
+        status = folder.read_status()
+        known = status.sums.get(folder.metrics.name)
+        if status.state is not State.DONE or known is None:
+            return False
+        return change(folder.metrics, known, whole=True) is None
+    except RecordError:
+        return False
 
 
 def _check_panels(folder: RunFolder, status: Status) -> None:
@@ -92,7 +115,7 @@ def check_same(path: Path, old_name: str, old: Any, new_name: str, new: Any) -> 
         key, before, after = difference
         raise RecordError(
             f"{path} is of another configuration: {key} is {before!r} in {old_name} and {after!r} "
-            f"in {new_name}. Restore the file, or delete {path} to start the run again"
+            f"in {new_name}. Restore the file, or move {path} away to start the run again"
         )
 
 

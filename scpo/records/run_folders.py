@@ -19,6 +19,7 @@ from pydantic import Field, NonNegativeInt, RootModel
 from scpo.errors import ConfigError, MisnamedError, PanelError, RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, locate, read_index
 from scpo.records.files import (
+    RUN_AGAIN,
     Count,
     FileSum,
     Record,
@@ -50,6 +51,15 @@ SCRATCH = ".step_{:05d}.tmp"
 # the sizes of the files. A resumed run and `verify` always read the whole checkpoint, which takes
 # minutes at 7B (91 GB).
 READ_AT_A_GLANCE = 1 << 30
+
+# Log with the wall times of the steps.
+TIMING = "timing.jsonl"
+
+# How to recover from a damaged record of a run's job.
+JOB_REMEDY = (
+    "No result depends on it. Delete it if the scheduler has no such job, then start the sweep "
+    "again"
+)
 
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
@@ -112,7 +122,7 @@ class RunFolder:
         # Deterministic values only, so that a resumed run writes the same bytes.
         self.metrics = self.path / "metrics.jsonl"
         # Wall times and hosts, which differ between attempts.
-        self.timing = self.path / "timing.jsonl"
+        self.timing = self.path / TIMING
         self.diagnostics = self.path / "diagnostics"
         self.checkpoints = self.path / "checkpoints"
         # Held by the run's process for its lifetime.
@@ -158,7 +168,7 @@ class RunFolder:
         if not self.stop.exists():
             return None
         cancel = command_on(self.path.parent, "sweeps cancel", self.run_id)
-        remedy = f"Delete it, or cancel the run again: {cancel}"
+        remedy = f"No result depends on it. Delete it, or cancel the run again: {cancel}"
         return read_record(self.stop, StopRequest, "request", remedy)
 
     def clear_stop(self) -> None:
@@ -176,7 +186,8 @@ class RunFolder:
         """Provenance of each attempt, by its number; empty before the first one."""
         if not self.provenance.exists():
             return {}
-        record = read_record(self.provenance, Provenance, "record of attempts")
+        remedy = f"It has commit, packages and machine of each attempt, no results. {RUN_AGAIN}"
+        record = read_record(self.provenance, Provenance, "record of attempts", remedy)
         self._check_owner(self.provenance, record.run)
         return record.attempts
 
@@ -224,7 +235,7 @@ class RunFolder:
             if old != new:
                 raise PanelError(
                     f"panel {name} of run {self.run_id} changed: it was started with {old}, now it "
-                    f"is {new}. Restore the games, or delete {self.path} to start the run again"
+                    f"is {new}. Restore the games, or move {self.path} away to start the run again"
                 )
 
     def checkpoint(self, step: int) -> Path:
@@ -243,7 +254,7 @@ class RunFolder:
     def read_marker(self, step: int) -> CheckpointMarker:
         """The marker of a complete checkpoint, with the checksums of its files and of the logs."""
         path = self.checkpoint(step) / CHECKPOINT_MARKER
-        return read_record(path, CheckpointMarker, "marker of a checkpoint", "Delete its folder")
+        return read_record(path, CheckpointMarker, "marker of a checkpoint", "Restore it")
 
     def checkpoint_damage(self, step: int, *, at_a_glance: bool = False) -> str | None:
         """Describe the damage of a complete checkpoint, or None if it is whole.
@@ -329,10 +340,9 @@ class RunFolder:
     def all_damaged(self, step: int, damage: str) -> RecordError:
         """Error of a run that cannot go on; ``step``, ``damage``: of its newest checkpoint."""
         steps = "1 step" if step == 1 else f"{step} steps"
-        delete = command_on(self.path.parent, "sweeps rm --finished", self.run_id)
         return RecordError(
             f"{damage}: this checkpoint is damaged, and no other one is whole. Restore its files; "
-            f"or delete {self.checkpoints} (or the run: `{delete}`), and the same command begins "
+            f"or move {self.checkpoints} (or the run folder) away, and the same command begins "
             f"anew from step 0, which loses {steps}"
         )
 

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from scpo.errors import RecordError
 from scpo.progress import about
-from scpo.records.files import FileSum, RunningSum
+from scpo.records.files import RUN_AGAIN, FileSum, RunningSum
 from scpo.records.health import Remark, examine
-from scpo.records.logs import RESTORE, SUCCESS, JsonLines, changed_lines, panels
+from scpo.records.logs import SUCCESS, JsonLines, changed_lines, panels
 from scpo.records.run_folders import RunFolder, now
 from scpo.records.status import State, StopRequest
 from scpo.records.wandb_mirror import WandbMirror
@@ -118,7 +118,7 @@ class Tracker:
             end = steps[-1] if steps else "nothing"
             raise RecordError(
                 f"{self._metrics.path} ends with {end}, the checkpoint to go on from is of step "
-                f"{step}: lines were lost. {RESTORE}"
+                f"{step}: lines were lost. {RUN_AGAIN}"
             )
 
     def _read(self) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 from scpo.errors import MisnamedError, RecordError, ScpoError, UnreadableError
 from scpo.records import log_gaps
 from scpo.records.code_record import read_code
-from scpo.records.files import RUN_AGAIN, change, check_readable, read_yaml
+from scpo.records.files import RUN_AGAIN, SAMPLE, change, check_readable, read_yaml
 from scpo.records.logs import check_logs_at, read_whole
 from scpo.records.manifest import experiment_members
-from scpo.records.record_checks import check_records
+from scpo.records.record_checks import check_records, explained
 from scpo.records.run_config import check, read_config
 from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State
+from scpo.records.wandb_mirror import url_of
 from scpo.schema.run import RunConfig
 
 
@@ -28,7 +29,7 @@ def problems(folder: RunFolder) -> list[str]:
         # The other records cannot be checked, or are those of another run.
         return [str(error)]
     except ScpoError as error:
-        found.append(str(error))
+        found.append(explained(folder, error))
     checks: tuple[Callable[[RunFolder], Any], ...] = (
         *([] if config is None else [check_records]),
         partial(_logs, config=config),
@@ -40,7 +41,7 @@ def problems(folder: RunFolder) -> list[str]:
         try:
             check_part(folder)
         except ScpoError as error:
-            found.append(str(error))
+            found.append(explained(folder, error))
 
     # Several checks report an unreadable status.
     return list(dict.fromkeys(found))
@@ -145,7 +146,10 @@ def _checkpoints(folder: RunFolder) -> None:
     if damage is None:
         return
     if done:
-        advice = f"Delete {folder.checkpoints}: the numbers of a finished run do not depend on it"
+        advice = (
+            f"Restore its files, or delete {folder.checkpoint(steps[-1])} if nobody needs its "
+            "weights: the numbers of a finished run do not depend on it"
+        )
     else:
         whole = [step for step in steps[:-1] if not folder.checkpoint_damage(step)]
         if not whole:
@@ -153,6 +157,19 @@ def _checkpoints(folder: RunFolder) -> None:
             raise folder.all_damaged(steps[-1], damage)
         advice = f"Delete it: a run that goes on takes the one of step {whole[-1]}"
     raise RecordError(f"{damage}: this checkpoint is damaged. {advice}")
+
+
+def remarks(folder: RunFolder) -> list[str]:
+    """Remarks on a run that are no problems of its results."""
+    found = [begins_anew(folder)]
+    try:
+        url_of(folder)
+    except UnreadableError:
+        # `problems` names the folder.
+        pass
+    except RecordError as error:
+        found.append(str(error))
+    return [remark for remark in found if remark is not None]
 
 
 def begins_anew(folder: RunFolder) -> str | None:
@@ -184,7 +201,9 @@ def _samples(folder: RunFolder) -> None:
             continue
         changed = change(folder.path / name, known, whole=True)
         if changed:
-            raise RecordError(f"{folder.path / name} {changed}. {RUN_AGAIN}")
+            # Those in subfolders are samples.
+            remedy = SAMPLE if "/" in name else RUN_AGAIN
+            raise RecordError(f"{folder.path / name} {changed}. {remedy}")
 
 
 def _code(folder: RunFolder) -> None:

@@ -36,6 +36,9 @@ TAG_LENGTH = 64
 
 # File of the run folder with the address of the mirror.
 WANDB_RECORD = "wandb.json"
+REMEDY = (
+    "No result depends on it: it has the run's address in W&B. Restore it from a copy, or delete it"
+)
 
 # Environment variables that would rename a run or move its files. They are ignored, because the
 # run's folder determines its name, id and files.
@@ -209,7 +212,7 @@ def url_of(folder: RunFolder) -> str | None:
 
 def _address(folder: RunFolder) -> dict[str, Any]:
     path = folder.path / WANDB_RECORD
-    return dict(read_json(path)) if path.exists() else {}
+    return dict(read_json(path, REMEDY)) if path.exists() else {}
 
 
 def _address_settings(folder: RunFolder, config: RunConfig) -> dict[str, str | None]:

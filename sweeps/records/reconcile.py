@@ -48,8 +48,7 @@ _SETTLED = {
     ),
     State.DAMAGED: Decision(
         Action.LEAVE,
-        "DAMAGED; `python -m sweeps verify{here}` names what, `python -m sweeps rm --finished "
-        "RUN{here}` lets it start again",
+        "DAMAGED; `python -m sweeps verify RUN{here}` names the damage and what to do",
     ),
     State.UNREADABLE: Decision(Action.LEAVE, "UNREADABLE; you have no permission to read it"),
     State.CANCELLED: Decision(

@@ -97,7 +97,7 @@ def test_a_run_whose_checkpoints_all_lost_their_markers_stops_and_deletes_nothin
 @pytest.mark.parametrize("kept", [1, 0])
 def test_a_run_that_lost_lines_before_every_checkpoint_is_refused(damaged, cache, kept):
     keep_lines(damaged.metrics, kept)
-    with pytest.raises(RecordError, match=r"metrics\.jsonl ends with .*lines were lost.*delete the run folder"):
+    with pytest.raises(RecordError, match=r"metrics\.jsonl ends with .*lines were lost.*move the run folder away"):
         run(damaged.path.parent, cache)
 
 

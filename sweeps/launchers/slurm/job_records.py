@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from scpo.records import RunFolder
 from scpo.records.files import read_record, write_json
+from scpo.records.run_folders import JOB_REMEDY
 from scpo.records.status import JobState
 from sweeps.launchers.slurm.scheduler import ListedJob
 
@@ -77,9 +78,7 @@ def read_job(folder: RunFolder) -> Job | None:
     path = folder.job
     if not path.exists():
         return None
-    return read_record(
-        path, Job, "job", "Delete it if the scheduler has no such job, then start the sweep again"
-    )
+    return read_record(path, Job, "job", JOB_REMEDY)
 
 
 def write_job(folder: RunFolder, job: Job) -> Job:

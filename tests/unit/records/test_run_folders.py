@@ -48,7 +48,7 @@ def test_an_edited_config_is_refused_with_key_old_new_and_remedy(tmp_path):
     config = compose(tmp_path)
     folder = run_config.ensure(config)
     run_config.write_config(folder, config.model_copy(update={"seed": 7}))
-    with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*delete"):
+    with pytest.raises(RecordError, match=r"seed is 7 in config\.yaml and 0 in identity\.yaml.*move .* away"):
         run_config.ensure(config)
 
 

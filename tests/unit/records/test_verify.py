@@ -73,7 +73,7 @@ BREAKS = {
     ),
     "a lost file of a checkpoint": (
         lambda f: newest_weights(f).unlink(),
-        r"cannot be read \(No such file or directory\): this checkpoint is damaged. Delete .*finished run do not",
+        r"cannot be read \(No such file or directory\): this checkpoint is damaged. Restore its .*finished run do not",
     ),
     "an edited config": (
         lambda f: run_config.write_config(f, run_config.read_config(f).model_copy(update={"seed": 9})),
@@ -90,6 +90,48 @@ def test_damage_is_reported_with_its_file(folder, breaks, message):
     breaks(folder)
     (problem,) = verify.problems(folder)
     assert re.search(message, problem), problem
+
+
+LOGS_WITH_RESULTS = ("metrics.jsonl", "status.json")
+FILES = (
+    "code.json", "config.yaml", "identity.yaml", "job.json", "metrics.jsonl", "provenance.json", "status.json",
+    "stop.json", "timing.jsonl", "wandb.json", "diagnostics/validation_step_00004.json.gz", "checkpoints/step_00004",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_of_a_finished_run_no_damaged_file_is_a_reason_to_delete_it(folder, name):
+    """The advice was to delete the run, for a figure's sample or the record of its job, too."""
+    path = folder.path / name
+    if name.startswith("diagnostics"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"sample")
+        folder.note_sums({name: file_sum(path)})
+    path = path / CHECKPOINT_MARKER if name.startswith("checkpoints") else path
+    path.write_bytes(b"{")
+    found = [*verify.problems(folder), *verify.remarks(folder)]
+    assert found
+    for problem in found:
+        assert path.name in problem
+        assert not re.search(r"rm --finished|[Dd]elete the run|[Dd]elete \S*" + folder.run_id + r"(?!/)", problem), (
+            problem
+        )
+        assert re.search("from a copy|[Rr]estore it|Delete it if the scheduler|Delete it, or cancel", problem), problem
+        whole = name not in (*LOGS_WITH_RESULTS, "wandb.json")
+        assert ("The run is finished, and its metrics.jsonl is whole" in problem) == whole, problem
+
+
+def test_a_damaged_sample_is_only_missing_in_figures(folder):
+    name = "diagnostics/validation_step_00004.json.gz"
+    folder.diagnostics.mkdir(exist_ok=True)
+    (folder.path / name).write_bytes(b"sample")
+    folder.note_sums({name: file_sum(folder.path / name)})
+    (folder.path / name).write_bytes(b"Sample")
+    assert verify.problems(folder) == [
+        f"{folder.path / name} does not hold what was written (sha256). Figures are made without it; no metric or "
+        "result depends on it. Restore it from a copy, or, if you need it, move the run folder away and run it again. "
+        "The run is finished, and its metrics.jsonl is whole"
+    ]
 
 
 def test_runs_of_one_setting_on_different_panels_are_a_conflict(tmp_path):

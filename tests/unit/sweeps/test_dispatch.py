@@ -579,7 +579,32 @@ def test_a_finished_run_whose_log_was_changed_is_counted_as_damaged(finished, mo
     assert "4 runs: 3 DONE, 1 DAMAGED" in told
     assert f"DAMAGED {run_id}: {log}" in told
     assert f"python -m sweeps verify {run_id} " in told
-    assert f"python -m sweeps rm --finished {run_id}\n" in told
+    assert "A run without a copy of it runs again by the same command once its folder is moved out of runs\n" in told
+    assert "rm --finished" not in told
+
+
+def test_a_damaged_file_that_no_number_depends_on_has_its_own_remedy_everywhere(finished, monkeypatch, capsys):
+    """`verify`, tables and the sweep advised to delete the finished run for an empty job.json."""
+    assert sweep_here(finished, monkeypatch)[0] == 0
+    folder = RunFolder(Path("runs", list(finished.runs)[1]))
+    folder.job.write_bytes(b"")
+    answer = (
+        f"{folder.job} is damaged: Expecting value: line 1 column 1 (char 0). No result depends on it. Delete it if "
+        "the scheduler has no such job, then start the sweep again. The run is finished, and its metrics.jsonl is whole"
+    )
+    status, told = sweep_here(finished, monkeypatch)
+    assert (status, f"DAMAGED {folder.run_id}: {answer}\n" in told) == (1, True)
+    assert verify.problems(folder) == [answer]
+    (row,) = statuses([folder], Observer(FakeSlurm()))
+    assert (row.state, row.remark) == (State.DAMAGED, answer)
+    assert f"left out: {folder.run_id}: {answer}\n" in experiment_table(Path("runs"), "ablation_monotonicity")
+    words = [*fake.QUICK, "launcher.slots=2", "seeds=[0,1]", "dry_run=true"]
+    capsys.readouterr()
+    dispatch.preview(Console(width=500), read_request(["+experiment=ablation_monotonicity", *words]), ROOT / "train.py")
+    shown = f"leave (DAMAGED; `python -m sweeps verify {folder.run_id}` names the damage and what to do)"
+    assert shown in capsys.readouterr().out
+    folder.job.unlink()
+    assert sweep_here(finished, monkeypatch)[0] == 0
 
 
 def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, monkeypatch, capsys):
@@ -587,8 +612,8 @@ def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, mo
     for name in ("config.yaml", "status.json"):
         Path("runs", run_id, name).unlink()
     answer = (
-        f"cannot read record runs/{run_id}/config.yaml: No such file or directory. Restore it, or delete the run "
-        "folder to start that run again"
+        f"cannot read record runs/{run_id}/config.yaml: No such file or directory. Restore the file from a copy, or "
+        "move the run folder away to start that run again"
     )
     status, told = sweep_here(finished, monkeypatch)
     assert (status, f"DAMAGED {run_id}: {answer}\n" in told) == (1, True)
@@ -680,7 +705,7 @@ def test_a_stopped_run_with_damaged_checkpoints_only_is_damaged_everywhere_and_n
     newest = folder.complete_checkpoints()[-1]
     (row,) = statuses([folder], Observer(FakeSlurm()))
     assert row.state is State.DAMAGED
-    assert f"and no other one is whole. Restore its files; or delete {folder.checkpoints}" in row.remark
+    assert f"and no other one is whole. Restore its files; or move {folder.checkpoints} " in row.remark
     assert f"begins anew from step 0, which loses {newest} steps" in row.remark
     assert row.remark in verify.problems(folder)
     seen = dispatch._observed(folder, Observer(FakeSlurm()))
