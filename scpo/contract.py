@@ -210,7 +210,7 @@ def check_estimator(
     def estimate(of: StepBatch, bonus: FloatArray) -> FloatArray:
         return np.asarray(entry.call(*_arguments(of, bonus, settings)))
 
-    answer_N = _checked_answer(entry, batch, bonus_N, estimate)
+    answer_N = _checked_answer(entry, batch, bonus_N, settings)
     _check_deterministic(entry, batch, bonus_N, answer_N, settings)
     _check_invariances(entry, batch, bonus_N, answer_N, estimate, across_groups=across_groups)
     if not (counts_copies or _is_ours(entry)):
@@ -870,7 +870,7 @@ def _checked_answer(
     entry: Estimator,
     batch: StepBatch,
     bonus_N: FloatArray,
-    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+    settings: EstimatorSettings,
 ) -> FloatArray:
     """Advantages (N,) of a batch, after the checks that need only one call.
 
@@ -879,7 +879,7 @@ def _checked_answer(
             or its result has another type or shape or is not finite.
     """
     try:
-        answer_N = estimate(batch, bonus_N)
+        given = entry.call(*_arguments(batch, bonus_N, settings))
     except (TypeError, AttributeError) as error:
         missing = [
             f"{need!r} for {name}"
@@ -896,11 +896,18 @@ def _checked_answer(
             f"add {needs} to requires"
         ) from error
 
+    answer_N = np.asarray(given)
     if answer_N.dtype != np.float32 or answer_N.shape != (len(batch),):
-        raise ContractError(
-            f"estimator {entry.name!r} gave {answer_N.dtype} {answer_N.shape}, expected float32 "
-            f"({len(batch)},)"
-        )
+        got = f"{answer_N.dtype} {answer_N.shape}"
+        wanted = f"float32 ({len(batch)},)"
+        if given is None:
+            got, wanted = "returned None", f"an array of {wanted}"
+        elif not isinstance(given, np.ndarray):
+            got = f"returned a {type(given).__name__} (as an array: {got})"
+            wanted = f"an array of {wanted}"
+        else:
+            got = f"gave {got}"
+        raise ContractError(f"estimator {entry.name!r} {got}, expected {wanted}")
 
     bad = np.flatnonzero(~np.isfinite(answer_N))
     if len(bad):

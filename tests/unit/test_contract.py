@@ -64,6 +64,24 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
         check("rlo")
 
 
+@pytest.mark.parametrize(
+    ("returned", "what"),
+    [
+        (
+            lambda count: [0.0] * count,
+            "returned a list (as an array: float64 ({0},)), expected an array of float32 ({0},)",
+        ),
+        (lambda count: None, "returned None, expected an array of float32 ({0},)"),
+        (np.zeros, "gave float64 ({0},), expected float32 ({0},)"),
+    ],
+)
+def test_a_result_of_another_type_is_named(returned, what):
+    batch = random_batch(0, copies=4)
+    with pytest.raises(ContractError) as error:
+        check(broken(lambda batch, *_: returned(len(batch))), batch)
+    assert str(error.value) == "estimator 'rloo' " + what.format(len(batch))
+
+
 def test_a_requirement_that_no_trainer_provides_is_refused_when_the_estimator_is_made():
     with pytest.raises(ConfigError) as error:
         dataclasses.replace(RLOO, requires=frozenset({"step_bonuss", "entropy"}))
