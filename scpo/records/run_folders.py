@@ -1,6 +1,7 @@
 """Run folders: layout, readers and writers of their records, and observation of their state."""
 
 import contextlib
+import errno
 import functools
 import logging
 import os
@@ -9,14 +10,13 @@ import shlex
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, RootModel
 
-from scpo.errors import ConfigError, MisnamedError, PanelError, RecordError
+from scpo.errors import ConfigError, MisnamedError, PanelError, RecordError, RecordWriteError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, locate, read_index
 from scpo.records.files import (
     RUN_AGAIN,
@@ -63,6 +63,9 @@ JOB_REMEDY = (
 
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
+
+# Errors of a write where nothing may be written.
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 # The folder of runs where none is named, in the working directory.
 RUNS_DIR = Path("runs")
@@ -525,11 +528,29 @@ def option_of(runs_dir: Path) -> str:
     return "" if runs_dir == RUNS_DIR else f" --runs-dir {shlex.quote(str(runs_dir))}"
 
 
-def driver_lock(runs_dir: Path) -> AbstractContextManager[bool]:
-    """Lock for starting runs; waits for it, since two sweeps at once would submit a run twice."""
+@contextlib.contextmanager
+def driver_lock(runs_dir: Path) -> Iterator[bool]:
+    """Lock for starting runs; waits for it, since two sweeps at once would submit a run twice.
+
+    Raises:
+        ConfigError: The folder is read-only, at least for this user.
+    """
     with naming_write_errors(runs_dir, 0):
         runs_dir.mkdir(parents=True, exist_ok=True)
-    return locked(runs_dir / ".lock", wait=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(locked(runs_dir / ".lock", wait=True))
+        except RecordWriteError as error:
+            if error.errno not in READ_ONLY:
+                raise
+            raise ConfigError(
+                f"machine.runs_dir={runs_dir}: nothing can be written there "
+                f"({os.strerror(error.errno)}), and a sweep locks and records its runs there, also "
+                "finished ones. Tables without a sweep: "
+                f"`{command_on(runs_dir, 'analysis figures')}`; or name a folder that can be "
+                "written: machine.runs_dir=..."
+            ) from error
+        yield held
 
 
 def observe(folder: RunFolder, job: JobState | None = None) -> Observed:

@@ -7,9 +7,10 @@ import shutil
 
 import pytest
 
-from scpo.errors import RecordError, RecordWriteError
+from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.records import JsonLines, run_config
 from scpo.records.files import read_json, write_json
+from scpo.records.run_folders import driver_lock
 from sweeps.__main__ import main
 from sweeps.records import attempt as entry
 from tests.faults import fake_train
@@ -129,6 +130,19 @@ def test_what_a_killed_process_left_of_a_checkpoint_makes_room_on_a_full_disk(di
     assert ".step_00003.tmp was never completed; it is removed" in output
     assert not list(folder.checkpoints.glob(".step_*"))
     assert set(kept) <= set(folder.complete_checkpoints())
+
+
+def test_a_sweep_over_a_read_only_disk_names_how_to_get_its_tables(disk):
+    """It ended with "cannot open the lock", also where all runs were finished."""
+    with read_only(disk):
+        code, output = fake.finish(fake.start_sweep(disk, "seeds=[0]"))
+        with pytest.raises(ConfigError, match="nothing can be written there"), driver_lock(disk):
+            pass
+    assert code == 2
+    assert f"machine.runs_dir={disk}: nothing can be written there (Read-only file system)" in " ".join(output.split())
+    assert f"`python -m analysis figures --runs-dir {disk}`" in " ".join(output.split())
+    with driver_lock(disk) as held:
+        assert held
 
 
 def test_runs_on_a_read_only_disk_are_shown_and_a_start_is_refused_with_the_reason(disk, capsys):
