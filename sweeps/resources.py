@@ -5,7 +5,8 @@ GPU in detail.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scpo.errors import ConfigError
@@ -121,6 +122,23 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
             )
     if resources(config).gpus and (reason := shortage(config, gpu_gb)):
         raise ConfigError(str(reason))
+
+
+def idle_gpus(configs: Iterable[RunConfig]) -> Iterator[str]:
+    """Name runs that use fewer GPUs than ``launcher.gpus`` requests for each node of their jobs."""
+    runs: Counter[tuple[int, int]] = Counter()
+    for config in configs:
+        requested, used = resources(config).gpus, _derived(config).gpus
+        if requested > used:
+            runs[requested, used] += 1
+    for (requested, used), count in runs.items():
+        uses = "uses" if count == 1 else "use"
+        what = f"{used} of them on each node: the others" if used else "no GPU: they"
+        yield (
+            f"launcher.gpus={requested}, and {counted(count, 'run')} {uses} {what} "
+            "would be idle and count as GPU-hours; without launcher.gpus, each run gets as many as "
+            "it uses"
+        )
 
 
 def _rounded(gb: float) -> int:

@@ -51,6 +51,7 @@ from sweeps.launchers.slurm.submission import (
     sbatch_text,
     submit,
 )
+from sweeps.resources import idle_gpus
 from sweeps.terminal import say, wide
 
 
@@ -189,6 +190,8 @@ class Cluster(CountsSignals):
             )
         requests = by_request(configs, self.launcher, site)
         for note in limit_notes(requests, configs, self.launcher, site):
+            self._note(note)
+        for note in idle_gpus(configs.values()):
             self._note(note)
         most_gb = max((request.resources.memory_gb for request in requests), default=0)
         if shortage := site.memory_shortage(most_gb):

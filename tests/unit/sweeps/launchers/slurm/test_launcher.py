@@ -143,6 +143,30 @@ def test_a_dry_run_shows_the_jobs_at_a_time_of_each_array_and_limits_that_runs_r
     assert " ".join(said.split()).count(note) == 1
 
 
+@pytest.mark.parametrize(
+    ("gpus", "used"), [(8, ["1 run uses 4 of them", "1 run uses no GPU"]), (4, ["1 run uses no GPU"])]
+)
+@pytest.mark.parametrize("call", ["preview", "start"])
+def test_gpus_that_would_be_idle_are_noted_once(make, call, gpus, used):
+    """A run on 4 GPUs with launcher.gpus=8 had twice its GPU-hours in a dry run, without a note."""
+    pool, _, runs = make(Nodes(), f"launcher.gpus={gpus}")
+    for _ in range(2):
+        if call == "start":
+            pool.start(runs, "table")
+        else:
+            pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    said = " ".join(pool.console.file.getvalue().split())
+    assert said.count("would be idle") == len(used)
+    for part in used:
+        assert said.count(f"note: launcher.gpus={gpus}, and {part}") == 1
+
+
+def test_no_gpus_are_idle_where_each_run_gets_those_that_it_uses(make):
+    pool, _, runs = make(Nodes())
+    pool.preview(pool.console, {name: config for name, (_, config) in runs.items()})
+    assert "would be idle" not in pool.console.file.getvalue()
+
+
 @pytest.mark.parametrize("memory", ["memory_gb: 2\n", ""])
 def test_a_site_that_gives_a_job_less_memory_than_it_needs_is_named_once(make, tmp_path, memory):
     pool, _, runs = make(Nodes())
