@@ -327,7 +327,7 @@ def _what_is_kept(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> str:
     anew = []
     for run_id, outcome in outcomes.items():
         folder = RunFolder(runs_dir(matrix) / run_id)
-        if outcome.state is State.INTERRUPTED and not folder.complete_checkpoints():
+        if _begins_anew(folder, outcome, launcher_of(matrix).max_failures):
             anew.append(matrix.runs[run_id])
     # It is kept once it is whole, and has no checkpoints.
     start = any(isinstance(config.model, TinyModel | ChoiceModel) for config in anew)
@@ -338,6 +338,17 @@ def _what_is_kept(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> str:
     if not anew:
         return kept
     return f"{kept} {counted(len(anew), 'run')} without one: anew{warm}."
+
+
+def _begins_anew(folder: RunFolder, outcome: Outcome, max_failures: int) -> bool:
+    """True if the same command starts this run again, and it has no checkpoint to go on from."""
+    if not outcome.state.startable or folder.complete_checkpoints():
+        return False
+    if outcome.state is State.FAILED:
+        # A status that cannot be read is reported with its run.
+        with contextlib.suppress(RecordError):
+            return folder.read_status().failures < max_failures
+    return True
 
 
 def _of_damaged(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> list[str]:

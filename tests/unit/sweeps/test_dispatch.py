@@ -73,6 +73,25 @@ def test_a_stopped_sweep_says_that_runs_without_a_checkpoint_begin_anew_with_the
     assert dispatch._what_is_kept(matrix, {first.run_id: Outcome(State.INTERRUPTED)}).endswith("the checkpoints.")
 
 
+@pytest.mark.parametrize(("failures", "begun"), [(1, "2 runs"), (3, "1 run")])
+def test_a_stopped_sweep_counts_failed_runs_without_a_checkpoint_that_it_would_start_again(tmp_path, failures, begun):
+    """Only those that the Ctrl-C had interrupted were counted."""
+    words = [*fake.QUICK, "launcher.max_failures=3", "seeds=[0,1]", f"machine.runs_dir={tmp_path}"]
+    matrix = expand("ablation_monotonicity", words)
+    outcomes = {}
+    for run_id, config in matrix.runs.items():
+        run_config.ensure(config)
+        outcomes[run_id] = Outcome(State.DONE)
+    kept, stopped, failed, cancelled = (RunFolder(tmp_path / run_id) for run_id in matrix.runs)
+    kept.checkpoint(2).mkdir(parents=True)
+    kept.mark_complete(2, {}, {})
+    failed.update_status(state=State.FAILED, failures=failures)
+    for folder, state in ((kept, State.FAILED), (stopped, State.INTERRUPTED), (failed, State.FAILED)):
+        outcomes[folder.run_id] = Outcome(state)
+    outcomes[cancelled.run_id] = Outcome(State.CANCELLED)
+    assert f" {begun} without one: anew" in dispatch._what_is_kept(matrix, outcomes)
+
+
 def test_sweep_alone_lists_the_experiments_and_writes_nothing(tmp_path):
     done = call("sweep.py", cwd=tmp_path)
     assert done.returncode == 0
