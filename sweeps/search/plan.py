@@ -49,6 +49,13 @@ SET_BY_SEARCH = {
     "model": "its model: model=<name>",
     "scale": "the command line: scale=<name>",
 }
+
+# What the axes of an experiment are in a search, for messages.
+AXES = {
+    "env": "one environment: env=<name>",
+    "model": "one model: model=<name>",
+    "seeds": "a list of seeds: 'seeds=[0,1]'",
+}
 T = TypeVar("T")
 
 
@@ -128,16 +135,12 @@ class Plan:
         """Lines about seeds given twice, and settings that have no effect on the search's runs."""
         given = {"seeds": self._given_seeds, "search.fresh_seeds": self.search.fresh_seeds}
         space = {name: dimension.key for name, dimension in self.search.space.items()}
-        scorers: list[Any] = []
-        for dimension in self.search.space.values():
-            # A dimension has an effect if any of the scorers to choose from reads it.
-            if dimension.key == "scorer":
-                scorers = values(dimension)
         configs = [self.base]
-        if scorers:
-            configs = [
-                next(self.configurations(self.seeds[:1], {"scorer": name})) for name in scorers
-            ]
+        for dimension in self.search.space.values():
+            # If the scorer is searched, a dimension has an effect if any of the scorers reads it.
+            if dimension.key == "scorer":
+                choices = [{"scorer": name} for name in values(dimension)]
+                configs = [next(self.configurations(self.seeds[:1], each)) for each in choices]
         return [*repeated(given), *self._replaced_panels(), *unread_in_space(configs, space)]
 
     def _replaced_panels(self) -> Iterator[str]:
@@ -154,8 +157,8 @@ class Plan:
         """Configurations of a trial's runs by id, one for each seed."""
         key = key_of_params(params)
         if key not in self._composed:
-            values = {dimension.key: params[name] for name, dimension in self.search.space.items()}
-            configs = self.configurations(self.seeds, values, self._panels)
+            by_key = {dimension.key: params[name] for name, dimension in self.search.space.items()}
+            configs = self.configurations(self.seeds, by_key, self._panels)
             self._composed[key] = {run_id(config): config for config in configs}
         return self._composed[key]
 
@@ -222,10 +225,8 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
         axis = override.key.removeprefix("search.").partition(".")[0]
         if axis in axes:
             raise ConfigError(f"{override}: {axis}=... in the same call replaces it; give one")
-    # Axes without values on the command line stay as in the file.
-    replaced = {key: value for key, value in axes.items() if value is not None}
     try:
-        search = Search.model_validate(raw["search"] | replaced)
+        search = Search.model_validate(raw["search"] | axes)
     except ValidationError as error:
         raise ConfigError(
             f"conf/search/{name}.yaml:\n{explain_validation(error, Search)}"
@@ -310,11 +311,19 @@ def _why_without_effect(dimension: Dimension) -> str:
 
 
 def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
+    """Values of ``env``, ``model`` and ``seeds`` among the overrides.
+
+    Raises:
+        ConfigError: One of them has no value or several (``seeds=1,2``), or ``seed`` is set.
+    """
     chosen = {}
     for override in overrides:
         if override.key == "seed":
             raise ConfigError(f"{override}: a trial runs on several seeds: 'seeds=[...]'")
-        if override.key in ("env", "model", "seeds"):
+        if override.key in AXES:
+            # None also for ``key=a,b``.
+            if override.value is None:
+                raise ConfigError(f"{override}: a search takes {AXES[override.key]}")
             chosen[override.key] = override.value
     return chosen
 
@@ -372,9 +381,6 @@ def _check_seeds(plan: Plan) -> None:
         )
 
 
-# The next trial
-
-
 @dataclass(frozen=True)
 class Proposal:
     """Trial to be created; ``retry_of`` is the number of the failed trial that it repeats."""
@@ -387,8 +393,8 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     """Propose the next trial; None if nothing is left to try.
 
     The order: failed trials with a retry left, the unchanged configuration, draws of the sampler.
-    Draws are seeded with (seed, number of trials). So the next driver, or a study that lost its
-    last records, proposes the same trials again, and their runs are on disk already.
+    Draws are seeded with (seed, number of trials): another driver, or a driver of a study that lost
+    its last records, proposes the same trials again, and their runs are on disk already.
     """
     again = _retry(trials, plan.search.retries)
     if again is not None:
@@ -404,6 +410,7 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
 
 
 def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
+    """Repeat of the first settings whose tries have all failed, if they have a retry left."""
     from optuna.trial import TrialState
 
     same: dict[str, list[FrozenTrial]] = {}
@@ -411,18 +418,19 @@ def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
         same.setdefault(key_of_params(trial.params), []).append(trial)
     for tries in same.values():
         failed = all(trial.state is TrialState.FAIL for trial in tries)
-        # The first try does not count as a retry.
-        if failed and len(tries) <= retries:
+        # The first try is not a retry.
+        if failed and len(tries) - 1 < retries:
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None
 
 
 def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
+    """Settings in the order in which they are proposed; some may have been tried already."""
     space = plan.search.space
     sampler = plan.search.sampler
     default = plan.default()
-    # The unchanged configuration comes first, so that every search can compare its best with it. It
-    # is not added to a grid that does not contain it.
+    # The unchanged configuration comes first, so that every search can compare its best with it. A
+    # grid that does not contain it is searched without it.
     if default is not None and (sampler.name == "tpe" or default in grid(space, 0)):
         yield default
     if sampler.name == "grid":
@@ -455,7 +463,7 @@ def _draws(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:
 
 
 def first(plan: Plan, count: int) -> list[Params]:
-    """The first settings of a search that has not begun, at most those that depend on no result.
+    """The first ``count`` settings of a search that has not begun, or all that need no results.
 
     A trial's draw is seeded with the number of trials before it, so the trials are made one by one,
     as a driver does. They stay unfinished: the first ``startup_trials`` draws read no result.

@@ -154,6 +154,10 @@ BAD = {
         "search.space.rate.points is missing, the number of values that a grid takes of a logarithmic range; write "
         "points: 5 there, or search.sampler.name=tpe$",
     ),
+    "axis of seeds": (["seeds=1,2"], "seeds=1,2: a search takes a list of seeds"),
+    "no seeds": (["seeds=null"], "a search takes a list of seeds"),
+    "axis of environments": (["env=alfworld,webshop"], "a search takes one environment"),
+    "axis of models": (["model=tiny,small"], "a search takes one model"),
     "winner on its own seeds": (["seeds=[10]"], r"seeds \[10\] are in seeds and in search.fresh_seeds"),
     "unknown key": (["+search.trails=5"], "unknown key trails.*did you mean trials"),
     "empty range": (["search.space.theta.low=0.95"], "low must be below high"),
