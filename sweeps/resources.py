@@ -27,8 +27,9 @@ CPUS_PER_GPU = 8
 LEAST_CPUS_OF_VERL = 16
 
 # Our estimates of main memory: a constant for Ray, environments and engine, and a part per billion
-# parameters for the reference policy, loading and checkpoints. The latter is not divided among
-# nodes: each process loads the whole model where embeddings are tied (1.5B), else the first one.
+# parameters for the reference policy, loading and checkpoints. The second is not divided by the
+# number of nodes, because every process loads the whole model if its embeddings are tied (1.5B);
+# for other models, only the first process does.
 VERL_GB, VERL_GB_PER_BILLION = 80, 32
 
 # The same for trainer=local with a Hugging Face model, which is one process.
@@ -62,8 +63,8 @@ def resources(config: RunConfig) -> Resources:
     They do not depend on the machine, except for the launcher's own settings.
 
     A model behind an API needs no GPU. An evaluation and trainer=local need one, unless the policy
-    is small and trains on the CPU. verl needs ``gpus`` on each of ``nodes``, and none with its CPU
-    engine.
+    is small and trains on the CPU. verl needs ``trainer.verl.gpus`` on each node, and none with its
+    CPU engine.
     """
     derived = _derived(config)
     launcher = config.launcher
@@ -75,17 +76,17 @@ def resources(config: RunConfig) -> Resources:
 
 
 def _derived(config: RunConfig) -> Resources:
+    """Resources that a run needs, without the launcher's settings."""
     billions = (parameters(config.model) or 0.0) / 1e9
     if config.model.kind == "api":
         # Only the episodes run here; the model runs at the endpoint.
         return Resources(1, 0, 2, 2 * SMALL_GB)
-    if trains_in_verl(config):
-        verl = config.trainer.verl  # type: ignore[union-attr]  # checked by trains_in_verl
-        gpus = 0 if verl.engine == "hf" else verl.gpus
-        memory = VERL_GB + VERL_GB_PER_BILLION * billions
-        return Resources(
-            verl.nodes, gpus, max(LEAST_CPUS_OF_VERL, CPUS_PER_GPU * gpus), _rounded(memory)
-        )
+    trainer = verl_trainer(config)
+    if trainer is not None:
+        gpus = 0 if trainer.verl.engine == "hf" else trainer.verl.gpus
+        cpus = max(LEAST_CPUS_OF_VERL, CPUS_PER_GPU * gpus)
+        memory_gb = _rounded(VERL_GB + VERL_GB_PER_BILLION * billions)
+        return Resources(trainer.verl.nodes, gpus, cpus, memory_gb)
     if isinstance(config.model, HuggingFaceModel):
         return Resources(1, 1, CPUS_PER_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
     reranker = RERANKER_GB if isinstance(config.scorer, CrossEncoderScorer) else 0
@@ -95,7 +96,15 @@ def _derived(config: RunConfig) -> Resources:
 
 def trains_in_verl(config: RunConfig) -> bool:
     """True if verl trains the run; prompting methods are evaluated without it."""
-    return isinstance(config.trainer, VerlTrainer) and config.method.kind == "trained"
+    return verl_trainer(config) is not None
+
+
+def verl_trainer(config: RunConfig) -> VerlTrainer | None:
+    """Settings of the trainer of a run that verl trains; None for other runs."""
+    trainer = config.trainer
+    if isinstance(trainer, VerlTrainer) and config.method.kind == "trained":
+        return trainer
+    return None
 
 
 def check_fits(config: RunConfig, gpu_gb: float) -> None:
@@ -105,20 +114,21 @@ def check_fits(config: RunConfig, gpu_gb: float) -> None:
         ConfigError: The message lists the parts of the memory, or the missing GPUs or cores, and
             what would fit (see :mod:`scpo.memory`).
     """
-    if trains_in_verl(config) and isinstance(config.trainer, VerlTrainer):
+    trainer = verl_trainer(config)
+    if trainer is not None:
         given = resources(config)
         needed = _derived(config).gpus
         if given.gpus < needed:
             raise ConfigError(
                 f"launcher.gpus={given.gpus}, the run takes {needed} of each node "
-                "(trainer.verl.gpus); allowed: null, "
-                f"or {needed} and more. For one GPU: trainer=verl_1gpu"
+                f"(trainer.verl.gpus); allowed: null, or {needed} and more. For one GPU: "
+                "trainer=verl_1gpu"
             )
-        if needed and given.cpus < (cores := cores_needed(config.trainer)):
+        cores = cores_needed(trainer)
+        if needed and given.cpus < cores:
             raise ConfigError(
                 f"launcher.cpus={given.cpus}, verl on {needed} GPUs needs {cores} CPU cores: with "
-                "fewer it waits for "
-                f"ever; allowed: null, or {cores} and more"
+                f"fewer it waits for ever; allowed: null, or {cores} and more"
             )
     if resources(config).gpus and (reason := shortage(config, gpu_gb)):
         raise ConfigError(str(reason))
@@ -142,7 +152,7 @@ def idle_gpus(configs: Iterable[RunConfig]) -> Iterator[str]:
 
 
 def _rounded(gb: float) -> int:
-    # In steps of 8 GB: the figures are estimates, and runs with equal requests share an array.
+    # Rounded up to multiples of 8 GB, so that more runs have equal requests and share an array.
     return 8 * math.ceil(gb / 8)
 
 
@@ -168,7 +178,10 @@ def training_gib(config: RunConfig) -> float | None:
 
 
 def disk_gib(config: RunConfig) -> float | None:
-    """Disk space of one run: its checkpoints, one more while it is written, and its logs."""
+    """GiB on disk of one run: the kept checkpoints, one that is being written, and logs.
+
+    None if the model's size is unknown.
+    """
     if config.method.kind == "prompted":
         return LOGS_GIB
     count = parameters(config.model)
@@ -181,7 +194,7 @@ def disk_gib(config: RunConfig) -> float | None:
 
 
 def all_disk_gib(configs: Iterable[RunConfig]) -> tuple[float, int]:
-    """Disk space of these runs together, and the number of runs whose model's size is unknown."""
+    """GiB on disk of these runs together, and the number of runs whose model's size is unknown."""
     each = [disk_gib(config) for config in configs]
     known = [gib for gib in each if gib is not None]
     return sum(known), len(each) - len(known)
@@ -237,7 +250,7 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
 def too_large(configs: Iterable[RunConfig]) -> tuple[str, ...]:
     """Reasons, each once, why runs that train in verl do not fit the GPUs of this machine.
 
-    Without GPUs here, the run is meant for another machine: then those of the paper count.
+    If this machine has no GPUs, the runs are meant for another one; the paper's GPUs are assumed.
     """
     gib = min((gib for _, gib in installed_gpus()), default=PAPER_GPU_GIB)
     reasons: dict[str, None] = {}

@@ -15,7 +15,7 @@ from scpo.installed import REPOSITORY, install_command, installed_version
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.run import RunConfig
 from sweeps.doctor import deep, model_files, services
-from sweeps.doctor.packages import of_trainer
+from sweeps.doctor.packages import extra_of_trainer
 from sweeps.doctor.subject import Subject, distinct
 
 
@@ -70,7 +70,7 @@ def _missing_package(config: RunConfig) -> Finding | None:
     if not pyproject.exists():
         return None
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    for extra in (config.env.name, of_trainer(config)):
+    for extra in (config.env.name, extra_of_trainer(config)):
         for line in project["optional-dependencies"].get(extra, ()):
             package = Requirement(line).name
             if not _is_installed(package):

@@ -101,12 +101,9 @@ def check_node(subject: Subject) -> Iterator[Finding]:
     except ConfigError:
         return
 
-    folder = subject.runs_dir.absolute()
-    # Before the first run the folder does not exist yet; its closest existing parent is tested.
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
     needs = (
         Need("the Python of the environment", Path(sys.executable), "x"),
-        Need("machine.runs_dir", existing, "w"),
+        Need("machine.runs_dir", subject.existing_dir, "w"),
     )
     for partition in probed_partitions(requests, site):
         answer = ask_node(partition, needs, launcher.probe_s)
@@ -122,7 +119,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
 
 
 def _requests(subject: Subject, launcher: SlurmLauncher, site: Site) -> list[Request]:
-    """Requests of the jobs of these configurations, each once."""
+    """The different requests of the jobs of these configurations."""
     by_id = {str(number): config for number, config in enumerate(subject.configs)}
     return list(by_request(by_id, launcher, site))
 
@@ -147,15 +144,16 @@ def _reachable(subject: Subject) -> Iterator[Finding]:
     # Without the names of the nodes, it is unknown whether this host is one of them.
     known = bool(node_names())
     folders = local_folders if known else folders_on_local_disks
-    local = [
+    described = [
         f"{name} lies in {folder} ({kind})" for name, folder, kind in folders(subject.runs_dir)
     ]
+    local = ", ".join(described)
     if local and not known:
-        text = f"could not be checked, as Slurm names no node: {', '.join(local)}"
+        text = f"could not be checked, as Slurm names no node: {local}"
         fix = "repeat when sinfo answers, or check that the nodes can read them"
         yield warning("slurm files", text, fix)
     elif local:
-        text = f"{', '.join(local)}: no network file system, do the nodes see it?"
+        text = f"{local}: no network file system, do the nodes see it?"
         yield warning("slurm files", text, "a folder on a file system that the nodes share")
     else:
         yield ok("slurm files", "run folders and Python environment lie where nodes can read them")
@@ -231,13 +229,13 @@ def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[
 def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterator[Finding]:
     """Check that a partition is up, and offers the cores, GPUs and hours that jobs ask for.
 
-    ``rows``: its rows of sinfo, with the columns of ``FIELDS``.
+    ``rows``: the partition's rows of sinfo, with the columns of ``FIELDS``.
     """
     if all(available != "up" for _, available, *_ in rows):
         yield error(check, f"is {rows[0][1]}", "another partition, or wait")
         return
 
-    # Numbers of allocated, idle, other and all nodes; others are drained, down or reserved.
+    # Numbers of allocated, idle, other (drained, down or reserved) and all nodes, by row.
     counts = [[int(count) for count in row[5].split("/")] for row in rows]
     usable = sum(allocated + idle for allocated, idle, *_ in counts)
     if not usable:

@@ -33,13 +33,14 @@ def check_panels(subject: Subject) -> Iterator[Finding]:
         if "error" in facts:
             yield error("panels", facts["error"], "see the check of its data")
             continue
-        conflicts = list(_conflicts(config, facts))
-        yield from conflicts
-        if not conflicts:
-            sizes = ", ".join(
-                f"{name} {panel['tasks']} ({panel['sha256'][:8]})" for name, panel in facts.items()
-            )
-            yield ok("panels", f"{config.env.name}: {sizes}")
+        conflict = _conflict(config, facts)
+        if conflict is not None:
+            yield conflict
+            continue
+        sizes = [
+            f"{name} {panel['tasks']} ({panel['sha256'][:8]})" for name, panel in facts.items()
+        ]
+        yield ok("panels", f"{config.env.name}: {', '.join(sizes)}")
 
 
 def check_data(subject: Subject) -> Iterator[Finding]:
@@ -53,6 +54,7 @@ def check_environment(subject: Subject) -> Iterator[Finding]:
 
 
 def _findings(what: str, subject: Subject) -> Iterator[Finding]:
+    """Findings of a check of ``scpo.preflight`` about each environment."""
     for config in _distinct(subject, "env"):
         facts = _ask(what, config)
         if "error" in facts:
@@ -98,6 +100,7 @@ def check_tokenizer(subject: Subject) -> Iterator[Finding]:
 
 
 def _share(check: str, facts: dict[str, Any]) -> Finding:
+    """Judge the share of the sample's pairs that a scorer puts at or above theta."""
     share = facts["above_theta"]
     theta = facts["theta"]
     text = (
@@ -117,7 +120,8 @@ def _share(check: str, facts: dict[str, Any]) -> Finding:
     return ok(check, text)
 
 
-def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
+def _conflict(config: RunConfig, facts: dict[str, Any]) -> Finding | None:
+    """Error if an earlier run of this environment recorded other panels; None without one."""
     for folder in run_folders.list_runs(Path(config.machine.runs_dir)):
         try:
             check_readable(folder.path)
@@ -132,12 +136,12 @@ def _conflicts(config: RunConfig, facts: dict[str, Any]) -> Iterator[Finding]:
         ]
         if differing:
             text = f"{', '.join(differing)}: other tasks than run {folder.run_id} was given"
-            yield error(
+            return error(
                 "panels",
                 text,
                 "restore the games (data folder, package versions), or another machine.runs_dir",
             )
-            return
+    return None
 
 
 def _distinct(subject: Subject, section: str) -> list[RunConfig]:
@@ -150,7 +154,7 @@ def _distinct(subject: Subject, section: str) -> list[RunConfig]:
 
 def _ask(what: str, config: RunConfig) -> dict[str, Any]:
     """Get facts from a child process: its memory is freed, and its crash is only a finding."""
-    # In front of the user's own, which may hold packages that register parts of the runs.
+    # The user's own PYTHONPATH is kept: its packages may register parts of the runs.
     path = filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])
     try:
         done = subprocess.run(

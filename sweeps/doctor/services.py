@@ -16,10 +16,10 @@ from scpo.schema.run import RunConfig
 from sweeps.doctor.subject import Subject
 
 WANDB_URL = "https://api.wandb.ai"
-# Default of wandb since 0.31, which also takes keys of the address before.
+# Host of wandb's default server since 0.31, which also accepts keys for WANDB_URL, the earlier one.
 FORGE_HOST = "api.forge.coreweave.com"
 TIMEOUT_S = 5.0
-# Prints the address; with mode=disabled, wandb starts no process.
+# Code that prints the server's address; with mode=disabled, wandb starts no process.
 READ_WANDB_URL = (
     "import wandb; print(wandb.setup(wandb.Settings(mode='disabled')).settings.base_url)"
 )
@@ -31,15 +31,14 @@ OFFLINE = "wandb.mode=offline (`wandb sync` later)"
 def check_wandb(subject: Subject) -> Iterator[Finding]:
     """Check the mode and, online, key and server. Only warnings: W&B is a mirror."""
     mode = subject.first.wandb.mode
-    if mode != "online":
-        yield ok(
-            "wandb",
-            {"offline": "offline: written beside the records", "disabled": "disabled"}[mode],
-        )
+    if mode == "disabled":
+        yield ok("wandb", "disabled")
+        return
+    if mode == "offline":
+        yield ok("wandb", "offline: written into the run folders")
         return
 
     url = wandb_url()
-    # `wandb login` writes the key to ~/.netrc; both places are read, as W&B does.
     if not _has_key(urlsplit(url).hostname or ""):
         yield warning("wandb", f"online, and no key for {url}", f"wandb login, or {OFFLINE}")
     unreachable = why_unreachable(url)
@@ -53,8 +52,8 @@ def check_wandb(subject: Subject) -> Iterator[Finding]:
 
 def wandb_url() -> str:
     """Address of the W&B server that the installed wandb uses, without user and password."""
-    # Read by wandb, because its default depends on its version, and settings files may name another
-    # server. In a process of its own, because wandb keeps the settings that it has read first.
+    # wandb itself determines it, because the default depends on wandb's version, and settings files
+    # may name another server. In a child process, because wandb caches its settings.
     try:
         read = subprocess.run(
             [sys.executable, "-c", READ_WANDB_URL],
@@ -66,7 +65,7 @@ def wandb_url() -> str:
         ).stdout.split()
     except subprocess.TimeoutExpired:
         read = []
-    # Nothing is read where wandb is not installed or refuses a setting.
+    # Nothing is printed if wandb is not installed or refuses a setting.
     url = read[-1] if read else os.environ.get("WANDB_BASE_URL") or WANDB_URL
     return without_user(url)
 
@@ -128,6 +127,7 @@ def _endpoint(model: ApiModel) -> Iterator[Finding]:
 
 
 def _has_key(host: str) -> bool:
+    """True if the environment or ~/.netrc, which `wandb login` writes, has a key for the server."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     hosts = [host, urlsplit(WANDB_URL).hostname or ""] if host == FORGE_HOST else [host]
@@ -138,7 +138,7 @@ def _has_key(host: str) -> bool:
 
 
 def has_any_wandb_key() -> bool:
-    """True if W&B may find a key: whose server it is for takes a second to find out."""
+    """True if W&B may find a key, for any server: reading the server's address takes a second."""
     return bool(os.environ.get("WANDB_API_KEY")) or (Path.home() / ".netrc").exists()
 
 

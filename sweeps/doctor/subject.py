@@ -40,9 +40,15 @@ class Subject:
         """Folder of the run folders; before the first run it does not exist."""
         return Path(self.first.machine.runs_dir)
 
+    @property
+    def existing_dir(self) -> Path:
+        """``runs_dir`` or, before the first run, its closest parent that exists."""
+        path = self.runs_dir.absolute()
+        return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
 
 def distinct(configs: Iterable[RunConfig]) -> Iterator[RunConfig]:
-    """Drop runs that need the same of a machine: those that differ in seed or method settings."""
+    """Of the runs that need the same of a machine, yield one; they may differ in seed or method."""
     seen = set()
     for config in configs:
         parts = (config.env, config.model, config.scorer, config.trainer)
