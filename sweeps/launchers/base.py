@@ -112,7 +112,7 @@ def follow(launcher: Launcher, runs: Runs, title: str) -> tuple[dict[str, Outcom
         title: Title of the work, passed to ``launcher.start``.
 
     Returns:
-        The outcome of each run that was started; and True, or False if a signal stopped the runs.
+        The outcome of each run that was started, and whether all ended without a stop signal.
     """
     waiting = list(runs)
     running = 0

@@ -1,8 +1,8 @@
 """Fork runs from a server process that has imported everything and opened the environment.
 
-A forked run of the laptop study needs a third less CPU time, because importing torch, reading 800
-games and loading engines happens only once. Forked processes share the memory of these and nothing
-else, and each can be killed like any other process.
+A forked run of the laptop study needs a third less CPU time, because torch, 800 games and their
+engines are loaded only once. Forked processes share only the memory of what was loaded, and each
+can be killed like any other process.
 
 This file holds both ends: ``forked_runs`` and ``Server`` in the launcher, ``main`` in the server.
 multiprocessing's own fork server cannot replace it:
@@ -135,11 +135,11 @@ class Forked:
             os.kill(pid, signal.SIGTERM)
 
     def _begin_anew(self) -> int | None:
-        """Start the run in a new Python process; returns what ``poll`` shall return."""
+        """Start the run in a new Python process; returns its exit status as ``poll`` does."""
         try:
             self._anew = begin_anew(self._start)
         except OSError:
-            # Without a process, 1 makes the caller of ``poll`` record that the run failed.
+            # No process could be started; 1 makes the caller of ``poll`` record a failed run.
             return 1
         return self._anew.poll()
 
@@ -406,7 +406,7 @@ def _serve(channel: Connection) -> dict[str, Any] | None:
                 return None
             # The child waits until the server writes a byte to this pipe.
             read_end, write_end = os.pipe()
-            # Only one thread runs here, so that a fork is safe.
+            # A fork is safe, because only one thread runs here.
             pid = os.fork()
             if pid == 0:
                 # Closed so that the read below returns if the server dies.
@@ -453,8 +453,8 @@ def _become(request: dict[str, Any], code: dict[str, str]) -> None:
     os.environ.update(request["variables"])
     command = request["command"]
     if code_files() != code:
-        # The code on disk has changed since it was imported. The run would record the checksums of
-        # the new code, so it must also execute that.
+        # The code on disk has changed since it was imported. The run records the checksums of the
+        # new code, so it must also execute the new code.
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 (the launcher's command)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # they are files

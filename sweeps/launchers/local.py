@@ -77,7 +77,7 @@ class Pool(CountsSignals):
         return len(slots_for(configs))
 
     def preview(self, console: Console, configs: Mapping[str, RunConfig]) -> None:
-        """Show in a dry run the reason if this machine cannot run these, or no GPU holds them."""
+        """Show in a dry run why this machine would refuse these runs, if it would."""
         if reason := refused_here(list(configs.values())):
             say(console, f"note: would be refused on this machine: {reason}")
         reasons = too_large(configs.values())
@@ -93,12 +93,13 @@ class Pool(CountsSignals):
         return []
 
     def _start(self, folder: RunFolder, config: RunConfig) -> None:
-        # The lowest free slot: its GPUs are those of a run that has ended, or were never used.
+        # The lowest slot without a running process.
         slot = next(number for number in range(len(self.slots)) if number not in self._running)
         gpus = self.slots[slot]
         variables = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         try:
-            if (ended := _ended_while_waiting(folder)) is not None:
+            ended = _ended_while_waiting(folder)
+            if ended is not None:
                 self._end(folder, ended)
                 return
             process = RunProcess.start(folder, config, self.train_script, variables, self.begin)
@@ -116,6 +117,7 @@ class Pool(CountsSignals):
         return news
 
     def _look(self) -> None:
+        """Show the progress of every run, and record the outcomes of runs that have ended."""
         for slot, run in list(self._running.items()):
             # The run itself reports a damaged log.
             with contextlib.suppress(ScpoError):
@@ -131,8 +133,8 @@ class Pool(CountsSignals):
 
     @staticmethod
     def _is_of(run: RunProcess, step: int) -> bool:
-        """True if the present attempt has logged or resumed from this step."""
-        # The log has the lines of a killed attempt until this one has loaded a checkpoint.
+        """True if the present attempt has logged this step, or begun from its checkpoint."""
+        # Until it has loaded a checkpoint, the log has lines of an earlier, killed attempt.
         status = run.folder.read_status()
         return status.attempt >= run.attempt and step <= status.step
 
@@ -164,6 +166,6 @@ def _ended_while_waiting(folder: RunFolder) -> Outcome | None:
     request = folder.read_stop()
     if request is None or not request.state.settled:
         return None
-    # `cancel` may have died before it could.
+    # `cancel` may have died after the request, before it recorded the end.
     settle(folder)
     return Outcome(request.state, request.reason)

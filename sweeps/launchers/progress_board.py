@@ -46,7 +46,7 @@ class ProgressBoard:
     """One line per run (activity, step of steps, training success) and one for all of ``planned``.
 
     In a log file: a line when a run starts or ends and, at growing intervals, a line for each run
-    with news. Without news, the line for all runs is repeated every five minutes.
+    with news. Without news, the line for all runs is repeated every ``HEARTBEAT_S``.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ProgressBoard:
         """Note that a run has logged up to ``step``, with its training success if known."""
         run = self._runs[folder.run_id]
         if step < run.step:
-            # It could not use its last checkpoint, and goes on from an earlier one.
+            # The run could not use its last checkpoint and goes on from an earlier one.
             run.step, run.first = step, None
         elif step > run.step:
             run.step = step
@@ -169,6 +169,7 @@ class ProgressBoard:
         return sum(run.finished for run in self._runs.values())
 
     def _left(self, before: str = "") -> str:
+        """Time left of all runs, after the text ``before``; empty if it is unknown."""
         left = time_left_s(self._planned, self._runs)
         return "" if left is None else f"{before}{about(left)} left"
 

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
-# Separates, in a status, the reason why a run ended from the reason why it was not resumed later.
+# Between the reasons in a status: why a run ended, and why it was not resumed later.
 NOT_RESUMED = "; then not resumed: "
 USER_ERRORS = (
     ConfigError,
@@ -130,11 +130,11 @@ def run(folder: RunFolder, train: Train, attempt: int | None = None) -> int:
             _warn_of_other_code(folder, config)
             _say_result(folder)
             return EXIT_DONE
-        # First, because it frees space on a full disk.
+        # Before anything is written, because it frees space on a full disk.
         folder.drop_half_checkpoints()
         if _cancelled_before_start(folder):
             return EXIT_INTERRUPTED
-        # Not the launcher's number: another process may have begun that attempt meanwhile.
+        # Another process may have begun the launcher's attempt meanwhile: then the number differs.
         number = folder.new_attempt()
         with _copy_of_log(folder, number) if attempt != number else nullcontext():
             return _attempt(folder, config, before, number, train)
@@ -173,7 +173,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _cancelled_before_start(folder: RunFolder) -> bool:
-    """True if the run was cancelled while it waited; drops a request to an earlier attempt."""
+    """True if the run was cancelled while it waited; drops a stop request to an earlier attempt."""
     request = folder.read_stop()
     if request is None or request.state is State.INTERRUPTED:
         folder.clear_stop()
@@ -189,25 +189,19 @@ def _cancelled_before_start(folder: RunFolder) -> bool:
 def _attempt(
     folder: RunFolder, config: RunConfig, before: Status, number: int, train: Train
 ) -> int:
+    """Make one attempt, unless the run may not be resumed; returns the exit status."""
     stop = Stop(folder, evaluation=config.method.kind == "prompted")
     with stop_signals_go_to(stop.handle):
         try:
-            # Before the records of code and status are written, which such a run still needs.
-            if lost := folder.lost_markers():
-                logger.error("%s", lost)
-                return _end(folder, State.FAILED, _one_line(lost), refused=number)
             commit = provenance.git_commit()
-            try:
-                across = config.machine.resume_across_versions
-                commits = (before.commit, commit)
-                code_record.check_resume(folder, config, across=across, commits=commits)
-            except ConfigError as error:
-                logger.error("%s", error)
-                return _end(folder, State.FAILED, _one_line(error), refused=number)
+            refusal = _refusal(folder, config, (before.commit, commit))
+            if refusal is not None:
+                logger.error("%s", refusal)
+                return _end(folder, State.FAILED, _one_line(refusal), refused=number)
             _start(folder, config, before, number, commit)
             train(config, folder, stop)
-            # The number of steps done is that of the log, all of whose lines are verified here: a
-            # trainer that returns need not have finished.
+            # A trainer may return before it has finished, so the log decides; all of its lines are
+            # verified here.
             done = _last_step(folder)
             if done < config.trainer.steps and not stop():
                 raise RuntimeError(
@@ -228,7 +222,28 @@ def _attempt(
         return _end(folder, State.DONE, None)
 
 
+def _refusal(
+    folder: RunFolder, config: RunConfig, commits: tuple[str | None, str | None]
+) -> ScpoError | None:
+    """Error of a run that may not be resumed; None if it may.
+
+    ``commits``: the commit under which it stopped, and the present one.
+    """
+    # Before the check of the code, whose record it updates: a run of which the markers are restored
+    # still needs the record as it was.
+    lost = folder.lost_markers()
+    if lost is not None:
+        return lost
+    across = config.machine.resume_across_versions
+    try:
+        code_record.check_resume(folder, config, across=across, commits=commits)
+    except ConfigError as error:
+        return error
+    return None
+
+
 def _end_early(folder: RunFolder, how: str) -> int:
+    """Record the end of a run that was stopped; ``how`` is the reason without a request's."""
     request = folder.read_stop()
     if request is None:
         return _end(folder, State.INTERRUPTED, how)
@@ -238,12 +253,14 @@ def _end_early(folder: RunFolder, how: str) -> int:
 def _start(
     folder: RunFolder, config: RunConfig, before: Status, number: int, commit: str | None
 ) -> None:
+    """Record the beginning of an attempt, and set the environment variables of its libraries."""
     # Before `train` imports the libraries that read these variables.
     os.environ.update(thread_environment(config.machine.threads))
 
     # Transformers draws a progress bar for every file that it reads.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    # Until the trainer has cut the logs, they have lines that a killed attempt wrote after it.
+    # The step is that of the last checkpoint. Until the trainer has cut the logs, they have later
+    # lines of a killed attempt.
     checkpoints = folder.complete_checkpoints()
     folder.write_status(
         before.model_copy(
@@ -287,14 +304,15 @@ def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | 
         before = folder.read_status()
         failures = before.failures
         if refused is not None:
-            # A launcher ignores a status of another attempt, and would report this end as one
-            # that could not be recorded.
+            # A launcher ignores the status of another attempt, and would report that this end could
+            # not be recorded.
             before = before.model_copy(update={"attempt": refused})
         elif state is State.FAILED:
-            # A sweep gives up after `max_failures` failures. A refusal does not count: it asks for
-            # other code or settings, under which the run starts again without `retry`.
+            # A sweep gives up after `max_failures` failures. A refusal does not count: with other
+            # code or settings, the run starts again without `retry`.
             failures += 1
-        # This attempt was refused before it began: keep the reason why the last one ended.
+        # The run was not RUNNING, so this attempt ends before it began: the reason why the last one
+        # ended is kept.
         if state is State.FAILED and before.state is not State.RUNNING and before.reason:
             first = before.reason.partition(NOT_RESUMED)[0]
             reason = f"{first}{NOT_RESUMED}{reason}"
@@ -352,11 +370,14 @@ def _last_step(folder: RunFolder) -> int:
 
 
 def _one_line(error: Exception, config: RunConfig | None = None) -> str:
+    """Type and first line of an error; with ``config``, also the part of the run that raised it."""
     lines = str(error).strip().splitlines()
     name = type(error).__name__
     text = f"{name}: {lines[0]}" if lines else name
-    # `KeyError: 'x'` of an estimator of another package does not tell whose it is.
-    part = None if config is None or isinstance(error, ScpoError) else failed_part(error, config)
+    # `KeyError: 'x'` does not show that an estimator of another package raised it.
+    part = None
+    if config is not None and not isinstance(error, ScpoError):
+        part = failed_part(error, config)
     return f"{text} (in {part})" if part else text
 
 

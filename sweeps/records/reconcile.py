@@ -24,7 +24,7 @@ class Action(StrEnum):
     ADOPT = "adopt"
 
 
-# The place of a run's id in the commands of a reason, so that runs of one reason can be counted.
+# Replaces a run's id in the commands of a reason, so that runs with the same reason can be counted.
 ANY_RUN = "RUN"
 
 
@@ -40,7 +40,7 @@ class Decision:
         return self.why.replace(f" {ANY_RUN}", f" {run_id}")
 
 
-# ``{here}``: the option for the folder of the runs, if it is not the default one.
+# ``{here}``: the option for the folder of the runs; empty for the default folder.
 _SETTLED = {
     State.DONE: Decision(Action.SKIP, "finished before"),
     State.PRUNED: Decision(
@@ -56,7 +56,6 @@ _SETTLED = {
     ),
 }
 
-
 _JOBS = {
     JobState.QUEUED: Decision(Action.LEAVE, "queued"),
     JobState.RUNNING: Decision(Action.LEAVE, "its job runs"),
@@ -65,7 +64,6 @@ _JOBS = {
     ),
     JobState.UNKNOWN: Decision(Action.LEAVE, "the scheduler does not say whether its job lives"),
 }
-
 
 _STARTS = {
     State.NEW: "first start",

@@ -138,10 +138,10 @@ class Supervisor:
             self.process.kill()
 
     def _pass_cancellation_on(self) -> None:
-        """Signal a cancelled run, whose canceller may be on another host.
+        """Signal a cancelled run, because its canceller may be on another host.
 
-        It ends with a checkpoint after its present step, or at once before its first. One that
-        hangs is killed after the time that a checkpoint may take.
+        The run ends with a checkpoint after its present step, or at once if it has not finished a
+        step yet. If it hangs, it is killed after ``warn_s``, the time that a checkpoint may take.
         """
         if self._cancelled is not None:
             if self.now() - self._cancelled > self.job.warn_s:
@@ -151,7 +151,7 @@ class Supervisor:
             self.process.terminate()
 
     def _is_cancelled(self) -> bool:
-        # The run stops for a damaged request, too.
+        # A damaged request also stops the run, but does not count as a cancellation here.
         with contextlib.suppress(RecordError):
             request = self.folder.read_stop()
             return request is not None and request.state.settled
@@ -172,13 +172,16 @@ class Supervisor:
             logger.error("%s", error)
             self.process.terminate()
         # How long Slurm lets a preempted or cancelled job go on is not known here.
-        left_s = self.job.limit_s - LAST_S - elapsed_s
-        within = f", or is killed in {max(0.0, left_s):.0f} s" if cause is Cause.TIMEOUT else ""
+        within = ""
+        if cause is Cause.TIMEOUT:
+            left_s = self.job.limit_s - LAST_S - elapsed_s
+            within = f", or is killed in {max(0.0, left_s):.0f} s"
         logger.warning(
             "%s: %s; it checkpoints after its present step%s", self.folder.run_id, cause, within
         )
 
     def _count(self, cause: Cause) -> None:
+        """Note the cause, and count it in the job."""
         self.cause = cause
         counts = {
             "timeouts": self.job.timeouts + (cause is Cause.TIMEOUT),
@@ -187,7 +190,7 @@ class Supervisor:
         self.job = self.job.model_copy(update=counts)
 
     def _is_stuck(self) -> bool:
-        """Record the step reached; return True after too many cut-offs without progress."""
+        """Record the step reached; True if too many time limits passed without a further step."""
         done = self.folder.complete_checkpoints()
         step = done[-1] if done else -1
         fruitless = self.job.fruitless + (step <= self.job.last_step)
@@ -200,6 +203,7 @@ class Supervisor:
         return fruitless > self.job.max_timeouts
 
     def _give_up(self) -> State:
+        """Record the run as FAILED because of its time limits."""
         hours = self.job.limit_s / 3600
         warn_s = self.job.warn_s
         reason = (
@@ -243,7 +247,7 @@ class RunJob:
     run: str
 
     def __call__(self) -> str:
-        """Run the run in this job."""
+        """Execute the run in this job; RuntimeError if it fails."""
         # In the place of submitit's handler, which would requeue the job without counting it.
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
@@ -273,7 +277,7 @@ class RunJob:
         return process
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Requeue for submitit's own handler, which may get a signal before `__call__` begins."""
+        """Called by submitit's own handler, which may get a signal before `__call__` begins."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -310,6 +314,7 @@ def cause_of_warning(job: Job, elapsed_s: float, preempted: bool | None) -> Caus
 
 
 def _ran_s() -> float:
+    """Seconds since the job got its node; 0 if its start was not recorded."""
     started = os.environ.get(STARTED)
     if not started:
         return 0.0

@@ -27,7 +27,7 @@ class Job(BaseModel):
 
     Attributes:
         name: Name of its submission in Slurm.
-        index: Its place in the submission's array; None if it was submitted by itself.
+        index: Its index in the submission's array; None for a job without an array.
         job_id: Its id in Slurm; None until known.
         limit_s: Time limit of the job, in seconds.
         warn_s: Seconds before the limit at which Slurm warns.
@@ -96,7 +96,7 @@ def restore_job(folder: RunFolder, job: Job | None) -> None:
 
 
 def task_path(submission: Path, index: int | None) -> Path:
-    """What the job at this place of a submission's array executes, written before sbatch."""
+    """Pickle of the task that a submission's job executes; written before sbatch is called."""
     return submission / f"task_{index or 0}.pkl"
 
 
@@ -108,10 +108,10 @@ def log_without_run(folder: RunFolder) -> Path | None:
     submission = folder.path.parent / SUBMISSIONS / job.name
     task = task_path(submission, job.index)
     own = folder.latest.resolve() / "stdout.log"
-    # Older than the submission, it is the log of an earlier job.
+    # A log that is older than the submission is that of an earlier job.
     if own.exists() and not (task.exists() and own.stat().st_mtime < task.stat().st_mtime):
         return None
-    # submitit's names; the lines before Python write to the second.
+    # submitit's names. What the script does before Python starts is logged in the second.
     for name in (f"{job.job_id}_0_log.err", f"{job.job_id}_0_log.out"):
         path = submission / name
         if path.exists() and path.stat().st_size:

@@ -75,7 +75,7 @@ class _Array:
 
 @dataclass
 class Cluster(CountsSignals):
-    """Submits runs; the jobs outlive this process.
+    """Submits runs as jobs, which outlive this process.
 
     A search uses it like ``sweeps.launchers.local.Pool``: as a context manager with
     ``launcher.parallelism`` slots. ``stop`` does not cancel jobs.
@@ -95,8 +95,9 @@ class Cluster(CountsSignals):
     probe: Probe = ask_node
     outside: Callable[[], bool] = is_outside
     _running: dict[str, RunFolder] = field(default_factory=dict)
-    # Partitions whose nodes were asked already: a search submits many times.
-    _asked: set[str | None] = field(default_factory=set)
+    # Partitions of which a node was probed, and notes that were printed: a search submits many
+    # times, but each of them is needed once.
+    _probed: set[str | None] = field(default_factory=set)
     _noted: set[str] = field(default_factory=set)
 
     @property
@@ -119,7 +120,7 @@ class Cluster(CountsSignals):
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
         ids: list[str] = []
 
-        # Asked before the probe, whose own job would count against the limit for a while.
+        # Counted before the probe, whose own job would count for a while.
         allowed = self._further_jobs(limits)
         self._check_nodes([array.request for array in arrays], snapshot)
         for array in arrays:
@@ -161,18 +162,18 @@ class Cluster(CountsSignals):
         return f"{text} ({shown})" if shown else text
 
     def _check_nodes(self, requests: Sequence[Request], snapshot: Path) -> None:
-        """Ask a node of each partition, once in the life of this launcher, if it can run jobs."""
+        """Probe a node of each partition that this launcher has not probed yet."""
         wait_s = self.launcher.probe_s
-        if not wait_s or {request.partition for request in requests} <= self._asked:
+        if not wait_s or {request.partition for request in requests} <= self._probed:
             return
         if not self.outside():
             return
         needs = needs_of_jobs(self.runs_dir, snapshot)
         for partition in probed_partitions(requests, self.site):
-            if partition.name not in self._asked:
+            if partition.name not in self._probed:
                 say(self.console, f"asking a node of {partition}, for at most {wait_s} s ...")
                 say(self.console, check_on_node(partition, needs, wait_s, self.probe))
-                self._asked.add(partition.name)
+                self._probed.add(partition.name)
 
     def _limits(self) -> JobLimits:
         site = self.site
@@ -180,26 +181,8 @@ class Cluster(CountsSignals):
 
     def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
         """Arrays of runs with equal requests, within the limits of cluster and launcher."""
-        site = self.site
-        longest = site.max_time_h
-        asked = self.launcher.time_h
-        if asked is not None and asked > longest:
-            self._note(
-                f"launcher.time_h={asked:g} is cut to {longest:g} h, max_time_h of "
-                f"{self.launcher.site}: a run that needs longer is requeued from its checkpoint"
-            )
-        requests = by_request(configs, self.launcher, site)
-        for note in limit_notes(requests, configs, self.launcher, site):
-            self._note(note)
-        for note in idle_gpus(configs.values()):
-            self._note(note)
-        most_gb = max((request.resources.memory_gb for request in requests), default=0)
-        if shortage := site.memory_shortage(most_gb):
-            self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
-        if secrets := site.secrets_in_clear(key_variables(configs.values())):
-            self._note(f"{self.launcher.site}: {secrets}; {IN_THE_SHELL}")
-        for missing in missing_models(configs.values()):
-            self._note(missing)
+        requests = by_request(configs, self.launcher, self.site)
+        self._note_problems(configs, requests)
         parts = []
         for request, run_ids in requests.items():
             for part in split(run_ids, limits.array_size):
@@ -215,8 +198,32 @@ class Cluster(CountsSignals):
             arrays.append(_Array(request, part, share))
         return arrays
 
+    def _note_problems(
+        self, configs: Mapping[str, RunConfig], requests: Mapping[Request, Sequence[str]]
+    ) -> None:
+        """Print notes on time limits, GPUs, memory, secrets and models, each once."""
+        site = self.site
+        longest = site.max_time_h
+        asked = self.launcher.time_h
+        if asked is not None and asked > longest:
+            self._note(
+                f"launcher.time_h={asked:g} is cut to {longest:g} h, max_time_h of "
+                f"{self.launcher.site}: a run that needs longer is requeued from its checkpoint"
+            )
+        for note in limit_notes(requests, configs, self.launcher, site):
+            self._note(note)
+        for note in idle_gpus(configs.values()):
+            self._note(note)
+        most_gb = max((request.resources.memory_gb for request in requests), default=0)
+        if shortage := site.memory_shortage(most_gb):
+            self._note(f"{self.launcher.site}: {shortage}; {MORE_MEMORY}")
+        if secrets := site.secrets_in_clear(key_variables(configs.values())):
+            self._note(f"{self.launcher.site}: {secrets}; {IN_THE_SHELL}")
+        for missing in missing_models(configs.values()):
+            self._note(missing)
+
     def _note(self, text: str) -> None:
-        """Say it once: a search submits its runs one by one."""
+        """Print a note, unless it was printed before."""
         if text not in self._noted:
             self._noted.add(text)
             say(self.console, f"note: {text}")
@@ -333,23 +340,20 @@ def show_submissions(
 
 
 def _row(submission: Submission) -> list[str]:
-    needed = submission.request.resources
     request = submission.request
-    first = submission.runs[0].run_id
+    needed = request.resources
     others = len(submission.runs) - 1
-    asked = (
-        len(submission.runs),
-        submission.running,
-        needed.nodes,
-        needed.gpus,
-        needed.cpus,
+    more = f" and {others} more" if others else ""
+    return [
+        str(len(submission.runs)),
+        str(submission.running),
+        str(needed.nodes),
+        str(needed.gpus),
+        str(needed.cpus),
         _memory(submission),
         f"{request.limit_h} h",
-    )
-    return [
-        *map(str, asked),
         request.partition or "(default)",
-        first + (f" and {others} more" if others else ""),
+        f"{submission.runs[0].run_id}{more}",
     ]
 
 

@@ -16,10 +16,10 @@ from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, w
 from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError, Slurm
 from sweeps.records import cancellation
 
-# A job that ends is gone from squeue a moment before its last output is on a shared disk.
+# A job that ends leaves squeue a moment before its last output appears on a shared disk.
 ASK_AGAIN_S = 1.0
 
-# Begins of the lines that srun and slurmd write to a job's log.
+# Beginnings of the lines that Slurm writes to a job's log.
 SLURMS_LINES = ("srun:", "slurmstepd")
 
 # Reasons of squeue for which a job never starts -> what to change.
@@ -53,7 +53,7 @@ class Observer:
         return observed
 
     def remark(self, folder: RunFolder, observed: Observed, *, log: bool = True) -> str:
-        """Remark on the run's job for the status table; ``log``: with the end of a lost one's."""
+        """Remark on the run's job for the status table; ``log`` adds a lost job's last line."""
         job = read_job(folder)
         if job is None or observed.job is None:
             return ""
@@ -120,10 +120,10 @@ class Cancelled(IntEnum):
     """What ``cancel`` did; LEFT is false.
 
     Attributes:
-        LEFT: Nothing, as the run was over before.
-        ASKED: The run was asked to stop, or has stopped; its job, if it waited, has left the queue.
-        JOB_ENDED: The run was over before, and its job was still in the queue: it has left it.
-        UNANSWERED: The run will not train, but Slurm was not told: its job may be in the queue.
+        LEFT: Nothing, because the run was over before.
+        ASKED: It asked the run to stop, or ended it; a job that waited was taken out of the queue.
+        JOB_ENDED: The run was over before, but its job still waited; it took the job out.
+        UNANSWERED: The run will not train, but Slurm did not answer: its job may be in the queue.
     """
 
     LEFT = 0
@@ -144,6 +144,7 @@ def cancel(
     unanswered = False
 
     def end_job() -> bool:
+        """Cancel the job unless its run trains; True if it does, and so ends by itself."""
         nonlocal unanswered
         listed = scheduler.jobs() if job else {}
         if listed is None:
@@ -164,7 +165,7 @@ def cancel(
     asked = cancellation.cancel(folder, state, reason, end_job)
     ended = folder.read_status().state
     if asked:
-        # A run that still trains reads the request itself; Slurm need not know of it.
+        # A run that still trains reads the request itself, without Slurm.
         return Cancelled.UNANSWERED if unanswered and ended is state else Cancelled.ASKED
     if ended is state and job is not None:
         return _end_left_job(job, scheduler)

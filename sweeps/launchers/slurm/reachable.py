@@ -14,6 +14,7 @@ from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYST
 
 # Exit status of a job whose node cannot read the code or Python (sysexits.h: EX_CONFIG).
 NOT_REACHABLE = 78
+
 Probe = Callable[[ProbedPartition, Sequence[Need], int], Answer]
 """Test of the needs of jobs on a node, within a number of seconds; see ``node_probe.ask_node``."""
 
@@ -51,7 +52,7 @@ def local_folders(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
 
 
 def folders_on_local_disks(runs_dir: Path) -> Iterator[tuple[str, Path, str]]:
-    """The same on any host, for a caller who does not know where jobs run."""
+    """Like ``local_folders``, but on any host: for callers that do not know where jobs run."""
     for name, folder in needed_on_nodes(runs_dir).items():
         kind = file_system(folder)
         if kind not in NETWORK_FILE_SYSTEMS:
@@ -97,12 +98,11 @@ def check_on_node(
     """
     answer = probe(partition, needs, wait_s)
     if answer.lacking:
+        lacking = ", ".join(f"cannot {need}" for need in answer.lacking)
         raise ConfigError(
-            f"node {answer.node} ({partition}) cannot "
-            f"{', cannot '.join(map(str, answer.lacking))}. "
-            "Nothing was submitted. Move it to a file system "
-            "that the nodes share (run folders: machine.runs_dir=<a folder there>; Python: make "
-            "the environment there), or submit without this test: launcher.probe_s=0"
+            f"node {answer.node} ({partition}) {lacking}. Nothing was submitted. Move it to a file "
+            "system that the nodes share (run folders: machine.runs_dir=<a folder there>; Python: "
+            "make the environment there), or submit without this test: launcher.probe_s=0"
         )
     if answer.node is None:
         return (

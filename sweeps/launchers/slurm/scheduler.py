@@ -52,7 +52,7 @@ class Slurm:
 
     def jobs(self) -> Mapping[str, ListedJob] | None:
         """Our waiting and running jobs by id, from one squeue call; None without an answer."""
-        # The name comes last because it may contain |, the separator.
+        # Id, state, reason and name. The name is last because it may contain the separator |.
         format_ = "%i|%T|%r|%j"
         try:
             lines = _ask(
@@ -65,13 +65,16 @@ class Slurm:
             )
         except SchedulerError:
             return None
-        fields = (line.split("|", 3) for line in lines)
-        return {job_id: ListedJob(name, _state(state), why) for job_id, state, why, name in fields}
+        jobs = {}
+        for line in lines:
+            job_id, state, why, name = line.split("|", 3)
+            jobs[job_id] = ListedJob(name, _state(state), why)
+        return jobs
 
     def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """Final states of jobs by id, from one sacct call; unknown jobs are left out.
+        """Final state of each job by id, from one sacct call; unknown jobs are left out.
 
-        With the exit status, if it is not 0: ``FAILED, exit status 3``.
+        A state includes an exit status other than 0: ``FAILED, exit status 3``.
         """
         # Without ids, sacct would list all jobs of today.
         ids = ",".join(job_ids)
@@ -122,9 +125,9 @@ class Slurm:
 
         # A quality of service may be stricter than the account.
         of_qos = ("Name", "MaxJobsPU", "MaxSubmitPU", "GrpJobs", "GrpSubmit")
-        named = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
-        lines = _answer(*query, "qos", f"format={','.join(of_qos)}") if named else []
-        services = [row for row in parse_fields(lines, of_qos) if row.get("Name") in named]
+        wanted = {qos} if qos else {row.get("DefaultQOS") for row in rows} - {"", None}
+        lines = _answer(*query, "qos", f"format={','.join(of_qos)}") if wanted else []
+        services = [row for row in parse_fields(lines, of_qos) if row.get("Name") in wanted]
         submitted = [row.get("MaxSubmit") for row in rows]
         running = [row.get("MaxJobs") for row in rows]
         for row in services:
@@ -139,17 +142,22 @@ class Slurm:
     def preempted(self, job_id: str) -> bool | None:
         """True if a running job is being preempted; None if Slurm does not answer.
 
-        Read from the job's PreemptTime, which Slurm sets when the grace period begins, and which a
-        requeued job may keep: one before its StartTime does not count.
+        Read from the job's PreemptTime, which Slurm sets when the grace period begins. A requeued
+        job may keep that of its last preemption, so a time before its StartTime does not count.
         """
         try:
             fields = " ".join(_ask("scontrol", "--oneliner", "show", "job", job_id)).split()
         except SchedulerError:
             return None
-        named = dict(field.partition("=")[::2] for field in fields)
-        time = named.get("PreemptTime")
+        values: dict[str, str] = {}
+        for field in fields:
+            key, _, value = field.partition("=")
+            values[key] = value
+        preempted_at = values.get("PreemptTime")
+        if preempted_at is None:
+            return None
         # Both are local times in ISO 8601, which sort as text.
-        return None if time is None else time != "None" and time >= named.get("StartTime", "")
+        return preempted_at != "None" and preempted_at >= values.get("StartTime", "")
 
 
 def node_names() -> set[str]:
@@ -164,9 +172,9 @@ def cancel_named(name: str) -> None:
 
 def _exit_status(code: str) -> str:
     """``status:signal`` of sacct in words; empty for 0:0."""
-    status, _, number = code.partition(":")
-    if number not in ("", "0"):
-        return f"ended by signal {number}"
+    status, _, signal = code.partition(":")
+    if signal not in ("", "0"):
+        return f"ended by signal {signal}"
     return "" if status in ("", "0") else f"exit status {status}"
 
 
@@ -185,6 +193,7 @@ def _state(word: str) -> JobState:
 
 
 def _ask(*command: str) -> list[str]:
+    """Lines of a command's output that are not empty; SchedulerError on failure."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
