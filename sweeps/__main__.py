@@ -6,7 +6,7 @@
     python -m sweeps cancel <pattern>           stop runs; no sweep starts them again before `retry`
     python -m sweeps retry <pattern>            let runs start again that failed or were cancelled
     python -m sweeps rm <pattern>               delete run folders, after asking (also --finished)
-    python -m sweeps clean                      delete those of failed and lost runs, after asking
+    python -m sweeps clean                      delete folders of failed and lost runs, after asking
     python -m sweeps export <run> [-o FILE]     a run's configuration as an experiment for sweep.py
     python -m sweeps verify ['*']               check that records and checkpoints are undamaged
     python -m sweeps health ['*']               find collapse, spikes, stalls (conf/health.yaml)
@@ -16,8 +16,8 @@
     python -m sweeps completion                 shell completion: source <(python -m sweeps ...)
     python -m sweeps doctor [key=value ...]     find problems of these runs, and their fixes
 
-A pattern matches run ids and names of experiments; * and ? are wildcards, to be quoted. The name of
-an experiment means the runs of all its calls, also of those with other overrides.
+A pattern matches run ids and names of experiments; quote its wildcards * and ?. The name of an
+experiment matches the runs of all its calls, with any overrides.
 Exit status: 0 done; 1 problems that verify, health or doctor found, runs that retry, rm or sync
 left as they were, or jobs that cancel could not end; 2 wrong command.
 `status` ends with 0 in whatever state runs are (--json has the states).
@@ -134,24 +134,25 @@ def logs(console: Console, arguments: argparse.Namespace) -> int:
         lines = tail(path, arguments.lines)
         for line in lines or ["(nothing yet)"]:
             say(console, f"    {line}")
-        # The log of a run that was cut off does not tell why.
+        # The log of a run that was cut off does not have the reason.
         for line in why_ended(folder, look, lines):
             say(console, f"    {line}")
     return code
 
 
 def cancel(console: Console, arguments: argparse.Namespace) -> int:
-    """Stop runs that wait or run, or that a sweep would go on with; others keep their states."""
+    """Stop runs that wait, run, or would be continued by a sweep; others keep their states."""
     scheduler = Slurm()
     look = Observer(scheduler)
     code = EXIT_DONE
     for folder in _chosen(arguments):
         state = look.observe(folder).state
-        # CANCELLED would hide that the run failed. A sweep gives up on it after max_failures.
-        done = Cancelled.LEFT
+        # A failed run stays FAILED, because CANCELLED would hide the failure. Sweeps stop trying
+        # it again after max_failures.
+        result = Cancelled.LEFT
         if state is not State.FAILED:
-            done = observer.cancel(folder, scheduler, reason=arguments.reason)
-        if done is Cancelled.UNANSWERED:
+            result = observer.cancel(folder, scheduler, reason=arguments.reason)
+        if result is Cancelled.UNANSWERED:
             again = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
             say_error(
                 console,
@@ -160,9 +161,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
                 f"queue when Slurm answers: {again}",
             )
             code = EXIT_FAILED
-        elif done is Cancelled.JOB_ENDED:
+        elif result is Cancelled.JOB_ENDED:
             say(console, f"{folder.run_id}: was cancelled before; its job was still in the queue")
-        elif done is Cancelled.ASKED:
+        elif result is Cancelled.ASKED:
             say(console, f"{folder.run_id}: {_how_it_ends(folder)}")
         else:
             console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
@@ -177,7 +178,7 @@ def _how_it_ends(folder: RunFolder) -> str:
     if run_config.read_config(folder).method.kind == "prompted":
         return "ends after the episodes that it plays"
     checkpoints = folder.complete_checkpoints()
-    # The record of a resumed run that is still loading is that of one which has just saved.
+    # A resumed run that is still loading has the same record as one that has just saved.
     if checkpoints and status.step <= checkpoints[-1]:
         return (
             "ends with a checkpoint after its present step, or at once if it is still loading: its "
@@ -202,10 +203,11 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def _how_it_goes_on(folder: RunFolder) -> str:
-    """Name the command that starts a run again: of sweep.py, or of train.py without a sweep."""
+    """Name the command that starts a run again: sweep.py, or train.py for a run of no sweep."""
     runs_dir = folder.path.parent
     here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
-    for manifest in manifests_of(runs_dir, folder.run_id):
+    manifest = next(manifests_of(runs_dir, folder.run_id), None)
+    if manifest is not None:
         config = run_config.read_config(folder)
         of_machine = (*launcher_words(config.launcher), *machine_words(config), *here)
         words = (*manifest.words, f"seeds=[{config.seed}]", *of_machine)
@@ -279,14 +281,15 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
 
     # Not counted as problems: runs of train.py are in no experiment. For a run of a sweep, the
     # line shows that its manifest was deleted.
-    alone = verify.without_experiment(arguments.runs_dir, folders)
-    by_search = search_command.runs_by_search(arguments.runs_dir) if alone else {}
+    in_none = verify.without_experiment(arguments.runs_dir, folders)
+    by_search = search_command.runs_by_search(arguments.runs_dir) if in_none else {}
     for name, members in by_search.items():
-        if trials := members.intersection(alone):
+        if trials := members.intersection(in_none):
             say(console, f"{counted(len(trials), 'run')} of the trials of search {name}")
-    alone = [run_id for run_id in alone if not any(run_id in ids for ids in by_search.values())]
-    if alone:
-        console.print(f"in no experiment: {', '.join(alone)}", highlight=False)
+    in_search: set[str] = set().union(*by_search.values())
+    in_none = [run_id for run_id in in_none if run_id not in in_search]
+    if in_none:
+        console.print(f"in no experiment: {', '.join(in_none)}", highlight=False)
     console.print(
         f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False
     )
@@ -320,15 +323,15 @@ def push(console: Console, arguments: argparse.Namespace) -> int:
 
 
 def _name_records(arguments: argparse.Namespace) -> None:
-    """Name the records that are meant where an experiment was called with several overrides."""
-    # On the error stream, because the output may be for programs.
+    """Name the records that a pattern includes if its experiment was called in several ways."""
+    # On the error stream, because programs may read the output.
     console = Console(stderr=True)
     patterns = getattr(arguments, "patterns", ())
-    others = other_names(arguments.runs_dir) if patterns else {}
-    members = experiment_members(arguments.runs_dir)[0] if others else {}
+    aliases = other_names(arguments.runs_dir) if patterns else {}
+    members = experiment_members(arguments.runs_dir)[0] if aliases else {}
     for pattern in patterns:
-        names = sorted(name for name, meant in others.items() if pattern in meant)
-        # A single record is that of the only call, under the name of its axes.
+        names = sorted(name for name, other in aliases.items() if pattern in other)
+        # A single record is that of the experiment's only call; it may have the name of its axes.
         if len(names) + (pattern in members) > 1:
             say(
                 console,
@@ -362,7 +365,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, run, everything in (
+    for name, run, all_by_default in (
         ("status", status, True),
         ("top", top, True),
         ("logs", logs, False),
@@ -376,8 +379,8 @@ def _parser() -> argparse.ArgumentParser:
         ("sync", push, True),
     ):
         command = commands.add_parser(name, help=run.__doc__)
-        # Commands that change runs need a pattern; those that only read default to all runs.
-        patterns = dict(nargs="*", default=["*"]) if everything else dict(nargs="+")
+        # Without a pattern, a command takes all runs or is refused.
+        patterns = dict(nargs="*", default=["*"]) if all_by_default else dict(nargs="+")
         command.add_argument(
             "patterns", metavar="pattern", help="run ids or experiments, with * and ?", **patterns
         )

@@ -102,7 +102,7 @@ def _matrix_table(
     return table
 
 
-# Smaller amounts of disk space are not shown; a run of a small policy writes about 0.05 GiB.
+# Less disk space than this is not shown; a run of a small policy writes about 0.05 GiB.
 SHOWN_DISK_GIB = 100
 
 
@@ -164,8 +164,12 @@ def show_notes(console: Console, notes: Iterable[str]) -> None:
         say(console, f"note: {note}")
 
 
+# States of runs whose reason and log a summary shows.
+WITH_DETAILS = (State.FAILED, State.LOST, State.DAMAGED, State.UNREADABLE)
+
+
 def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started: int = 0) -> None:
-    """Print the number of runs by state, then details of those that failed, were lost or damaged.
+    """Print the number of runs by state, then details of runs in a state of ``WITH_DETAILS``.
 
     The details are the reason, the end of the log and the path of the log.
 
@@ -181,12 +185,7 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
     total = counted(len(outcomes) + not_started, "run")
     console.print(f"{total}: {', '.join(parts)}", highlight=False)
     for run_id, outcome in outcomes.items():
-        if outcome.state not in (
-            State.FAILED,
-            State.LOST,
-            State.DAMAGED,
-            State.UNREADABLE,
-        ):
+        if outcome.state not in WITH_DETAILS:
             continue
         say_markup(console, f"\n{coloured(outcome.state)} {run_id}: {escape(outcome.reason or '')}")
         if outcome.log is not None:

@@ -43,10 +43,11 @@ from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.start_checks import obstacles, refuse_what_cannot_start
+from sweeps.terminal import say
 
 LISTED_RUNS = 12
 
-# States in which a run stays, so that it need not be observed again.
+# States that do not change any more, so that such a run is not observed again.
 FINAL = (State.DONE, State.PRUNED)
 OTHER_CODE = Decision(Action.LEAVE, "not started under other code, see the note")
 LOST_REASON = "its process ended without recording why; the same command starts it again"
@@ -54,9 +55,14 @@ LOST_REASON = "its process ended without recording why; the same command starts 
 
 @dataclass
 class Found:
-    """Runs of a matrix on disk: folders with their states, damaged ones, and the plan for each.
+    """Runs of a matrix as they are on disk, and the plan for each; all by run id.
 
-    ``refused``: messages of the runs that would refuse to go on under the present code, by id.
+    Attributes:
+        folders: Folders of the runs whose records can be read.
+        seen: Observed state of these, and of archived runs.
+        damaged: Outcomes of the other runs.
+        plan: What this call does with each run that is not damaged.
+        refused: Messages of the runs that would refuse to go on under the present code.
     """
 
     folders: dict[str, RunFolder] = field(default_factory=dict)
@@ -76,7 +82,7 @@ class Found:
     def at_end(self, ended: Mapping[str, Outcome], observer: Observer) -> dict[str, Outcome]:
         """Outcomes at the end of the call, without the runs that nobody has started.
 
-        Other processes may have ended or continued runs of this matrix since it began.
+        Other processes may have ended or continued runs of this matrix during the call.
 
         Args:
             ended: Outcomes of the runs that this call started.
@@ -98,7 +104,7 @@ class Found:
             elif decision.action is not Action.START or run_id in ended:
                 outcomes[run_id] = _latest(ended.get(run_id), now)
             elif now.state in FINAL or now.state.live:
-                # It waited for a free slot here, and another process was faster.
+                # While the run waited for a slot here, another process started it.
                 outcomes[run_id] = now
         return outcomes
 
@@ -119,7 +125,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     for run_id in matrix.runs:
         seen[run_id] = _observed(RunFolder(runs_dir(matrix) / run_id), observer)
     archived = _archived(matrix)
-    # Archived runs have no folder, but count as finished.
+    # Archived runs have no folder here, but count as finished.
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, launcher_of(matrix).max_failures, runs_dir(matrix))
     plan |= archived
@@ -128,7 +134,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     plan |= dict.fromkeys(refused, OTHER_CODE)
     starts = _starts(matrix, plan)
 
-    # Checked before anything is shown: hours of jobs that Slurm would refuse would mislead.
+    # Before anything is shown, because hours of jobs that Slurm refuses would mislead.
     if launcher.detached:
         launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
@@ -138,7 +144,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     if starts:
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))
         show.show_notes(console, _without_wandb_key(starts.values()))
-        # At the paper's scale the note above names the doctor, which checks all of it.
+        # At the paper's scale a note above names the doctor, which makes these checks and more.
         if not launcher.detached and matrix.scale != "paper" and not missing_keys(starts.values()):
             reasons = obstacles(starts.values())
             show.show_notes(console, [f"would not start here: {reason}" for reason in reasons])
@@ -244,44 +250,43 @@ def run(
 
     # The nodes of a cluster may have what this machine lacks.
     if not launcher.detached:
-        missing = [config for run_id, config in matrix.runs.items() if run_id not in archived]
-        refuse_what_cannot_start(missing)
+        unfinished = [config for run_id, config in matrix.runs.items() if run_id not in archived]
+        refuse_what_cannot_start(unfinished)
 
-    # Of two sweeps at once, the second finds what the first has started. A detached launcher keeps
-    # the lock until its jobs are recorded; runs of this machine lock their own folders.
+    # Under a lock, so that the second of two simultaneous sweeps finds what the first has started.
+    # It is held until the jobs of a detached launcher are recorded; runs on this machine lock their
+    # own folders.
     with run_folders.driver_lock(runs_dir(matrix)):
         found = _open(console, matrix, observer, archived)
-        # Jobs with a recorded intent and no id: the driver died before sbatch had answered.
+        # A recorded job without an id: the submitting process died before sbatch had answered.
         for folder in found.planned(Action.ADOPT).values():
             observer.adopt(folder)
         starts = {}
         for run_id, folder in found.planned(Action.START).items():
             starts[run_id] = (folder, matrix.runs[run_id])
-        if launcher.detached:
-            ids = launcher.start(starts, matrix.experiment.name) if starts else []
+        ids: list[str] = []
+        if launcher.detached and starts:
+            ids = launcher.start(starts, matrix.experiment.name)
 
     show.show_notes(console, _of_other_code(matrix, found.folders))
     show.show_notes(console, _refused_note(list(found.refused.values())))
     if starts or launcher.detached:
         show.show_notes(console, _run_elsewhere(matrix))
+    starting = [config for _, config in starts.values()]
     if starts:
-        configs = [config for _, config in starts.values()]
-        show.show_notes(console, _without_wandb_key(configs))
+        show.show_notes(console, _without_wandb_key(starting))
     if launcher.detached:
-        show.show_submitted(console, ids, matrix.experiment.name, runs_dir(matrix))
-        if found.damaged:
-            show.show_summary(console, found.damaged)
-            show.show_notes(console, _of_damaged(matrix, found.damaged))
-        return EXIT_FAILED if found.damaged or found.refused else EXIT_DONE
+        return _report_submitted(console, matrix, ids, found)
+
     ended: dict[str, Outcome] = {}
     completed = True
     if starts:
         # Opened again: slots, servers and the time left depend on the runs that are to start.
-        launcher = launcher_for([config for _, config in starts.values()])
+        launcher = launcher_for(starting)
         # Outside the driver's lock: another sweep may start other runs meanwhile.
         ended, completed = follow(launcher, starts, matrix.experiment.name)
     outcomes = found.at_end(ended, Observer(observer.scheduler))
-    # In the order of the matrix, not in that in which the runs ended.
+    # In the order of the matrix instead of the order in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
     show.show_summary(console, in_order, not_started=len(matrix.runs) - len(in_order))
     show.show_notes(console, _of_damaged(matrix, in_order))
@@ -296,10 +301,21 @@ def run(
     return exit_status(outcomes.values())
 
 
-def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
-    """Name the processes that run runs of this matrix now, and the commands that show them.
+def _report_submitted(
+    console: Console, matrix: Matrix, job_ids: Sequence[str], found: Found
+) -> int:
+    """Show the submitted jobs and the damaged runs; returns the exit status of the command."""
+    show.show_submitted(console, job_ids, matrix.experiment.name, runs_dir(matrix))
+    if found.damaged:
+        show.show_summary(console, found.damaged)
+        show.show_notes(console, _of_damaged(matrix, found.damaged))
+    return EXIT_FAILED if found.damaged or found.refused else EXIT_DONE
 
-    A process that runs a run as a job is not named: `status` shows the job.
+
+def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
+    """Name the processes that execute runs of this matrix now, and the commands that show them.
+
+    Processes of Slurm jobs are not named, because `status` shows the jobs.
     """
     processes: dict[str, None] = {}
     ids = []
@@ -323,21 +339,21 @@ def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
 
 
 def _what_is_kept(matrix: Matrix, outcomes: Mapping[str, Outcome]) -> str:
-    """Say which of the runs of a stopped sweep go on, and which begin anew."""
+    """Describe which runs of a stopped sweep go on from a checkpoint, and which begin anew."""
     anew = []
     for run_id, outcome in outcomes.items():
         folder = RunFolder(runs_dir(matrix) / run_id)
         if _begins_anew(folder, outcome, launcher_of(matrix).max_failures):
             anew.append(matrix.runs[run_id])
-    # It is kept once it is whole, and has no checkpoints.
-    start = any(isinstance(config.model, TinyModel | ChoiceModel) for config in anew)
-    warm = ", with the warm start if that was not finished" if start else ""
+    # A warm start has no checkpoints; it is kept only if it was finished.
+    warm_starts = any(isinstance(config.model, TinyModel | ChoiceModel) for config in anew)
+    warm = ", with the warm start if that was not finished" if warm_starts else ""
     if anew and len(anew) == len(outcomes):
         return f"Stopped before the first checkpoint: the same command begins anew{warm}."
-    kept = "Stopped; what is done is kept. The same command goes on from the checkpoints."
+    kept = "Stopped; what is done is kept. The same command goes on from the checkpoints"
     if not anew:
-        return kept
-    return f"{kept} {counted(len(anew), 'run')} without one: anew{warm}."
+        return f"{kept}."
+    return f"{kept}, and begins anew for {counted(len(anew), 'run')} without one{warm}."
 
 
 def _begins_anew(folder: RunFolder, outcome: Outcome, max_failures: int) -> bool:
@@ -409,15 +425,15 @@ def observed_states(matrix: Matrix) -> dict[str, str]:
 
 def record_of_call(matrix: Matrix) -> Manifest:
     """Rows and runs of this call, with the runs of earlier calls that belong to its table."""
-    # The table names a record that was damaged since, and needs none.
+    # A damaged record of an earlier call is reported elsewhere; the table is made without it.
     with contextlib.suppress(RecordError):
         return manifest.with_earlier_runs(runs_dir(matrix), matrix.manifest, _archive_of(matrix))
-    # Without records, nothing shows that its comparisons were named before the runs.
+    # Without records, nothing shows that the comparisons were named before the runs.
     return matrix.manifest.model_copy(update={"primary": None})
 
 
 def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
-    """Name the comparisons that are tested or not other than the experiment's file has them."""
+    """Name the file's comparisons that are not tested, and those tested but no longer in it."""
     if record.named_late:
         pairs = ", ".join(" − ".join(pair) for pair in record.named_late)
         yield (
@@ -448,7 +464,7 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
 
 
 def of_replaced_record(matrix: Matrix) -> Iterator[str]:
-    """Name the later call whose record has taken the name of this one's, if there is any."""
+    """Name the later call, if any, whose record has replaced that of this call."""
     later = None
     with contextlib.suppress(RecordError):
         later = manifest.replaced_by(runs_dir(matrix), matrix.manifest)
@@ -484,7 +500,7 @@ def runs_dir(matrix: Matrix) -> Path:
 
 def _elsewhere(folder: Path) -> list[str]:
     """Note that runs exist in the checkout, but not in the folder that this call reads."""
-    # Users who call sweep.py from another folder would start all runs again.
+    # From another folder than the checkout, sweep.py would start all runs again.
     usual = CONF.parent / folder
     if folder.is_absolute() or folder.exists() or not run_folders.list_runs(usual):
         return []
@@ -509,7 +525,7 @@ def _of_other_code(matrix: Matrix, run_ids: Iterable[str]) -> Iterator[str]:
     """Name finished runs whose code has changed since: they are not run again by themselves."""
     # Read once: hashing the code for every run would take long.
     present = code_files()
-    # Changed files -> runs: an estimator of one's own concerns no run of another one.
+    # Changed files -> the finished runs that use them.
     stale: dict[tuple[str, ...], list[str]] = {}
     for run_id in sorted(run_ids):
         folder = RunFolder(runs_dir(matrix) / run_id)
@@ -545,8 +561,8 @@ def _open(
         try:
             folder = run_config.ensure(config)
             seen = observer.observe(folder)
-            # Its table leaves out a finished run whose logs were changed, so it must not be counted
-            # among those done; and a stopped one may have no whole checkpoint.
+            # Tables leave out a finished run whose logs were changed, so it must not count as done.
+            # A stopped run may have no complete checkpoint.
             verify.check_usable(folder, seen.state)
             found.seen[run_id] = seen
             found.folders[run_id] = folder
@@ -558,18 +574,7 @@ def _open(
             found.damaged[run_id] = Outcome(State.FAILED, str(error))
 
     # Before the first run starts, so that tables show what is planned.
-    # One damaged record must not keep the runs from starting, either.
-    show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
-    show.show_notes(console, _notes_on_comparisons(record_of_call(matrix)))
-    renamed = manifest.update(runs_dir(matrix), matrix.manifest, _archive_of(matrix))
-    if renamed:
-        console.print(
-            f"the record {matrix.experiment.name} is now of this call; that of an earlier one with "
-            f"other settings or rows is kept as {renamed.experiment}",
-            highlight=False,
-            soft_wrap=True,
-            markup=False,
-        )
+    _record_call(console, matrix)
     max_failures = launcher_of(matrix).max_failures
     found.plan = reconcile(found.folders, found.seen, max_failures, runs_dir(matrix))
     # A job that waits for hours must not end by a refusal that is known now.
@@ -578,6 +583,20 @@ def _open(
     found.plan |= archived
     _announce(console, found)
     return found
+
+
+def _record_call(console: Console, matrix: Matrix) -> None:
+    """Write the record of this call; print what happens to earlier records and to comparisons."""
+    # A damaged record must not keep the runs from starting.
+    show.show_notes(console, manifest.set_aside_damaged(runs_dir(matrix), matrix.manifest))
+    show.show_notes(console, _notes_on_comparisons(record_of_call(matrix)))
+    renamed = manifest.update(runs_dir(matrix), matrix.manifest, _archive_of(matrix))
+    if renamed:
+        say(
+            console,
+            f"the record {matrix.experiment.name} is now of this call; that of an earlier one with "
+            f"other settings or rows is kept as {renamed.experiment}",
+        )
 
 
 def _archive_of(matrix: Matrix) -> str | None:
@@ -609,8 +628,8 @@ def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
 
 
 def _latest(ended: Outcome | None, now: Outcome) -> Outcome:
-    """Outcome of a run that is not final: as its launcher saw it, or as it was observed later."""
-    # The launcher knows more: why a run could not be started, or why nothing could be recorded.
+    """Outcome of a run that is not final: what its launcher saw, or what was observed later."""
+    # A launcher also knows why a run could not be started, or why its end was not recorded.
     if ended is None or ended.state is State.RUNNING or now.state in FINAL or now.state.live:
         return now
     return ended
@@ -630,4 +649,4 @@ def _announce(console: Console, found: Found) -> None:
     parts += [f"{count} {why}" for why, count in rest.items()]
     states = Counter(outcome.state for outcome in found.damaged.values())
     parts += [f"{count} {state}" for state, count in states.items()]
-    console.print(", ".join(parts), highlight=False, soft_wrap=True)
+    say(console, ", ".join(parts))

@@ -54,13 +54,10 @@ PAPER_BILLIONS = (1.5, 7.0)
 
 # Share of the rollout in a step's time at 1.5B and 7B: 65 of 240 s and 120 of 850 s, estimated from
 # verl's sources.
-ROLLOUT_SHARE = (
-    0.27,
-    0.14,
-)
+ROLLOUT_SHARE = (0.27, 0.14)
 
 # The least time of the rest of a step (update, weight sync, validation, checkpoint) as a share of
-# the paper's: all but the update take as long for a few short episodes. Estimated like the above.
+# the paper's: with a few short episodes, only the update gets faster. Estimated like the above.
 LEAST_REST = 0.2
 
 # Hugging Face generate on an A800: seconds per token of a whole batch, and the additional seconds
@@ -72,7 +69,6 @@ TOKEN_S_PER_BILLION = 0.004
 LOAD_H = 0.25
 
 Basis = Literal["paper", "scaled", "estimate"]
-
 
 MARKS: dict[Basis, str] = {"paper": "", "scaled": "+", "estimate": "~"}
 LEGEND: dict[Basis, str] = {
@@ -138,8 +134,8 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
 
     The paper reports the duration of SCPO's runs, of which the shaper takes about a tenth (section
     "Computational cost"): other methods are assumed to take the same time. Nobody has measured how
-    it depends on the settings. It is taken to be linear in model size, inverse in GPUs, and
-    proportional to the number of training steps. Of a step:
+    the duration depends on the settings. It is assumed to be linear in model size, inverse in GPUs,
+    and proportional to the number of training steps. The parts of a step:
 
     - The rollout is proportional to the horizon and to the number of episodes, except that fewer
       episodes than the paper's take as long: the GPUs decode them all at a time.
@@ -147,8 +143,8 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     - Both are proportional to a response limit above the paper's. A lower one saves nothing, since
       most responses are far shorter (``scpo.memory.MEAN_RESPONSE``).
 
-    These are rather too long than too short, because the time limits of jobs follow them. The
-    length of prompts is not counted.
+    These estimates err on the long side, because the time limits of jobs follow them. The length of
+    prompts is not counted.
     """
     count = parameters(config.model)
     benchmark = BENCHMARKS[config.env.benchmark]
@@ -164,7 +160,7 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     largest, smallest = ROLLOUT_SHARE
     share = min(largest, max(smallest, _linear(billions, ROLLOUT_SHARE)))
 
-    # Relative to the paper's.
+    # Sizes relative to the paper's run.
     episodes = trainer.groups * trainer.group_size / PAPER_EPISODES
     length = config.env.horizon / horizon
     length *= max(1.0, trainer.max_response_tokens / PAPER_RESPONSE_TOKENS)
@@ -173,13 +169,13 @@ def _verl_duration(config: RunConfig, trainer: VerlTrainer) -> Duration | None:
     training = trainer.steps * (rollout * max(1.0, episodes) + rest)
 
     # The paper's hours include its own validation; only episodes beyond it are added.
-    own = _episodes(config) * _validations(config)
-    papers = PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
-    validation = max(0.0, own - papers) / PAPER_EPISODES * rollout
-    ranks = trainer.verl.gpus * trainer.verl.nodes
-    as_the_papers = billions in PAPER_BILLIONS and ranks == PAPER_GPUS and _steps_of_paper(config)
-    took = (training + validation) * PAPER_GPUS / ranks
-    return Duration(took, "paper" if as_the_papers else "scaled")
+    validated = _episodes(config) * _validations(config)
+    validated_by_paper = PAPER_EPISODES * (trainer.steps / PAPER_EVERY + 1)
+    validation = max(0.0, validated - validated_by_paper) / PAPER_EPISODES * rollout
+    gpus = trainer.verl.gpus * trainer.verl.nodes
+    same_as_paper = billions in PAPER_BILLIONS and gpus == PAPER_GPUS and _steps_of_paper(config)
+    all_hours = (training + validation) * PAPER_GPUS / gpus
+    return Duration(all_hours, "paper" if same_as_paper else "scaled")
 
 
 def _steps_of_paper(config: RunConfig) -> bool:
@@ -197,9 +193,9 @@ def _steps_of_paper(config: RunConfig) -> bool:
 
 
 def _linear(billions: float, figures: tuple[float, float]) -> float:
-    """Line through the paper's two sizes; at least a third of the value of the smaller one.
+    """Value for a model size on the line through the figures for the paper's two sizes.
 
-    The bound keeps the figure positive for models much smaller than 1.5B.
+    It is at least a third of the smaller model's figure, and so positive for much smaller models.
     """
     low, high = PAPER_BILLIONS
     slope = (figures[1] - figures[0]) / (high - low)
@@ -230,10 +226,8 @@ def _validations(config: RunConfig) -> int:
 
 def _api_hours(config: RunConfig) -> float:
     """Hours of one request per step of every episode, at the account's rate limit."""
-    return (
-        LOAD_H
-        + _episodes(config) * config.env.horizon / config.machine.api.requests_per_minute / 60
-    )
+    requests = _episodes(config) * config.env.horizon
+    return LOAD_H + requests / config.machine.api.requests_per_minute / 60
 
 
 def _played_hours(config: RunConfig, episodes: int) -> float:
@@ -249,11 +243,9 @@ def _local_hours(config: RunConfig) -> float:
     trainer = config.trainer
     count = parameters(config.model) or 0.0
     per_step = trainer.groups * trainer.group_size
-    tokens = (
-        per_step
-        * config.env.horizon
-        * (trainer.max_prompt_tokens / 4 + trainer.max_response_tokens / 4)
-    )
+    # Prompts and responses are assumed to have a quarter of their limits on average.
+    row_tokens = (trainer.max_prompt_tokens + trainer.max_response_tokens) / 4
+    tokens = per_step * config.env.horizon * row_tokens
     # 12 operations a parameter and token, at a third of an A800's peak.
     update_h = tokens * count * 12 / 1e14 / 3600
     played = trainer.steps * (_played_hours(config, per_step) - LOAD_H)
@@ -262,7 +254,7 @@ def _local_hours(config: RunConfig) -> float:
 
 
 def api_usd(config: RunConfig) -> float | None:
-    """Upper bound of the US dollars that a run behind an API costs; None for other models.
+    """Upper bound of the US dollars that a run with an API model costs; None for other models.
 
     Like ``_api_hours`` it counts a request for every step of every episode. Prompts are as long as
     the longest on record for the benchmark, responses as long as the run allows, with all
@@ -326,8 +318,8 @@ class PastTimes:
     def seconds(self, config: RunConfig) -> float | None:
         """Seconds of a run: median of its kind, else of runs of equal size; None if unknown."""
         kind = _kind(run_id(config))
-        # The whole kind, else benchmark and model only.
-        for prefix in (kind, kind[:2]):
+        benchmark_and_model = kind[:2]
+        for prefix in (kind, benchmark_and_model):
             took: list[float] = []
             for other in self._finished:
                 if other[: len(prefix)] == prefix:
@@ -339,8 +331,8 @@ class PastTimes:
     def total(self, configs: Iterable[RunConfig], slots: int) -> tuple[float, int]:
         """Seconds of all runs in ``slots`` slots, and the number of runs of unknown duration.
 
-        As they are started: each in the slot that is free first, so that one run takes its whole
-        time in however many slots.
+        Runs start in order, each in the slot that is free first. A single run is not faster with
+        more slots.
         """
         seconds = [self.seconds(config) for config in configs]
         known = [value for value in seconds if value is not None]
@@ -350,9 +342,9 @@ class PastTimes:
         return max(busy_until), len(seconds) - len(known)
 
     def _scaled(self, kind: tuple[str, ...], config: RunConfig) -> list[float]:
-        """Seconds of the newest runs of a kind with the size of ``config``, at its steps.
+        """Seconds that ``config`` would take, by each of the newest runs of a kind and of its size.
 
-        Only the time after step 0 grows with the number of steps: a run starts once.
+        The past time after step 0 is scaled to the number of steps of ``config``.
         """
         scaled = []
         for folder, wall_s in self._finished[kind][:NEWEST]:
@@ -429,6 +421,7 @@ def _start_s(folder: RunFolder) -> float:
 
 
 def _read(folder: RunFolder) -> RunConfig | None:
+    """Configuration of a run; None if it cannot be read."""
     try:
         return run_config.read_config(folder)
     except ScpoError:
@@ -438,10 +431,15 @@ def _read(folder: RunFolder) -> RunConfig | None:
 
 @dataclass
 class RunPace:
-    """Progress of a run. ``step`` is -1 before the first record.
+    """Progress of a run; times are in seconds of one clock.
 
-    ``started`` (start of its process), ``first`` (first step seen here, with its number) and
-    ``last`` (last step seen here) are times of one clock, in seconds.
+    Attributes:
+        steps: Number of training steps in all.
+        step: Last recorded step; -1 before the first record.
+        started: Time at which its process started.
+        first: Time and number of the first step that was seen here.
+        last: Time of the last step that was seen here.
+        ended: True once its process has ended.
     """
 
     steps: int
@@ -463,12 +461,12 @@ def time_left_s(planned: Sequence[RunConfig], runs: Mapping[str, RunPace]) -> fl
         None before the first step, or without planned runs.
     """
     seen = [(run, *run.first) for run in runs.values() if run.first]
-    steps_seen = sum(run.step - step for run, _, step in seen)
+    steps_seen = sum(run.step - first_step for run, _, first_step in seen)
     if not planned or steps_seen == 0:
         return None
-    step_s = sum(run.last - at for run, at, _ in seen) / steps_seen
+    step_s = sum(run.last - first_at for run, first_at, _ in seen) / steps_seen
     # The shortest start is the typical one: the first run also builds the caches that all share.
-    start_s = min(at - run.started for run, at, _ in seen)
+    start_s = min(first_at - run.started for run, first_at, _ in seen)
     running = [run for run in runs.values() if not run.ended]
     waiting = len(planned) - len(runs)
     all_steps = sum(config.trainer.steps for config in planned)

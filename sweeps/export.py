@@ -36,23 +36,11 @@ def experiment_yaml(folder: RunFolder) -> str:
     choices: dict[str, str] = {}
     for group in GROUPS:
         choices[group] = _nearest(config, group, [scale, *_words(choices)])
-    words = [scale, *_words(choices), f"seed={config.seed}", *_host(config, choices["method"])]
-    composed = identity(compose_run(words))
-    differing = []
-    for key, value in _differences(composed, identity(config)):
-        differing.append(f"{_sign(key, composed)}{key}={_value(value)}")
-    # The id holds a hash of all settings that affect the result, so equal ids prove the export.
-    if run_id(compose_run([*words, *differing])) != folder.run_id:
-        # Tried second, because a setting that is off is absent from the record, too.
-        differing += [f"~{key}" for key in _deletions(composed, identity(config))]
-    if run_id(compose_run([*words, *differing])) != folder.run_id:
-        raise ConfigError(
-            f"{folder.run_id} cannot be written as an experiment: the present configuration files, "
-            f"with {' '.join(differing) or 'no overrides'}, compose another run. Write it with the "
-            "version of the code that made it"
-        )
-    own = {group: choice for group, choice in choices.items() if group not in AXES}
-    overrides = [*_words(own), *_host(config, choices["method"]), *differing]
+    host = _host(config, choices["method"])
+    words = [scale, *_words(choices), f"seed={config.seed}", *host]
+    differing = _remaining_overrides(words, config, folder.run_id)
+    not_axes = {group: choice for group, choice in choices.items() if group not in AXES}
+    overrides = [*_words(not_axes), *host, *differing]
     row = {"name": _name(config), "label": config.method.name, "overrides": overrides}
     experiment = {
         "name": _name(config),
@@ -72,6 +60,30 @@ def experiment_yaml(folder: RunFolder) -> str:
     )
     return head + yaml.safe_dump(
         {"experiment": experiment}, sort_keys=False, allow_unicode=True, width=100
+    )
+
+
+def _remaining_overrides(words: list[str], config: RunConfig, wanted_id: str) -> list[str]:
+    """Overrides that, after ``words``, compose the run of this id; ``config`` is its record.
+
+    Raises:
+        ConfigError: They compose another run.
+    """
+    composed = identity(compose_run(words))
+    differing = []
+    for key, value in _differences(composed, identity(config)):
+        differing.append(f"{_sign(key, composed)}{key}={_value(value)}")
+    # The id holds a hash of all settings that affect the result, so equal ids prove the export.
+    if run_id(compose_run([*words, *differing])) == wanted_id:
+        return differing
+    # Tried second, because records also lack settings that are off.
+    differing += [f"~{key}" for key in _deletions(composed, identity(config))]
+    if run_id(compose_run([*words, *differing])) == wanted_id:
+        return differing
+    raise ConfigError(
+        f"{wanted_id} cannot be written as an experiment: the present configuration files, "
+        f"with {' '.join(differing) or 'no overrides'}, compose another run. Write it with the "
+        "version of the code that made it"
     )
 
 
@@ -100,22 +112,25 @@ def launcher_words(launcher: LauncherConfig) -> list[str]:
     default = compose_run([]).launcher
     if launcher == default:
         return []
-    # Files of the same launcher, such as two clusters', differ in values only.
-    choices = [name for name in options("launcher") if _launcher(name).name == launcher.name]
-    words = []
-    for choice in choices:
-        chosen = [] if _launcher(choice) == default else [f"launcher={choice}"]
-        differences = _differences(_launcher(choice).model_dump(), launcher.model_dump())
+    # Files of the same launcher, such as those of two clusters, differ in values only. The one that
+    # needs the fewest overrides is chosen.
+    words_by_file = []
+    for choice in options("launcher"):
+        composed = _launcher(choice)
+        if composed.name != launcher.name:
+            continue
+        chosen = [] if composed == default else [f"launcher={choice}"]
+        differences = _differences(composed.model_dump(), launcher.model_dump())
         changed = [f"launcher.{key}={_value(value)}" for key, value in differences]
-        words.append([*chosen, *changed])
-    return min(words, key=len, default=[])
+        words_by_file.append([*chosen, *changed])
+    return min(words_by_file, key=len, default=[])
 
 
 def machine_words(config: RunConfig) -> list[str]:
-    """Overrides of ``wandb`` and ``machine`` as in this run, without those of the defaults.
+    """Overrides of ``wandb`` and ``machine`` for the values of this run that are not the defaults.
 
-    The records of experiments lack them, as they affect no result. ``machine.runs_dir`` is left to
-    the caller.
+    Records of experiments leave them out, because they affect no result. ``machine.runs_dir`` is
+    left to the caller.
     """
     default = compose_run([f"scale={config.scale}"])
     words = []
@@ -131,15 +146,16 @@ def _launcher(choice: str) -> LauncherConfig:
 
 
 def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
-    """The file of a group that differs from the run in the fewest values.
+    """The file of a group that composes to the run's settings, else the closest one.
 
-    One with another name only if no file composes to the run's: a method named otherwise than its
-    file is refused where a label depends on it.
+    The closest one is a file with the ``name`` in the run's settings, if there is one: a method
+    that has another name than its file is refused where a label depends on the name. Of several
+    files, the closest differs in the fewest values.
     """
     wanted = identity(config)
-    fewest: tuple[bool, int, str] | None = None
+    closest: tuple[bool, int, str] | None = None
     named = wanted[group]["name"]
-    # The file of the run's own name first, because it nearly always fits.
+    # The file with the run's name first, because it nearly always fits.
     for choice in sorted(options(group), key=lambda choice: choice != named):
         try:
             composed = identity(compose_run([*words, f"{group}={choice}"]))
@@ -149,18 +165,19 @@ def _nearest(config: RunConfig, group: str, words: list[str]) -> str:
         if composed[group] == wanted[group]:
             return choice
         other_name = composed[group]["name"] != named
-        found = other_name, sum(1 for _ in _differences(composed, wanted)), choice
-        fewest = found if fewest is None else min(fewest, found, key=lambda each: each[:2])
+        found = other_name, len(list(_differences(composed, wanted))), choice
+        if closest is None or found[:2] < closest[:2]:
+            closest = found
 
-    if fewest is None:
+    if closest is None:
         raise ConfigError(f"no {group} of conf/{group} can be composed with {' '.join(words)}")
-    return fewest[2]
+    return closest[2]
 
 
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and new values of the leaves that differ.
 
-    Keys of ``old`` only are ignored: records leave out settings that are off.
+    Keys that only ``old`` has are ignored: records leave out settings that are off.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for name in new:
@@ -192,6 +209,5 @@ def _value(value: Any) -> str:
 
 
 def _name(config: RunConfig) -> str:
-    return re.sub(
-        r"[^a-z0-9]+", "_", f"{config.method.name}_{config.env.benchmark}_s{config.seed}".lower()
-    )
+    name = f"{config.method.name}_{config.env.benchmark}_s{config.seed}"
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())

@@ -38,8 +38,8 @@ REMOVED = ".removed-"
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
     """Delete these run folders after asking; returns the exit status of the command.
 
-    It is 1 if one of the runs may not be deleted or has just started, also if the user answers no
-    for the others.
+    It is 1 if one of the runs may not be deleted or has just started, even if the user declines to
+    delete the others.
     """
     return _remove(console, folders, arguments, lambda state: True, named=True)
 
@@ -74,8 +74,8 @@ def _remove(
         console: Where to print.
         folders: The run folders.
         arguments: Those of ``add_arguments``.
-        wanted: True for states of runs to delete, or to list as kept if they may not be deleted.
-        named: True if the user has named the runs, so that keeping one is a failure.
+        wanted: True for the states of runs to delete; of these, the ones to keep are listed.
+        named: True if the user has named the runs: then keeping one is a failure.
     """
     observer = Observer(Slurm())
     finished = getattr(arguments, "finished", False)
@@ -173,7 +173,7 @@ def _agreed(count: int) -> bool:
 
 
 def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
-    """Manifests with some of the deleted runs, none of whose runs has a folder any more."""
+    """Manifests that list a deleted run and whose runs all have no folder any more."""
     deleted_ids = {folder.run_id for folder in deleted}
     without_runs = []
     for runs_dir in dict.fromkeys(folder.path.parent for folder in deleted):
@@ -181,7 +181,7 @@ def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
             try:
                 rows = manifest.read(path).rows
             except RecordError:
-                # Other commands report the damage. This one must not fail after deleting.
+                # Other commands report the damage. This one must not fail after the deletion.
                 continue
             planned = {run.id for row in rows for run in row.runs}
             if deleted_ids & planned and not any((runs_dir / run).exists() for run in planned):

@@ -51,7 +51,7 @@ class RunStatus:
         train: Last success rate of training rollouts, from 0 to 1; None before the first.
         validation: Last success rate, from 0 to 1, of the first held-out validation panel; if there
             is none, of the panel of tasks that are trained on. None before the first validation.
-        panel: Name of that panel.
+        panel: Name of the panel of ``validation``.
         left_s: Estimated seconds until the end; None unless the run is running.
         remark: What else a user should know. For DAMAGED and UNREADABLE runs: the reason.
     """
@@ -94,7 +94,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
             folder.run_id, State.DAMAGED, remark=record_checks.explained(folder, error)
         )
 
-    # The state is RUNNING also for a job whose process has not begun; it is not alive yet.
+    # A job whose process has not begun yet is RUNNING too, but not alive.
     left_s = None
     if seen.state is State.RUNNING and seen.alive and step_s is not None:
         left_s = (status.steps - status.step) * step_s
@@ -126,7 +126,7 @@ def _mirror(folder: RunFolder) -> str:
 
 
 def _uncommitted(folder: RunFolder) -> list[str]:
-    """Remark if the code of the last attempt had uncommitted changes; else empty."""
+    """A remark if the code of the last attempt had uncommitted changes; else empty."""
     attempts = folder.read_attempts()
     return ["uncommitted changes"] if attempts and attempts[-1].get("dirty") else []
 
@@ -140,7 +140,7 @@ class _Rates:
     panel: str | None = None
 
     def update(self, record: Mapping[str, Any]) -> None:
-        """Take over the rates in a line of metrics.jsonl; lines may have one of them or none."""
+        """Take the rates that a line of metrics.jsonl has; it may have both, one or none."""
         rate = record.get(f"train/{SUCCESS}")
         if rate is not None:
             self.train = rate
@@ -187,18 +187,8 @@ def watch(console: Console, read: Callable[[], Sequence[RunStatus]], seconds: fl
 
 
 def _table(rows: Iterable[RunStatus]) -> Table:
-    table = Table(
-        "run",
-        "state",
-        "step",
-        "train",
-        "validation",
-        "left",
-        "attempt",
-        "commit",
-        "remark",
-        box=None,
-    )
+    columns = ("run", "state", "step", "train", "validation", "left", "attempt", "commit", "remark")
+    table = Table(*columns, box=None)
     for row in rows:
         step, attempt = f"{row.step}/{row.steps}", str(row.attempt)
         if row.state in (State.DAMAGED, State.UNREADABLE):
@@ -241,16 +231,16 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 def show_health(
     console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace
 ) -> bool:
-    """Print the remarks on these runs, one per line; True without any if all could be read."""
+    """Print the remarks on these runs; True if all could be read and none has a remark."""
     if not arguments.rules.is_file():
         raise ConfigError(
             f"--rules {arguments.rules}: there is no such file; {RULES} is one to copy"
         )
 
     by_run: dict[str, list[Remark]] = {}
-    # Metrics that these runs log; only needed to check the user's own rules.
+    # Metrics that these runs log; collected only to check the user's own rules.
     logged: set[str] = set()
-    unread: list[str] = []
+    all_read = True
     for folder in folders:
         try:
             if arguments.rules != RULES:
@@ -258,13 +248,13 @@ def show_health(
             live = folder.read_status().state is State.RUNNING
             by_run[folder.run_id] = remarks_of(folder, live=live, rules=arguments.rules)
         except UnreadableError as error:
-            unread.append(folder.run_id)
+            all_read = False
             say_error(console, f"{folder.run_id}: {error}")
         except RecordError as error:
-            unread.append(folder.run_id)
+            all_read = False
             say_error(console, str(error))
 
-    # Without any line in metrics.jsonl yet, it is unknown what the runs will log.
+    # Before the first line of any metrics.jsonl, it is unknown what the runs will log.
     if logged:
         _warn_of_unlogged_metrics(logged, arguments.rules)
     if arguments.json:
@@ -273,16 +263,20 @@ def show_health(
             records[run_id] = [vars(remark) for remark in remarks]
         console.print_json(json.dumps(records))
     else:
-        for run_id, remarks in by_run.items():
-            for remark in remarks:
-                say(console, f"{run_id}: {remark.level}: {remark}")
-        with_remarks = sum(1 for remarks in by_run.values() if remarks)
-        say(
-            console,
-            f"{counted(len(by_run), 'run')} looked at, {with_remarks} with remarks "
-            f"({arguments.rules.name})",
-        )
-    return not unread and not any(by_run.values())
+        _print_remarks(console, by_run, arguments.rules)
+    return all_read and not any(by_run.values())
+
+
+def _print_remarks(console: Console, by_run: Mapping[str, list[Remark]], rules: Path) -> None:
+    """Print one line for each remark, and the number of runs with remarks."""
+    for run_id, remarks in by_run.items():
+        for remark in remarks:
+            say(console, f"{run_id}: {remark.level}: {remark}")
+    with_remarks = sum(1 for remarks in by_run.values() if remarks)
+    say(
+        console,
+        f"{counted(len(by_run), 'run')} looked at, {with_remarks} with remarks ({rules.name})",
+    )
 
 
 def _warn_of_unlogged_metrics(logged: set[str], rules: Path) -> None:
@@ -313,7 +307,7 @@ class _FollowedLog:
     Attributes:
         folder: The run.
         path: The log; another file once the run is started again. None before ``begin``.
-        shown: Number of bytes of it that were shown or skipped.
+        shown: Number of bytes of the log that were shown or skipped.
     """
 
     folder: RunFolder
@@ -353,7 +347,7 @@ class _FollowedLog:
 
 
 def newest_log(folder: RunFolder) -> Path:
-    """Log of a run's newest attempt; that of its job if the job has not started the attempt."""
+    """Log of a run's newest attempt, or of its job if the run has written nothing in it yet."""
     path = None
     # If the record of the job is damaged, the log of the run is still useful.
     with contextlib.suppress(RecordError):
@@ -364,7 +358,7 @@ def newest_log(folder: RunFolder) -> Path:
 def why_ended(folder: RunFolder, observer: Observer, log: Sequence[str]) -> list[str]:
     """One line with state, reason and job of a run that ended before it was DONE; else empty.
 
-    Also empty if one of the lines of ``log`` has the reason already.
+    Also empty if a line of ``log`` has the reason already.
     """
     try:
         seen = observer.observe(folder)

@@ -37,7 +37,7 @@ def complaint(error: ScpoError | OSError) -> str:
         # It may quote a key that was given in the place of another value.
         return redact(str(error))
     what = f"{error.filename}: " if error.filename else ""
-    # Of a file that is being written, the system gives no name.
+    # The system names no file in an error that occurs while one is written.
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"{what}{error.strerror}. Make room on the disk of the run folders (machine.runs_dir), "

@@ -38,7 +38,7 @@ def candidates(word: str) -> list[str]:
         return [candidate for candidate in words if candidate.startswith(word)]
 
     keys = {"+experiment=", "+search="}
-    # One level at a time, as with folders: ``trainer.`` completes to all keys that begin so.
+    # One level at a time, as with folders: ``trainer.`` is offered before the keys below it.
     depth = word.count(".") + 1
     for name in (*_groups(), HOST_KEY, "seeds", "rows", "dry_run", *schema_keys(RunConfig)):
         parts = name.split(".")
@@ -51,7 +51,7 @@ def values_of(key: str) -> list[str]:
     """Completions after the =; empty where any value is allowed."""
     if key == HOST_KEY:
         return list(HOSTS)
-    # A registry, to which notebooks may add: its names are not in the schema.
+    # The schema does not list matchers, because notebooks may register more.
     if key == "method.shaper.matcher":
         return list(MATCHERS)
     if (CONF / key).is_dir():
@@ -73,17 +73,16 @@ def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
     members: list[type[BaseModel]] = [model]
     found: list[Any] = []
     for part in parts:
-        found = [
-            member.model_fields[part].annotation
-            for member in members
-            if part in member.model_fields
-        ]
-        members = [inner for annotation in found for inner in models_in(annotation)]
+        fields = [member.model_fields[part] for member in members if part in member.model_fields]
+        found = [field.annotation for field in fields]
+        members = []
+        for annotation in found:
+            members += models_in(annotation)
     return found
 
 
 def _allowed(annotations: list[Any]) -> list[str]:
-    """Allowed values of the fields of this name, over every member of a union."""
+    """Allowed values of fields with these types, each once; for a union, those of all members."""
     values: list[str] = []
     for annotation in annotations:
         if annotation is bool:

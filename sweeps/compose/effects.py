@@ -47,7 +47,8 @@ def unread_in_space(configs: Iterable[RunConfig], space: Mapping[str, str]) -> l
 
 
 def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
-    """One line about keys that are the only difference of some runs and that these do not read."""
+    """One line about keys that some runs do not read although they differ in nothing else."""
+    # Digest of all other settings -> unread key -> its values.
     values: dict[str, dict[str, set[object]]] = {}
     first: RunConfig | None = None
     for config in configs:
@@ -57,7 +58,7 @@ def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
         first = first or config
         settings = identity(config)
         shaper = settings["method"]["shaper"]
-        # Removed before the digest: runs that differ only in these get the same one.
+        # Removed first, so that runs which differ only in these keys have the same digest.
         taken = {key: shaper.pop(key.removeprefix(PREFIX)) for key in keys}
         seen = values.setdefault(digest(settings), {key: set() for key in keys})
         for key, value in taken.items():

@@ -92,7 +92,7 @@ class Override:
         return f"estimator@method.estimator={self.value}"
 
     def check(self) -> None:
-        """Raise ConfigError for an unknown choice of a group, or an axis where one value goes."""
+        """Raise ConfigError for an unknown choice of a group, or several values instead of one."""
         if self.axis:
             raise ConfigError(explain_axis(self.text))
         if self.is_host and self.value not in HOSTS:
@@ -124,7 +124,7 @@ def parse(text: str) -> Override:
     except HydraException as error:
         if is_dry_run_word(text):
             raise ConfigError(f"{text!r} is not an override; write dry_run=true") from None
-        # A bare name of an experiment is the likeliest slip.
+        # The likeliest mistake is the name of an experiment without +experiment=.
         group = next((group for group in ("experiment", "search") if text in options(group)), None)
         if group:
             raise ConfigError(explain_bare_name(text, group)) from None
@@ -173,13 +173,13 @@ def options(group: str) -> list[str]:
 
 
 def file_of(group: str, name: str) -> Path:
-    """The file of a config group, in conf/ or in the folder of an installed package."""
+    """Path of a config group's file, in conf/ or in the folder of an installed package."""
     paths = [folder / group / f"{name}.yaml" for folder in FOLDERS]
     return next((path for path in paths if path.exists()), paths[0])
 
 
 def where_is(path: Path) -> Path:
-    """A configuration file as messages name it: by its path in the checkout, if it is in there."""
+    """Path of a configuration file in messages: relative to the checkout if the file is in it."""
     return path.relative_to(CONF.parent) if path.is_relative_to(CONF.parent) else path
 
 
@@ -220,9 +220,8 @@ def read_request(words: Iterable[str]) -> Request:
                 raise ConfigError(f"{override}: unknown key {override.target}{hint}")
         raise ConfigError(
             "which experiment? `python sweep.py` lists them; your own configuration on several "
-            "seeds: "
-            "`python sweep.py +experiment=one key=value ...`; one run alone: `python train.py "
-            "key=value ...`"
+            "seeds: `python sweep.py +experiment=one key=value ...`; one run alone: "
+            "`python train.py key=value ...`"
         )
     if not chosen.text.startswith("+"):
         article = "an experiment" if group == "experiment" else "a search"
@@ -241,7 +240,7 @@ def read_request(words: Iterable[str]) -> Request:
 
 
 def _refuse_split_axes(words: Sequence[str]) -> None:
-    """Refuse ``method=gigpo scpo``: the second value of an axis, apart from the first."""
+    """Refuse an axis whose values are separate words, such as ``method=gigpo scpo``."""
     for before, word in pairwise(words):
         key = before.partition("=")[0]
         if "=" in before and "=" not in word and word in options(key):

@@ -40,7 +40,7 @@ class TrialRun:
             not count against the trial.
         curve: Values of the search's metric, by training step.
         reason: Why it ended.
-        near: True if it has a job of the scheduler, or its last process was on this host.
+        near: True if it has a Slurm job, or its last process was on this host.
     """
 
     run_id: str
@@ -53,15 +53,15 @@ class TrialRun:
 
     @property
     def occupies_slot(self) -> bool:
-        """True if it is live, in a job of the scheduler or in a slot of this host."""
+        """True if it is live, in a Slurm job or on this host."""
         return self.near and self.state.live
 
     @property
     def dead(self) -> bool:
         """True if its records are damaged, it is cancelled, or it failed or died in this trial.
 
-        One dead run fails the trial. A run that was cancelled before the trial, or in the queue
-        before its first attempt, counts too: nothing starts it before `retry`.
+        One dead run fails the trial. A cancelled run is dead even if it was cancelled before the
+        trial or its first attempt, because nothing starts it before `retry`.
         """
         if self.state in (State.DAMAGED, State.CANCELLED):
             return True
@@ -101,7 +101,7 @@ def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
 
 def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
     """Mean of the metric over the seeds, at the steps that all seeds have reached."""
-    # A mean over some of the seeds would not be comparable with other trials' means over all.
+    # A mean over some of the seeds would not be comparable with means over all of them.
     common = set.intersection(*(set(run.curve) for run in runs))
     curve = {}
     for step in sorted(common):
@@ -228,7 +228,7 @@ class Driver:
             self._prune(trial)
 
     def _name_other_code(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
-        """Note it if runs had ended before the trial began and their code has changed since."""
+        """Name the changed code of runs that had ended before the trial began, if any changed."""
         configs = self._runs(trial)
         earlier = {run.run_id: configs[run.run_id] for run in runs if not run.fresh}
         if not earlier:

@@ -27,6 +27,8 @@ STEP_DECIMALS = 10
 
 # Maximum distance of a value from a point of its StepRange.
 STEP_TOLERANCE = 1e-8
+
+# Maximum number of points of a grid, which is held in memory.
 LARGEST_GRID = 100_000
 
 
@@ -51,7 +53,7 @@ def _distribution(dimension: Dimension) -> "BaseDistribution":
 
 
 def values(dimension: Dimension) -> list[Any]:
-    """Values of a dimension in a grid, in order."""
+    """Values of a dimension in a grid, in the order of the range or of the choices."""
     if isinstance(dimension, Choice):
         return list(dimension.values)
     if isinstance(dimension, LogRange):

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 FILES = {"journal": "journal.log", "sqlite": "study.db"}
 
-# An older lock was left by a process that died, because an append takes milliseconds.
+# Age at which a lock counts as left by a process that died: an append takes milliseconds.
 LOCK_GRACE_S = 10
+
+# Time that a write waits for other writers of an sqlite file.
 SQLITE_TIMEOUT_S = 60
 
 # Key in a journal's line: the checksum of the line before.
@@ -52,9 +54,8 @@ def open_study(folder: Path, search: Search) -> "tuple[optuna.Study, BaseStorage
     import optuna
 
     _refuse_other_storage(folder, search)
-    path = folder / FILES[search.storage]
     with naming_damage(folder):
-        storage = _journal(path) if search.storage == "journal" else _sqlite(path)
+        storage = _storage(folder, search)
         study = optuna.create_study(
             study_name=folder.name,
             storage=storage,
@@ -66,16 +67,17 @@ def open_study(folder: Path, search: Search) -> "tuple[optuna.Study, BaseStorage
 
 
 def load_study(folder: Path, search: Search) -> "optuna.Study | None":
-    """The study of a search without a write, which Optuna's creation has even if it exists."""
+    """Load the study of a search; None if it was not begun.
+
+    Nothing is written; Optuna's ``create_study`` writes even if the study exists.
+    """
     import optuna
 
     _refuse_other_storage(folder, search)
-    path = folder / FILES[search.storage]
-    if not path.exists():
+    if not (folder / FILES[search.storage]).exists():
         return None
     with naming_damage(folder):
-        storage = _journal(path) if search.storage == "journal" else _sqlite(path)
-        return optuna.load_study(study_name=folder.name, storage=storage)
+        return optuna.load_study(study_name=folder.name, storage=_storage(folder, search))
 
 
 @contextlib.contextmanager
@@ -110,6 +112,11 @@ def _refuse_other_storage(folder: Path, search: Search) -> None:
             )
 
 
+def _storage(folder: Path, search: Search) -> "BaseStorage":
+    path = folder / FILES[search.storage]
+    return _journal(path) if search.storage == "journal" else _sqlite(path)
+
+
 def _journal(path: Path) -> "BaseStorage":
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
@@ -117,7 +124,7 @@ def _journal(path: Path) -> "BaseStorage":
     class RepairingLock(JournalFileSymlinkLock):
         """Lock that cuts off the torn last line of a killed writer."""
 
-        # Checksum of the last line, valid while the lock is held.
+        # Checksum of the journal's last line, valid while the lock is held.
         last_sum = ""
 
         def acquire(self) -> bool:
@@ -150,28 +157,27 @@ def _journal(path: Path) -> "BaseStorage":
                 yield line
 
         def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-            # Each line is checked against the one before it. Without its checksum in memory, all
-            # lines are read again.
+            # Each line is checked against the one before it. If the checksum of that line is not in
+            # memory, all lines are read again.
             first = log_number_from if log_number_from <= len(self._sums) else 0
             del self._sums[first:]
-            # Counted first, because another driver may append a line at any time.
+            # Complete lines, counted before reading: another driver may append one at any time.
             whole = path.read_bytes().count(b"\n") if path.exists() else 0
-            for number, log in enumerate(super().read_logs(first)):
+            for line, log in enumerate(super().read_logs(first), start=first + 1):
                 try:
                     content = unsealed(log)
                 except (ValueError, TypeError) as error:
-                    raise ValueError(f"{path.name}, line {first + number + 1}: {error}") from error
+                    raise ValueError(f"{path.name}, line {line}: {error}") from error
                 previous = self._sums[-1] if self._sums else ""
                 if content.pop(BEFORE, None) != previous:
-                    line = first + number + 1
                     raise ValueError(
                         f"{path.name}: lines before line {line} were lost, doubled or moved"
                     )
                 self._sums.append(log[SEAL])
-                if first + number >= log_number_from:
+                if line > log_number_from:
                     yield content
-            # Optuna passes over a last line that it cannot read, as a killed writer leaves one. One
-            # that ends was written whole, and was damaged since.
+            # Optuna skips a last line that it cannot read, because a killed writer may leave half a
+            # line. A line with its line break was complete, so it was damaged later.
             if len(self._sums) < whole:
                 raise ValueError(f"{path.name}, line {len(self._sums) + 1}: it cannot be read")
 

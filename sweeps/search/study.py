@@ -30,7 +30,7 @@ OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "b
 
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
-    """Read the trials of a study without driving it; none if it was not begun."""
+    """Read the trials of a study without writing; none if it was not begun."""
     study = load_study(plan.folder, plan.search)
     if study is None:
         return []
@@ -76,7 +76,7 @@ class Study:
         return [trial for trial in self.trials() if trial.state.name == "RUNNING"]
 
     def mine(self) -> "list[FrozenTrial]":
-        """The unfinished trials of this driver, which first takes over those of dead drivers."""
+        """The unfinished trials of this driver, after taking over those of dead drivers."""
         running = self.under_way()
         # The usual case needs no lock.
         if all(self._alive(trial.user_attrs[OWNER]) for trial in running):
@@ -85,7 +85,7 @@ class Study:
             for trial in self.under_way():
                 if not self._alive(trial.user_attrs[OWNER]):
                     self._handle(trial).set_user_attr(OWNER, self._me)
-        # Read again, because another driver may have taken some over in between.
+        # Read again, because another driver may have taken over some of them in between.
         return self.mine()
 
     def next_trial(self) -> "FrozenTrial | None":
@@ -163,7 +163,7 @@ class Study:
         )
 
     def _attempts(self, proposal: Proposal) -> dict[str, int]:
-        """Attempts so far of each run: earlier failures do not count for this trial."""
+        """Attempts so far of each run, whose outcomes do not count for the new trial."""
         runs_dir = Path(self.plan.base.machine.runs_dir)
         attempts = {}
         for run_id in self.plan.runs(proposal.params):
@@ -192,8 +192,8 @@ def _attempts_of(folder: RunFolder) -> int:
 def _unless_ended() -> Iterator[None]:
     """Suppress the error for a trial that is finished already.
 
-    On file systems whose locks do not reach other hosts, another driver may have finished it, with
-    the same result.
+    On file systems without locks between hosts, another driver may have finished it, with the same
+    result.
     """
     from optuna.exceptions import UpdateFinishedTrialError
 

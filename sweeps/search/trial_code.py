@@ -103,7 +103,7 @@ def _trials_by_hash(
         runs: Runs of each trial.
         present: Hashes of the present code; a file that differs from it has several versions too.
     """
-    # Several trials may share a run, so that a folder may belong to several trials.
+    # Folder of a run -> the trials that it belongs to, which may be several.
     trials: dict[Path, set[int]] = {}
     ended = []
     for number, by_id in runs.items():

@@ -68,7 +68,8 @@ def test_a_stopped_sweep_says_that_runs_without_a_checkpoint_begin_anew_with_the
     first.mark_complete(2, {}, {})
     said = dispatch._what_is_kept(matrix, stopped)
     assert said.endswith(
-        "goes on from the checkpoints. 1 run without one: anew, with the warm start if that was not finished."
+        "goes on from the checkpoints, and begins anew for 1 run without one, with the warm start if that was not "
+        "finished."
     )
     assert dispatch._what_is_kept(matrix, {first.run_id: Outcome(State.INTERRUPTED)}).endswith("the checkpoints.")
 
@@ -89,7 +90,7 @@ def test_a_stopped_sweep_counts_failed_runs_without_a_checkpoint_that_it_would_s
     for folder, state in ((kept, State.FAILED), (stopped, State.INTERRUPTED), (failed, State.FAILED)):
         outcomes[folder.run_id] = Outcome(state)
     outcomes[cancelled.run_id] = Outcome(State.CANCELLED)
-    assert f" {begun} without one: anew" in dispatch._what_is_kept(matrix, outcomes)
+    assert f" begins anew for {begun} without one" in dispatch._what_is_kept(matrix, outcomes)
 
 
 def test_sweep_alone_lists_the_experiments_and_writes_nothing(tmp_path):
