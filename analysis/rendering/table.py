@@ -193,6 +193,22 @@ class Table:
     footnotes: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse a row with more or fewer cells than columns, with its cells.
+
+        Raises:
+            ValueError: There is such a row.
+        """
+        for block in self.blocks:
+            for number, row in enumerate(block.rows, start=1):
+                if len(row) != len(self.columns):
+                    cells = " | ".join(cell if isinstance(cell, str) else cell.text for cell in row)
+                    raise ValueError(
+                        f"row {number} of block {block.title!r} has {counted(len(row), 'cell')} "
+                        f"({cells}), expected {len(self.columns)}, one for each column: "
+                        f"{' | '.join(self.columns)}"
+                    )
+
     @property
     def full_caption(self) -> str:
         """The caption, followed by the notes."""

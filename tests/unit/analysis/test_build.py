@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.__main__ import main
 from analysis.build import build_from, builders
+from analysis.rendering.table import Block, Table
 from analysis.sources.collect import collect
 from analysis.tables import tab_study, tab_study_effects
 from scpo.errors import RecordWriteError
@@ -408,6 +409,10 @@ def test_a_plain_figure_is_an_output(monkeypatch, tmp_path):
         (lambda data: data.nothing, "AttributeError: 'Collected' object has no attribute 'nothing'"),
         (lambda data: None, "TypeError: build(data) returned NoneType; allowed are a Figure, a Drawing or a Table"),
         (lambda data: 1 / 0, "ZeroDivisionError: division by zero"),
+        (
+            lambda data: Table(("Row",), ("area",), (Block("b", (("scpo",),)),), "c", "tab:x"),
+            "ValueError: row 1 of block 'b' has 1 cell (scpo), expected 2, one for each column: Row | area",
+        ),
     ],
 )
 def test_a_builder_that_fails_is_one_line_and_the_others_are_built(monkeypatch, tmp_path, build, said):
@@ -417,9 +422,11 @@ def test_a_builder_that_fails_is_one_line_and_the_others_are_built(monkeypatch, 
     assert [output.name for output in report.outputs] == ["tab_ablation_mini"]
     (failure,) = report.failures
     assert failure.reason.startswith(f"its builder failed: {said}")
+    # The file that makes a table, not the one that checks it.
+    assert "table.py" not in failure.reason
     assert "\n" not in failure.reason
     assert failure.remedy.endswith("the same command as `figures fig_mine --debug`")
-    with pytest.raises((AttributeError, TypeError, ZeroDivisionError)):
+    with pytest.raises((AttributeError, TypeError, ValueError, ZeroDivisionError)):
         build_from(collect(tmp_path / "runs"), tmp_path / "out", debug=True)
 
 

@@ -1,3 +1,5 @@
+import pytest
+
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent, with_best_in_bold
 from scpo.intervals import Summary, summarise
 
@@ -14,6 +16,22 @@ def test_every_one_of_equal_best_numbers_is_bold():
     )
     assert [row[1].bold for row in rows] == [False, True, True]
     assert not any(row[2].bold for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (("gigpo", Number("1.0", "0.1")), "2 cells (gigpo | 1.0 ± 0.1)"),
+        (("gigpo", NONE, NONE, NONE), "4 cells (gigpo | – | – | –)"),
+    ],
+)
+def test_a_row_with_another_number_of_cells_than_columns_is_named(cells, shown):
+    rows = (("scpo", NONE, NONE), cells)
+    with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole message is compared below
+        Table(("Row",), ("area", "last"), (Block("ALFWorld", rows),), "c", "tab:x")
+    assert str(error.value) == (
+        f"row 2 of block 'ALFWorld' has {shown}, expected 3, one for each column: Row | area | last"
+    )
 
 
 def test_bold_greek_and_bars_come_through_in_every_format():
