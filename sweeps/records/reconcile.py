@@ -57,8 +57,8 @@ _SETTLED = {
 }
 
 _JOBS = {
-    JobState.QUEUED: Decision(Action.LEAVE, "queued"),
-    JobState.RUNNING: Decision(Action.LEAVE, "its job runs"),
+    JobState.QUEUED: Decision(Action.LEAVE, "waiting in the queue of Slurm"),
+    JobState.RUNNING: Decision(Action.LEAVE, "running as a Slurm job"),
     JobState.ORPHANED: Decision(
         Action.ADOPT, "submitted by a call that died before it could record the job"
     ),
@@ -97,7 +97,8 @@ def decide(run: Observed, max_failures: int) -> Decision:
     # The order matters: a recorded end is final; then a live process counts, then the scheduler.
     if run.recorded.settled or run.recorded in (State.DAMAGED, State.UNREADABLE):
         return _SETTLED[run.recorded]
-    if run.alive:
+    # While its job runs, the process is that of the job.
+    if run.alive and run.job is not JobState.RUNNING:
         return Decision(Action.LEAVE, "run by another process")
     if run.job in _JOBS:
         return _JOBS[run.job]

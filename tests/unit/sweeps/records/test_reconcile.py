@@ -5,7 +5,7 @@ import pytest
 
 from scpo.records import State
 from scpo.records.status import JobState, Observed
-from sweeps.records.reconcile import Action, decide, reconcile
+from sweeps.records.reconcile import Action, Decision, decide, reconcile
 
 LIMIT = 3
 RECORDED = (State.NEW, *(state for state in State if state.recorded))
@@ -53,6 +53,20 @@ WITH_A_JOB = {  # nobody holds the run on this machine
 
 def test_the_table_without_jobs_has_every_case():
     assert set(WITHOUT_A_JOB) == {(state, alive) for state in RECORDED for alive in (False, True)}
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (Observed(State.RUNNING, alive=True), "run by another process"),
+        (Observed(State.RUNNING, alive=True, job=JobState.ENDED), "run by another process"),
+        (Observed(State.RUNNING, alive=True, job=JobState.RUNNING), "running as a Slurm job"),
+        (Observed(State.RUNNING, job=JobState.RUNNING), "running as a Slurm job"),
+        (Observed(State.PENDING, job=JobState.QUEUED), "waiting in the queue of Slurm"),
+    ],
+)
+def test_a_run_that_its_job_runs_is_not_said_to_be_of_another_process(run, why):
+    assert decide(run, LIMIT) == Decision(Action.LEAVE, why)
 
 
 @pytest.mark.parametrize(("state", "alive"), WITHOUT_A_JOB)
