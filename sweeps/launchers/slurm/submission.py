@@ -323,10 +323,12 @@ def _asked(submission: Submission) -> str:
         "account": submission.site.account,
         "qos": submission.site.qos,
         "constraint": submission.site.constraint,
-        "gres": submission.site.gres,
+        # A job without a GPU does not ask for any.
+        "gres": submission.site.gres if needed.gpus else None,
     }
+    gpus = counted(needed.gpus, "GPU") if needed.gpus else "no GPU"
     given = [f"{name} {value}" for name, value in parts.items() if value is not None]
-    return ", ".join([*given, f"{needed.gpus} GPUs, {needed.cpus} CPUs, {request.limit_h} h"])
+    return ", ".join([*given, f"{gpus}, {needed.cpus} CPUs, {request.limit_h} h"])
 
 
 def sbatch_text(submission: Submission) -> str:

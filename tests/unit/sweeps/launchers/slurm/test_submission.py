@@ -208,6 +208,23 @@ def test_a_job_without_a_gpu_asks_for_none(tmp_path):
     assert flags(text)["cpus-per-task"] == "2"
 
 
+@pytest.mark.parametrize(
+    ("gpus", "asked"), [(0, "(no GPU, 2 CPUs, 1.5 h)"), (1, "(gres gpu:a800, 1 GPU, 2 CPUs, 1.5 h)")]
+)
+def test_a_refusal_names_what_the_job_asked_for(tmp_path, monkeypatch, gpus, asked):
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "srun"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 'sbatch: error: Invalid qos specification' >&2\nexit 1\n")
+        (tmp_path / "bin" / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    site = SITE.model_copy(update={"gres": "gpu:a800"})
+    one = made(tmp_path, runs=("a",), site=site, needed=Resources(1, gpus, 2, 8))
+    one = replace(one, folder=submission.new_folder(tmp_path, "table"))
+    with pytest.raises(ConfigError) as refused:
+        submission.call_sbatch(one)
+    assert asked in str(refused.value)
+
+
 def test_a_run_of_two_nodes_is_a_job_of_two_and_its_process_runs_on_the_first(tmp_path):
     nodes = compose_run([SLURM, "scale=paper", "trainer.verl.nodes=2"])
     (request,) = submission.by_request({"a": nodes}, launcher(), SITE)
