@@ -29,7 +29,7 @@ from scpo.errors import (
 from scpo.records import RunFolder, State, Status, code_record, provenance, run_config, run_folders
 from scpo.records.code_files import failed_part
 from scpo.records.files import locked
-from scpo.records.logs import before_after, read_whole
+from scpo.records.logs import JsonLines, before_after, read_whole
 from scpo.records.run_folders import command_on, now
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
@@ -79,6 +79,8 @@ class Stop:
         self._evaluation = evaluation
         self._folder = folder
         self._logged = self._log_size()
+        checkpoints = folder.complete_checkpoints()
+        self._began_after = checkpoints[-1] if checkpoints else -1
 
     def __call__(self) -> bool:
         return self.asked or self._folder.stop.exists()
@@ -95,6 +97,16 @@ class Stop:
         logger.warning(
             "%s: stopping after this step; once more stops at once", signal.Signals(number).name
         )
+
+    def has_logged(self) -> bool:
+        """True if this attempt has logged a step, and not only cut the log at its checkpoint."""
+        if self._log_size() == self._logged:
+            return False
+        # The end of a run with damaged logs is recorded elsewhere.
+        with contextlib.suppress(RecordError):
+            last = JsonLines(self._folder.metrics).last()
+            return last is not None and last["step"] > self._began_after
+        return True
 
     def _log_size(self) -> int:
         try:
@@ -211,7 +223,7 @@ def _attempt(
             stop.over = True
         except KeyboardInterrupt:
             stop.over = True
-            return _end_early(folder, _where_stopped(folder, config))
+            return _end_early(folder, _where_stopped(folder, config, stop))
         except Exception as error:  # noqa: BLE001 (the boundary of a run: every error is recorded)
             stop.over = True
             # A traceback helps only with errors in the code.
@@ -282,12 +294,12 @@ def _start(
     provenance.record(folder, config, number)
 
 
-def _where_stopped(folder: RunFolder, config: RunConfig) -> str:
+def _where_stopped(folder: RunFolder, config: RunConfig, stop: Stop) -> str:
     """Reason of a run that a signal ended at once; an evaluation logs no step before its end."""
-    evaluation = config.method.kind == "prompted"
-    logged = folder.metrics.exists() and folder.metrics.stat().st_size > 0
-    if evaluation or logged:
+    if config.method.kind == "prompted" or stop.has_logged():
         return "stopped in the middle of a step"
+    if folder.metrics.exists() and folder.metrics.stat().st_size > 0:
+        return "stopped before this attempt had done a step"
     return "stopped before the first step; the same command starts it again"
 
 

@@ -177,7 +177,30 @@ def test_a_second_signal_stops_at_once(folder):
     assert folder.read_status().reason == "stopped before the first step; the same command starts it again"
     folder.metrics.write_text('{"step": 0}\n')
     entry.run(folder, stubborn)
+    assert folder.read_status().reason == "stopped before this attempt had done a step"
+
+    def stubborn_later(config, folder, stop):
+        with folder.metrics.open("a") as file:
+            file.write('{"step": 1}\n')
+        stubborn(config, folder, stop)
+
+    entry.run(folder, stubborn_later)
     assert folder.read_status().reason == "stopped in the middle of a step"
+
+
+def test_a_resumed_run_that_only_cut_its_log_has_not_done_a_step(folder):
+    folder.checkpoint(1).mkdir(parents=True)
+    folder.mark_complete(1, {}, {})
+    folder.metrics.write_text('{"step": 1}\n{"step": 2}\n')
+
+    def cut_and_stopped(_config, folder, _stop):
+        folder.metrics.write_text('{"step": 1}\n')
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail("not reached")
+
+    assert entry.run(folder, cut_and_stopped) == entry.EXIT_INTERRUPTED
+    assert folder.read_status().reason == "stopped before this attempt had done a step"
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.PRUNED])
