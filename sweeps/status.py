@@ -83,6 +83,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         status = folder.read_status()
         remarks = [status.reason or "", observer.remark(folder, seen), _mirror(folder)]
         remarks += code_record.resumes_by_other_code(folder)
+        remarks.append(code_record.without_code(folder) or "")
         rates, step_s = _progress_of(folder)
         remarks += _uncommitted(folder)
         for remark in remarks_of(folder, live=seen.state is State.RUNNING):

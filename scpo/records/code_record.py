@@ -16,7 +16,8 @@ from scpo.records.code_files import code_files, code_kind, installed_files, used
 from scpo.records.files import Count, Record, read_record, write_json
 from scpo.records.provenance import code_state, latest_diff
 from scpo.records.run_config import read_config
-from scpo.records.run_folders import RunFolder
+from scpo.records.run_folders import CODE_REMEDY, RunFolder
+from scpo.records.status import State
 from scpo.schema.run import RunConfig
 
 # Largest number of files that a message lists.
@@ -47,7 +48,23 @@ def read_code(folder: RunFolder) -> CodeRecord | None:
     """Read the record of the code that wrote a run's steps; None before the first attempt."""
     if not folder.code.exists():
         return None
-    return read_record(folder.code, CodeRecord, "record of the code")
+    return read_record(folder.code, CodeRecord, "record of the code", CODE_REMEDY)
+
+
+def without_code(folder: RunFolder) -> str | None:
+    """Message on a finished run that has no record of its code; None for others.
+
+    Raises:
+        RecordError: Its status is damaged.
+    """
+    status = folder.read_status()
+    # A status without an attempt was not written by a run's process.
+    if status.state is not State.DONE or not status.attempt or folder.code.exists():
+        return None
+    return (
+        f"no {folder.code.name} (lost, or the run is older than this record): tables cannot "
+        "compare its code with that of other runs; restore it from a copy"
+    )
 
 
 def check_resume(

@@ -8,7 +8,14 @@ from scpo.errors import MisnamedError, RecordError, ScpoError, UnreadableError
 from scpo.records.files import RUN_AGAIN, change, read_json, read_yaml
 from scpo.records.identity import is_id_of, recorded_id
 from scpo.records.logs import check_end, check_provenance
-from scpo.records.run_folders import JOB_REMEDY, TRAINING_PANELS, RunFolder, check_link, misnamed
+from scpo.records.run_folders import (
+    CODE_REMEDY,
+    JOB_REMEDY,
+    TRAINING_PANELS,
+    RunFolder,
+    check_link,
+    misnamed,
+)
 from scpo.records.status import State, Status
 from scpo.strict import MACHINE_SECTIONS
 
@@ -25,7 +32,7 @@ def check_records(folder: RunFolder) -> None:
     check_end(folder, status)
     folder.read_stop()
     if folder.code.exists():
-        read_json(folder.code)
+        read_json(folder.code, CODE_REMEDY)
     if folder.job.exists():
         read_json(folder.job, JOB_REMEDY)
     _check_panels(folder, status)

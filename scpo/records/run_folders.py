@@ -61,6 +61,14 @@ JOB_REMEDY = (
     "again"
 )
 
+# How to recover from a damaged record of a run's code. Tables leave a run without one out of their
+# comparison of the code, and keep its numbers.
+CODE_REMEDY = (
+    "No result depends on it. Restore it from a copy, or move the file away: the run then has no "
+    "record of its code, so that tables cannot compare it, and a run that goes on compares the "
+    "commits"
+)
+
 # Panels that panels.json lists besides the configured validation panels.
 TRAINING_PANELS = ("train", "probe")
 

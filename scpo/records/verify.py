@@ -7,7 +7,7 @@ from typing import Any
 
 from scpo.errors import MisnamedError, RecordError, ScpoError, UnreadableError
 from scpo.records import log_gaps
-from scpo.records.code_record import read_code
+from scpo.records.code_record import read_code, without_code
 from scpo.records.files import RUN_AGAIN, SAMPLE, change, check_readable, read_yaml
 from scpo.records.logs import check_logs_at, read_whole
 from scpo.records.manifest import experiment_members
@@ -207,7 +207,9 @@ def _samples(folder: RunFolder) -> None:
 
 
 def _code(folder: RunFolder) -> None:
-    """Check for the record of the code, without which a resume cannot detect changed code."""
+    """Check for the record of the code, to compare that of a finished run or of a resume."""
+    if lost := without_code(folder):
+        raise RecordError(f"{folder.path}: {lost}")
     if read_code(folder) is None and folder.complete_checkpoints():
         raise RecordError(
             f"{folder.path} has checkpoints but no code.json, the record of the code that wrote "

@@ -1,12 +1,16 @@
 import re
+import shutil
 
 import pytest
 
+from scpo.errors import RecordError
 from scpo.records import State, manifest, run_config, verify
 from scpo.records.files import file_sum, read_json, write_json
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from scpo.records.run_folders import CHECKPOINT_MARKER
+from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import attempt as entry
+from sweeps.status import statuses
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
@@ -119,6 +123,30 @@ def test_of_a_finished_run_no_damaged_file_is_a_reason_to_delete_it(folder, name
         assert re.search("from a copy|[Rr]estore it|Delete it if the scheduler|Delete it, or cancel", problem), problem
         whole = name not in (*LOGS_WITH_RESULTS, "wandb.json")
         assert ("The run is finished, and its metrics.jsonl is whole" in problem) == whole, problem
+
+
+def test_a_lost_record_of_the_code_is_reported_of_a_finished_run_and_a_damaged_one_keeps_the_run(folder):
+    """Lost, it was a problem with a checkpoint only; damaged, the run was to be deleted."""
+    for path in folder.checkpoints.iterdir():
+        shutil.rmtree(path)
+    folder.code.write_bytes(b"{")
+    (problem,) = verify.problems(folder)
+    assert "No result depends on it. Restore it from a copy, or move the file away: the run then has no " in problem
+    assert problem.endswith("The run is finished, and its metrics.jsonl is whole")
+    with pytest.raises(RecordError, match=r"code\.json is damaged"):
+        verify.check_usable(folder, State.DONE)
+    folder.code.rename(folder.path.parent / "code.json")
+    verify.check_usable(folder, State.DONE)
+    lost = (
+        "no code.json (lost, or the run is older than this record): tables cannot compare its code with that of other "
+        "runs; restore it from a copy"
+    )
+    assert verify.problems(folder) == [f"{folder.path}: {lost}. The run is finished, and its metrics.jsonl is whole"]
+    (row,) = statuses([folder], Observer(None))
+    assert (row.state, row.remark.removesuffix("; uncommitted changes")) == (State.DONE, lost)
+    folder.update_status(state=State.INTERRUPTED)
+    (row,) = statuses([folder], Observer(None))
+    assert "code.json" not in row.remark
 
 
 def test_a_damaged_sample_is_only_missing_in_figures(folder):
