@@ -206,6 +206,7 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             checkout. Nothing was written.
     """
     part = KINDS[kind]
+    name = _own_name(kind, name, root)
     # Class names in the templates: `my_rule` becomes `MyRule`.
     title = "".join(word.capitalize() for word in name.split("_"))
     words = {
@@ -237,6 +238,28 @@ def write_part(kind: str, name: str, root: Path = CHECKOUT) -> list[Path]:
             path.unlink(missing_ok=True)
         raise
     return list(files)
+
+
+def _own_name(kind: str, name: str, root: Path) -> str:
+    """The name of a part without the prefix of its file: ``learning`` for ``fig_learning``.
+
+    Raises:
+        ConfigError: The name of a figure is that of a table.
+    """
+    if kind != "figure":
+        return name
+    if name.startswith("tab_"):
+        path = f"analysis/tables/{name}.py"
+        which = f"{name!r} is the name of a table"
+        how = f"write {path} by hand"
+        if (root / path).exists():
+            which = f"the name {name!r} is taken by {path}"
+            how = "write a table by hand"
+        raise ConfigError(
+            f"{which}; scpo.new writes figures only: {how} "
+            '(CONTRIBUTING.md, "A figure or a table")'
+        )
+    return name.removeprefix("fig_")
 
 
 def _contents(
@@ -347,12 +370,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The exit status of argparse for a refused command line.
         return 2
 
+    name = _own_name(options.kind, options.name, CHECKOUT)
     lines = ["Written:", *(f"  {path.relative_to(CHECKOUT)}" for path in files)]
     if part.edits:
         lines.append(f"Registered in {', '.join(part.edits)}.")
     lines.append("It runs already; next:")
     for number, step in enumerate(part.next_steps, start=1):
-        lines.append(f"  {number}. {step.format(name=options.name)}")
+        lines.append(f"  {number}. {step.format(name=name)}")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

@@ -160,6 +160,29 @@ def test_a_name_in_use_is_not_overwritten(kind, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("fig_learning", "^the name 'learning' is taken by analysis/figures/fig_learning.py; choose another$"),
+        ("tab_main", "^the name 'tab_main' is taken by analysis/tables/tab_main.py; scpo.new writes figures only: "),
+        ("tab_mine", r"^'tab_mine' is the name of a table; .* write analysis/tables/tab_mine.py by hand \(CONTRIB"),
+    ],
+)
+def test_a_figure_with_the_prefix_of_a_file_is_no_second_one(name, message):
+    with pytest.raises(ConfigError, match=message):
+        write_part("figure", name)
+
+
+def test_a_new_figure_is_called_without_the_prefix_of_its_file(checkout, monkeypatch, capsys):
+    monkeypatch.setattr("scpo.new.CHECKOUT", checkout)
+    monkeypatch.setattr("scpo.new.write_part", lambda kind, name: write_part(kind, name, checkout))
+    assert main(["figure", "fig_mine"]) == 0
+    printed = capsys.readouterr().out
+    assert "python -m analysis figures fig_mine " in printed
+    assert "fig_fig" not in printed
+    assert (checkout / "analysis/figures/fig_mine.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("gigpo", "is taken"),
         ("MyMethod", "not a valid name for an estimator"),
         ("1x", "not a valid name"),
