@@ -188,7 +188,8 @@ def test_a_second_signal_stops_at_once(folder):
     assert folder.read_status().reason == "stopped in the middle of a step"
 
 
-def test_a_resumed_run_that_only_cut_its_log_has_not_done_a_step(folder):
+def test_a_resumed_run_that_only_cut_its_log_has_not_done_a_step(tmp_path):
+    folder = fake.make_run(tmp_path, "machine.resume_across_versions=true")
     folder.checkpoint(1).mkdir(parents=True)
     folder.mark_complete(1, {}, {})
     folder.metrics.write_text('{"step": 1}\n{"step": 2}\n')
