@@ -256,8 +256,7 @@ def _own_name(kind: str, name: str, root: Path) -> str:
             which = f"the name {name!r} is taken by {path}"
             how = "write a table by hand"
         raise ConfigError(
-            f"{which}; scpo.new writes figures only: {how} "
-            '(CONTRIBUTING.md, "A figure or a table")'
+            f'{which}; scpo.new writes figures only: {how} (CONTRIBUTING.md, "A figure or a table")'
         )
     return name.removeprefix("fig_")
 
