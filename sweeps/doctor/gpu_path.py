@@ -283,7 +283,7 @@ def check_noun_rule(subject: Subject) -> Iterator[Finding]:
             return
         text = (
             f"env.nouns=spacy, and spaCy's {NOUN_MODEL} is not installed: a stop list would give "
-            "the rewards"
+            "the rewards, and those of purchases in another category may differ from the original's"
         )
         fix = (
             f"pip install spacy && python -m spacy download {NOUN_MODEL}, or env.nouns=stop_list "

@@ -1,6 +1,5 @@
 """Checks of WebShop's data on this machine, before a run is started."""
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,7 +7,6 @@ from scpo.envs.webshop.catalogue.catalogue import FULL, HUMAN, SMALL
 from scpo.envs.webshop.catalogue.official_files import survey
 from scpo.envs.webshop.environment import WebshopEnvironment
 from scpo.envs.webshop.panels import overlap
-from scpo.envs.webshop.shop.reward import SPACY_MODEL
 from scpo.errors import ScpoError
 from scpo.findings import Finding, error, ok, warning
 from scpo.schema.env import WebshopConfig
@@ -26,12 +24,6 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
             "--deep counts those shared"
         )
         yield warning(OVERLAP, text, HOLD_OUT)
-    if config.nouns == "spacy" and importlib.util.find_spec(SPACY_MODEL) is None:
-        text = (
-            f"{SPACY_MODEL} is not installed: a stop list replaces it, and rewards of purchases in "
-            "another category may differ from the original's"
-        )
-        yield warning("nouns of titles", text, f"python -m spacy download {SPACY_MODEL}")
     if config.catalogue == "generated":
         yield ok(
             "catalogue",
