@@ -11,11 +11,11 @@ from packaging.requirements import Requirement
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, Level, error
-from scpo.installed import REPOSITORY, install_command, installed_version
+from scpo.installed import REPOSITORY, installed_version
 from scpo.schema.env import AlfworldConfig
 from scpo.schema.run import RunConfig
 from sweeps.doctor import deep, model_files, services
-from sweeps.doctor.packages import extra_of_trainer
+from sweeps.doctor.packages import extra_of_trainer, install_fix
 from sweeps.doctor.subject import Subject, distinct
 
 
@@ -87,9 +87,7 @@ def _is_installed(package: str) -> bool:
 
 def _install_fix(config: RunConfig, extra: str) -> str:
     """Command that installs an extra, and alternatives to it."""
-    fix = install_command(config.env.name, extra)
-    if extra.startswith("verl"):
-        fix = f"in a virtual environment of its own: {fix} (docs/verl.md)"
+    fix = install_fix(config.env.name, extra)
     if extra == "verl":
         fix += "; without a GPU: trainer=verl_cpu, or trainer=local scale=study"
     return fix

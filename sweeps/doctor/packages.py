@@ -23,13 +23,22 @@ def check_packages(subject: Subject, root: Path = REPOSITORY) -> Iterator[Findin
     # An environment or a trainer without packages of its own has no extra; trainer=verl_agent has
     # its packages in verl-agent's environment.
     extras = [extra for extra in needed_extras(subject) if extra in optional]
-    wrong = list(_missing_or_old("", project["dependencies"]))
+    wrong = list(_missing_or_old(project["dependencies"], "make setup"))
     for extra in extras:
-        wrong += _missing_or_old(extra, optional[extra])
+        # One command for all extras, because one command for each may change torch in between.
+        wrong += _missing_or_old(optional[extra], install_fix(*extras))
     yield from wrong
     if not wrong:
         yield ok("packages", f"all there for: {', '.join(['core', *extras])}")
     yield from _against_constraints(root / "constraints.txt")
+
+
+def install_fix(*extras: str) -> str:
+    """Command that installs these extras, those of verl in an environment of their own."""
+    fix = install_command(*extras)
+    if any(extra.startswith("verl") for extra in extras):
+        return f"in a virtual environment of its own: {fix} (docs/verl.md)"
+    return fix
 
 
 def needed_extras(subject: Subject) -> list[str]:
@@ -79,11 +88,10 @@ def _python(allowed: str) -> Finding:
     return error("python", f"{version}; allowed: {allowed}", "make setup PYTHON=<a newer python>")
 
 
-def _missing_or_old(extra: str, requirements: list[str]) -> Iterator[Finding]:
+def _missing_or_old(requirements: list[str], install: str) -> Iterator[Finding]:
     for requirement in map(Requirement, requirements):
         if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        install = install_command(extra) if extra else "make setup"
         version = installed_version(requirement.name)
         if version is None:
             yield error("packages", f"{requirement.name} is not installed", install)

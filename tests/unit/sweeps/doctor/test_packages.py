@@ -54,6 +54,30 @@ def test_a_trainer_without_packages_of_its_own(subject, project):
     assert "all there for: core, alfworld, track" in [finding.text for finding in found]
 
 
+@pytest.mark.parametrize(
+    ("trainer", "command"),
+    [
+        ("verl", "in a virtual environment of its own: pip install -e '.[alfworld,track,verl]' (docs/verl.md)"),
+        (
+            "verl_cpu",
+            "in a virtual environment of its own: pip install -c constraints-verl.txt "
+            "-e '.[alfworld,track,verl-cpu]' (docs/verl.md)",
+        ),
+        ("local", "pip install -c constraints.txt -e '.[alfworld,local,track]'"),
+    ],
+)
+def test_a_missing_package_of_a_trainer_is_installed_with_all_that_the_run_needs(subject, project, trainer, command):
+    """One command for each extra: that of verl, into this environment, would have replaced its torch."""
+    root = project()
+    pyproject = root / "pyproject.toml"
+    demands = "[no-such-package-at-all]".replace("[", '["').replace("]", '"]')
+    pyproject.write_text(pyproject.read_text().replace("local = []", f"local = {demands}"))
+    pyproject.write_text(pyproject.read_text() + f"verl = {demands}\nverl-cpu = {demands}\n")
+    found = packages.check_packages(subject("method=gigpo", f"trainer={trainer}", "wandb.mode=offline"), root)
+    (missing,) = [finding for finding in found if "no-such-package-at-all" in finding.text]
+    assert missing.fix == command
+
+
 def test_the_projects_own_root_has_what_the_doctor_reads():
     assert (REPOSITORY / "pyproject.toml").is_file()
     assert (REPOSITORY / "constraints.txt").is_file()
