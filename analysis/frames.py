@@ -687,7 +687,7 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
         if not unlike:
             continue
         text = "; ".join(f"{steps} (seeds {', '.join(seeds)})" for steps, seeds in unlike.items())
-        common = set.intersection(*({*one.steps} & {*other.steps} for _, one, other in pairs))
+        common = set.intersection(*({*first.steps} & {*second.steps} for _, first, second in pairs))
         advice = f"; at={max(common)} compares the last step that all have" if common else ""
         return (
             f"at={at!r} compares {metric} of different training steps, of first and second: "

@@ -1,4 +1,4 @@
-"""What every command checks before it imports its packages."""
+"""Checks of every command before it imports its packages."""
 
 from scpo.installed import explain_wrong_python
 
