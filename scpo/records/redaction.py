@@ -137,6 +137,16 @@ def redact(
     return text
 
 
+def variable_of(value: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Name of the secret environment variable that has this value; None without one."""
+    if len(value) < SHORTEST:
+        return None
+    for name, secret in environment.items():
+        if secret.strip() == value and SECRET_NAME.search(name.upper()):
+            return name
+    return None
+
+
 def assigned(
     text: str, names: Collection[str] = (), form: re.Pattern[str] = ASSIGNED
 ) -> dict[str, str]:

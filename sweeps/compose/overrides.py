@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from hydra.errors import HydraException
 
 from scpo.advantages.registry import HOSTS
 from scpo.errors import ConfigError
+from scpo.records import redaction
 from scpo.schema.parts import configuration_folders, missing_configuration
 from scpo.strict import MACHINE_SECTIONS
 from scpo.suggestions import did_you_mean
@@ -163,8 +164,33 @@ def _quoted(text: str) -> str:
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
-    """Parse several overrides, in order."""
-    return tuple(map(parse, texts))
+    """Parse several overrides, in order; ConfigError also for one that holds a secret."""
+    overrides = tuple(map(parse, texts))
+    for override in overrides:
+        _refuse_secret(override)
+    return overrides
+
+
+def _refuse_secret(override: Override) -> None:
+    """Refuse the value of a secret environment variable, which would be recorded in clear."""
+    for value in _leaves([override.value, *override.axis]):
+        variable = redaction.variable_of(value)
+        # The name of a file in conf/ is not a secret, even if a variable has the same value.
+        if variable is not None and not override.is_choice:
+            raise ConfigError(
+                f"{override.target}: the given value is that of ${variable}, a secret, and the "
+                "configuration is recorded as it is typed (config.yaml); leave the secret in the "
+                "environment"
+            )
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """The values in nested lists and mappings, as texts."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part)
+    else:
+        yield str(value)
 
 
 def options(group: str) -> list[str]:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_run
-from sweeps.compose.overrides import options, parse, read_request
+from sweeps.compose.overrides import options, parse, parse_all, read_request
 
 PARSED = {
     "trainer.steps=3": ("trainer.steps", 3, True, False),
@@ -52,6 +52,26 @@ def test_what_says_where_a_run_runs_is_of_the_machine():
 
 def test_a_host_selects_its_settings():
     assert parse("method.host=hgpo").for_hydra == "estimator@method.estimator=hgpo"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["wandb.project=quiet-horse-9", "wandb.project='quiet-horse-9'", "a.b=[x,quiet-horse-9]", "a.b={c: quiet-horse-9}",
+     "+a.b=quiet-horse-9", "a.b=x,quiet-horse-9"],
+)  # fmt: skip
+def test_the_value_of_a_secret_variable_is_refused_and_not_shown(text, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "quiet-horse-9")
+    with pytest.raises(ConfigError, match=r"the given value is that of \$WANDB_API_KEY, a secret") as refused:
+        parse_all(["seed=1", text])
+    assert "quiet" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_other_values_and_names_of_files_are_not_taken_for_secrets(monkeypatch):
+    monkeypatch.setenv("MODEL_KEY", "qwen2_5_7b")
+    monkeypatch.setenv("SHORT_TOKEN", "abc")
+    monkeypatch.setenv("PROJECT", "quiet-horse-9")
+    parse_all(["model=qwen2_5_7b", "wandb.project=abc", "wandb.entity=quiet-horse-9", "wandb.mode=null"])
 
 
 def test_options_are_the_files_of_a_group():
