@@ -90,6 +90,10 @@ SHAPES = {
     "a bearer token": re.compile(r"(?i)(?<=\bbearer )[\w.~+/=-]{16,}"),
     "a basic authorization": re.compile(r"(?i)(?<=authorization: basic )[A-Za-z0-9+/=]{8,}"),
     "a password in an address": WITH_PASSWORD,
+    "a key in an address": re.compile(
+        r"(?i)((?<=[?&]api_key=)|(?<=[?&]api-key=)|(?<=[?&]apikey=)|(?<=[?&]access_token=))"
+        r"[\w.~+/%-]{8,}"
+    ),
     # In a diff, each line begins with + or -. If the end of the key was cut off, everything up to
     # the end of the text is redacted.
     "a private key": re.compile(

@@ -27,6 +27,7 @@ SHAPED = {
     "private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc",
     "address": "postgres://me:hunter2@db.example/x",
     "address without a user": "http://:hunter2hunter2@llm.example/v1",
+    "query": "https://llm.example/v1?model=x&api_key=" + "aB3" * 4,
     "Slack bot": "xoxb-" + "12345-67890-" + "aB3" * 8,
     "GitLab": "glpat-" + "a1B2" * 5,
     "npm": "npm_" + "aB3" * 12,

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scpo.errors import ConfigError
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.overrides import options, parse, parse_all, read_request
+from sweeps.terminal import complaint
 
 PARSED = {
     "trainer.steps=3": ("trainer.steps", 3, True, False),
@@ -65,6 +66,13 @@ def test_the_value_of_a_secret_variable_is_refused_and_not_shown(text, monkeypat
         parse_all(["seed=1", text])
     assert "quiet" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_key_in_an_address_is_not_repeated_with_another_mistake():
+    with pytest.raises(ConfigError) as refused:
+        parse_all(["model.base_url=https://llm.example/v1?api_key=quiet-horse-9"])
+    assert "is not an override" in complaint(refused.value)
+    assert "quiet" not in complaint(refused.value)
 
 
 def test_other_values_and_names_of_files_are_not_taken_for_secrets(monkeypatch):
