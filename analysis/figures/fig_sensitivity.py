@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,6 +23,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Table, percent
 from analysis.sources.collected import Collected, MissingRunsError, missing_runs
+from analysis.sources.knobs import rows_of_knob
 from analysis.sources.rows import DEFAULT, MAIN, Row, Section, seed_list
 from analysis.stats.seed_statistics import best_of_bias
 from scpo.intervals import Summary
@@ -100,39 +101,17 @@ def _choose(data: Collected) -> Section:
 
 def _points(data: Collected, part: Section, knob: str) -> Iterator[Point]:
     """Yield the values in ascending order; nothing without a finished default."""
-    default = part.row(DEFAULT)
-    if not default.finished:
+    if not part.row(DEFAULT).finished:
         return
-    settings = _other_settings(data, default, knob)
-    rows: dict[float, Row] = {}
-    for row in part.rows:
-        if row.finished and _other_settings(data, row, knob) == settings:
-            rows[_value(data, row, knob)] = row
-
-    # Among rows with the default's value, the default itself is shown.
-    rows[_value(data, default, knob)] = default
+    # A configuration decides whether its row is drawn.
+    data.seen.update((row.finished[0], "config.yaml") for row in part.rows if row.finished)
+    rows = rows_of_knob(part, knob, data.by_id)
     metric = names.success_metric(names.JUDGED[part.scale])
-    for value, row in sorted(rows.items()):
+    for value, row in rows.items():
         last = data.summary(row, metric, "last")
         best = data.summary(row, metric, "best")
         if last.n:
             yield Point(value, row, last, best)
-
-
-def _value(data: Collected, row: Row, knob: str) -> float:
-    return float(data.by_id[row.finished[0]].config["method"]["shaper"][knob])
-
-
-def _other_settings(data: Collected, row: Row, knob: str) -> dict[str, Any] | None:
-    """The method apart from one knob and from its label; None for a method without a shaper."""
-    run = data.by_id[row.finished[0]]
-    data.seen.add((run.id, "config.yaml"))
-    method = run.config.get("method", {})
-    if run.foreign or not method.get("shaper"):
-        return None
-    shaper = {name: value for name, value in method["shaper"].items() if name != knob}
-    # Labels do not affect a run.
-    return {**method, "shaper": shaper, "label": None}
 
 
 def _scorer(data: Collected, part: Section) -> str:

@@ -247,6 +247,25 @@ def own_method_differences(
     )
 
 
+def differ_only_in(key: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two runs of one method differ in no setting except for one of the method.
+
+    Args:
+        key: The setting that may differ, e.g. ``method.shaper.theta``. Seed, machine and the
+            method's label, which does not affect a run, may differ as well.
+        config: The configuration of one run.
+        other: The configuration of the other run.
+    """
+    if config["method"].get("name") != other["method"].get("name"):
+        return False
+    without = (key, "method.label")
+    return not (
+        any(differing_keys(config, other))
+        or method_settings(config, other)
+        or own_method_differences(config, other, without=without)
+    )
+
+
 def unusual_comparison(config: Mapping[str, Any]) -> str:
     """Name the settings of ``COMPARED_BY`` that are not the default of a run's method.
 

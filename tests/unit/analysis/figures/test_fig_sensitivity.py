@@ -14,10 +14,10 @@ from tests.support.run_records import log_only, write_experiment, write_run
 SUCCESS = "val/train_games/success_rate"
 
 
-def run_at(runs_dir, seed=0, curve=None, scorer="lexical", **shaper):
-    """A run of SCPO with these shaper settings and this success by step."""
+def run_at(runs_dir, seed=0, curve=None, scorer="lexical", others=(), **shaper):
+    """A run of SCPO with these shaper settings, other overrides, and this success by step."""
     overrides = tuple(f"method.shaper.{name}={value}" for name, value in shaper.items())
-    run = write_run(runs_dir, "scpo", seed, overrides=(*overrides, f"scorer={scorer}"))
+    run = write_run(runs_dir, "scpo", seed, overrides=(*overrides, f"scorer={scorer}", *others))
     log_only(runs_dir, run, SUCCESS, curve or {0: 0.1, 20: 0.9, 40: 0.8})
     return run
 
@@ -43,6 +43,22 @@ def test_each_panel_holds_runs_that_differ_in_its_knob_alone(swept):
         ("soft base λ", "0.2", "1/1"),
         ("soft base λ", "0.4", "2/2"),
     ]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("scorer=exact",),
+        ("trainer.optimizer.learning_rate=1e-3",),
+        ("trainer.loss.clip_high=0.28",),
+    ],
+)
+def test_a_row_that_changes_a_setting_outside_of_the_method_is_no_value_of_the_knob(tmp_path, others):
+    rows = {"scpo": [run_at(tmp_path)], "theta_08": [run_at(tmp_path, theta=0.8)]}
+    rows["theta_other"] = [run_at(tmp_path, theta=0.3, others=others)]
+    write_experiment(tmp_path, rows, name="sweep_theta")
+    drawn = numbers(build(collect(tmp_path).at_scale("mini")))
+    assert [row[1] for row in drawn if row[0] == "match threshold θ"] == ["0.6", "0.8"]
 
 
 def test_last_and_best_checkpoint_are_both_drawn(swept):
