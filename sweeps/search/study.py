@@ -8,6 +8,7 @@ are found by their settings and resumed.
 """
 
 import contextlib
+import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import RunFolder
-from scpo.records.files import locked
+from scpo.records.files import locked, text_sum
 from sweeps.search.plan import Plan, Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
 from sweeps.search.storage import load_study, naming_damage, open_study
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "by_seed", "reason"
+# Checksum of a complete trial's parameters, objective and values at each seed.
+RESULT_SUM = "checksum"
 
 
 def read_trials(plan: Plan) -> "list[FrozenTrial]":
@@ -35,7 +38,7 @@ def read_trials(plan: Plan) -> "list[FrozenTrial]":
     if study is None:
         return []
     with naming_damage(plan.folder):
-        return study.get_trials()
+        return _checked(study.get_trials())
 
 
 class Study:
@@ -69,7 +72,7 @@ class Study:
     def trials(self) -> "list[FrozenTrial]":
         """All trials, by number."""
         with naming_damage(self.plan.folder):
-            return self._study.get_trials()
+            return _checked(self._study.get_trials())
 
     def under_way(self) -> "list[FrozenTrial]":
         """The unfinished trials of all drivers."""
@@ -113,7 +116,9 @@ class Study:
         with _unless_ended():
             # JSON keys are strings.
             named = {str(seed): result for seed, result in by_seed.items()}
-            self._handle(trial).set_user_attr(BY_SEED, named)
+            handle = self._handle(trial)
+            handle.set_user_attr(BY_SEED, named)
+            handle.set_user_attr(RESULT_SUM, result_sum(trial.params, value, named))
         self._study.tell(trial.number, value, skip_if_finished=True)
 
     def prune(self, trial: "FrozenTrial") -> None:
@@ -176,6 +181,34 @@ class Study:
         study_id = self._storage.get_study_id_from_name(self.plan.study_id)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
         return Trial(self._study, trial_id)
+
+
+def result_sum(params: Params, value: float | None, by_seed: Any) -> str:
+    """Checksum of a complete trial: of its parameters, objective and values at each seed."""
+    result = {"params": params, "value": value, "by_seed": by_seed}
+    return text_sum(json.dumps(result, sort_keys=True).encode())
+
+
+def _checked(trials: "list[FrozenTrial]") -> "list[FrozenTrial]":
+    """The trials, whose complete ones are as they were recorded.
+
+    The lines of a journal have checksums, an sqlite file has none.
+
+    Raises:
+        ValueError: A complete trial has other parameters or values than were recorded.
+    """
+    for trial in trials:
+        if trial.state.name != "COMPLETE":
+            continue
+        attributes = trial.user_attrs
+        if RESULT_SUM not in attributes:
+            raise ValueError(f"trial {trial.number} has no checksum (damaged, or of an older version)")
+        present = result_sum(trial.params, trial.value, attributes.get(BY_SEED))
+        if attributes[RESULT_SUM] != present:
+            raise ValueError(
+                f"the parameters or values of trial {trial.number} are not those that were recorded"
+            )
+    return trials
 
 
 def _attempts_of(folder: RunFolder) -> int:

@@ -1,7 +1,9 @@
-"""A search's journal with another bit: the trials are what they were, or its damage is named."""
+"""A search's records with another bit: the trials are what they were, or the damage is named."""
 
+import contextlib
 import json
 import random
+import sqlite3
 
 import pytest
 
@@ -82,3 +84,26 @@ def test_lines_that_were_lost_doubled_or_moved_are_named(plan, change):
         with pytest.raises(RecordError, match=r"journal\.log: lines before line \d+ were lost, doubled or moved"):
             told(plan)
         journal.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("trial_user_attributes", "value_json", '{"0": 0.9}'),
+        ("trial_values", "value", 0.9),
+        ("trial_params", "param_value", 0.35),
+    ],
+)
+def test_a_changed_result_in_an_sqlite_study_is_named(tmp_path, table, column, value):
+    plan = make_plan("scpo", [f"machine.runs_dir={tmp_path}", "scale=mini", "search.storage=sqlite"])
+    study = Study(plan)
+    study.complete(study.next_trial(), 0.5, {0: 0.5})
+    study.close()
+    assert told(plan)[0][3] == 0.5
+    what = {"value_json": "key = 'by_seed'", "param_value": "param_name = 'theta'"}.get(column, "true")
+    with contextlib.closing(sqlite3.connect(plan.folder / "study.db")) as database, database:
+        assert database.execute(f"UPDATE {table} SET {column} = ? WHERE {what}", (value,)).rowcount == 1  # noqa: S608
+    with pytest.raises(
+        RecordError, match=r"the parameters or values of trial 0 are not those.*Delete .* its runs stay"
+    ):
+        read_trials(plan)
