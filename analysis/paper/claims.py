@@ -17,6 +17,7 @@ import pandas as pd
 from analysis.names import ALL, JUDGED, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collected import Collected
+from analysis.sources.knobs import rows_of_knob
 from analysis.sources.rows import DEFAULT, Section
 from analysis.stats.seed_statistics import Values, paired
 from scpo.benchmarks import BENCHMARKS
@@ -211,18 +212,19 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
     return values
 
 
-def best_minus_worst(prefix: str) -> OfSection:
-    """Values of a section: success of the best row minus that of the worst one, by seed.
+def best_minus_worst(knob: str) -> OfSection:
+    """Values of a section: success of the best value of a knob minus that of the worst, by seed.
 
-    Of the rows whose names begin with ``prefix``, and of the default where it ran. Best and worst
+    Of the rows that ``rows_of_knob`` finds, which ``fig_sensitivity`` draws, too. Best and worst
     are judged by their means over the seeds; the best and the worst of each seed would differ by
     noise even if all rows had equal means.
+
+    Args:
+        knob: Key of the shaper, e.g. ``theta``.
     """
 
     def values(data: Collected, part: Section) -> Values:
-        rows = [row.name for row in part.rows if row.finished and row.name.startswith(prefix)]
-        if part.row(DEFAULT).finished:
-            rows.append(DEFAULT)
+        rows = [row.name for row in rows_of_knob(part, knob, data.by_id).values()]
         if len(rows) < 2:
             return {}
         of_rows = {name: of_row(name, success())(data, part) for name in rows}

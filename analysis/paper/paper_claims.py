@@ -172,15 +172,15 @@ def _sizes_and_knobs() -> Iterator[Claim]:
         size=BOTH,
         everywhere=False,
     )
-    for name, prefix, knob in (("theta", "theta_", "θ"), ("lambda", "lambda_", "λ")):
+    for name, knob, sign in (("theta", "theta", "θ"), ("lambda", "soft_base", "λ")):
         yield Claim(
             f"robust_{name}",
-            f"Success hangs little on {knob}: mean of the best value minus that of the worst "
+            f"Success hangs little on {sign}: mean of the best value minus that of the worst "
             f"(ours: under {LITTLE:g} points)",
             "appendix, sensitivity",
             "a plot",
             f"sweep_{name}",
-            best_minus_worst(prefix),
+            best_minus_worst(knob),
             None,
             null=LITTLE,
             sign=-1,

@@ -197,6 +197,23 @@ def test_best_and_worst_value_are_judged_by_their_means(tmp_path):
     assert measured.mean == pytest.approx(0.05)
 
 
+def test_a_row_that_changes_more_than_the_knob_is_no_value_of_it(tmp_path):
+    # Named as values of the knob, but with another scorer, rate or soft base.
+    rate, both = "trainer.optimizer.learning_rate=1e-3", "method.shaper.soft_base=0.2"
+    others = {"exact": "scorer=lexical", "lr": rate, "both": both}
+    made = {name: (f"method.shaper.theta={value}",) for name, value in (("scpo", 0.6), ("theta_0_8", 0.8))}
+    made |= {f"theta_{name}": ("method.shaper.theta=0.3", other) for name, other in others.items()}
+    ends = {"scpo": 0.9, "theta_0_8": 0.85}
+    rows = {}
+    for name, words in made.items():
+        rows[name] = [write_run(tmp_path, "scpo", seed, overrides=("method=scpo", *words)) for seed in range(3)]
+        for run in rows[name]:
+            log_only(tmp_path, run, "val/train_games/success_rate", {0: 0.1, 40: ends.get(name, 0.2)})
+    write_experiment(tmp_path, rows, name="sweep_theta")
+    measured = BY_NAME["robust_theta"].summary(collect(tmp_path).at_scale("mini"))
+    assert (measured.n, measured.mean) == (3, pytest.approx(0.05))
+
+
 def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
     runs = {}
     for row, end in (("scpo", 0.95), ("gigpo", 0.88)):
