@@ -202,7 +202,8 @@ def _checked(trials: "list[FrozenTrial]") -> "list[FrozenTrial]":
             continue
         attributes = trial.user_attrs
         if RESULT_SUM not in attributes:
-            raise ValueError(f"trial {trial.number} has no checksum (damaged, or of an older version)")
+            why = "damaged, or of an older version"
+            raise ValueError(f"trial {trial.number} has no checksum ({why})")
         present = result_sum(trial.params, trial.value, attributes.get(BY_SEED))
         if attributes[RESULT_SUM] != present:
             raise ValueError(
