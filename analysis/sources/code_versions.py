@@ -1,16 +1,18 @@
 """The versions of the code that the runs of a table used."""
 
+import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import Row, Section, first_names
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
 from analysis.sources.settings import reworded_dose
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.progress import counted
-from scpo.records.code_record import differing_files, read_code, shown_files
+from scpo.records.code_record import differing_files, file_versions, read_code, shown_files
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
 from scpo.schema.run import RunConfig
@@ -144,8 +146,9 @@ def code_notes(
 
 def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple[str, ...]:
     """The notes on all these sections, without repetitions: a row may be in several sections."""
+    parts = tuple(sections)
     notes: dict[str, None] = {}
-    for part in sections:
+    for part in parts:
         experiments = _experiments(part)
         finished = [row for row in part.rows if row.finished]
         for note in code_notes(finished, runs, f"the rows of {experiments}"):
@@ -168,7 +171,70 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
                 f"{counted(len(reworded), 'run')} of {experiments}: credit reads "
                 "observations in other words than the game's (env.wordings; docs/meaning.md)"
             )
+    for first, second in itertools.combinations(parts, 2):
+        notes |= dict.fromkeys(_notes_across(first, second, runs))
     return tuple(notes)
+
+
+def _notes_across(first: Section, second: Section, runs: Mapping[str, Run]) -> Iterator[str]:
+    """Yield notes on rows that an experiment ran on two benchmarks under different code.
+
+    A table may show both benchmarks of such a row in one line. A file counts if the runs on both
+    benchmarks use it and have no version of it in common: a row with several versions on one
+    benchmark has a note of its own (``code_notes``). Archived runs are left out, because an archive
+    does not say which of their files differ.
+    """
+    same_place = (first.scale, first.model) == (second.scale, second.model)
+    together = set(first.experiments) & set(second.experiments)
+    if first.env == second.env or not same_place or not together:
+        return
+    rows = [(row, second.row(row.name)) for row in first.rows]
+    rows = [(row, other) for row, other in rows if row.finished and other.finished]
+    by_file = _file_versions(runs[run] for pair in rows for row in pair for run in row.finished)
+    labels: dict[str, list[str]] = {}
+    for row, other in rows:
+        changed = []
+        for name, by_folder in by_file.items():
+            own, others = (_hashes(by_folder, side, runs) for side in (row, other))
+            if own and others and not own & others and not _is_of_one_benchmark(name):
+                changed.append(name)
+        if changed:
+            labels.setdefault(shown_files(changed), []).append(row.label)
+    for files, changed_rows in labels.items():
+        yield f"{first_names(changed_rows)} {SEVERAL} {files} ({_place(first)}, {_place(second)})"
+
+
+def _is_of_one_benchmark(name: str) -> bool:
+    """True for files such as ``scpo/envs/webshop/prompts.py``, which every run imports."""
+    top, *parts = Path(name).parts
+    # An installed package may be named after a benchmark, too.
+    return top == "scpo" and any(part.startswith(tuple(BENCHMARKS)) for part in parts)
+
+
+def _file_versions(runs: Iterable[Run]) -> Mapping[str, Mapping[Path, frozenset[str | None]]]:
+    """``file_versions`` of the runs whose configuration can be read; empty if all have one code."""
+    chosen = list(runs)
+    if len({run.code for run in chosen}) < 2:
+        return {}
+    readable: list[tuple[RunFolder, RunConfig]] = []
+    for run in chosen:
+        folder = RunFolder(run.folder)
+        with contextlib.suppress(RecordError):
+            readable.append((folder, read_config(folder)))
+    try:
+        return file_versions(readable)
+    except RecordError:
+        return {}
+
+
+def _hashes(
+    by_folder: Mapping[Path, frozenset[str | None]], row: Row, runs: Mapping[str, Run]
+) -> frozenset[str | None]:
+    """Versions of a file that the finished runs of a row used; empty if they do not use it."""
+    found: frozenset[str | None] = frozenset()
+    for run in row.finished:
+        found |= by_folder.get(runs[run].folder, frozenset())
+    return found
 
 
 def moved_by_entropy_alone(run: Run) -> bool:
@@ -185,5 +251,8 @@ def _experiments(part: Section) -> str:
     names = [name for name in part.experiments if not is_implied(name)]
     more = len(names) - SHOWN_EXPERIMENTS
     shown = ", ".join(names[:SHOWN_EXPERIMENTS]) + (f" and {more} more" if more > 0 else "")
-    place = BENCHMARKS[part.env].label if part.env in BENCHMARKS else part.env
-    return f"{shown} on {place}" if shown else place
+    return f"{shown} on {_place(part)}" if shown else _place(part)
+
+
+def _place(part: Section) -> str:
+    return BENCHMARKS[part.env].label if part.env in BENCHMARKS else part.env

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.code_versions import mixed_code, section_notes
 from analysis.sources.collect import collect
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
-from tests.support.run_records import write_ablation
+from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 
 
@@ -82,6 +84,72 @@ def test_rows_of_one_version_each_are_named_together_with_their_experiment(tmp_p
     (note,) = section_notes(data.sections, data.by_id)
     assert note.startswith("the rows of ablation")
     assert note.endswith(" on ALFWorld ran under several versions of scpo/advantages/gigpo.py")
+
+
+def on_both_benchmarks(runs_dir):
+    """Run ids by benchmark and row, all of one code, and of one experiment."""
+    rows = {"scpo": [], "grpo": []}
+    for row, made in rows.items():
+        for env in ("alfworld", "webshop"):
+            made += [write_run(runs_dir, row, seed, overrides=(f"method={row}", f"env={env}")) for seed in (0, 1)]
+    write_experiment(runs_dir, rows, name="main_table")
+    for run in (run for made in rows.values() for run in made):
+        with_code(runs_dir, run["id"])
+    return {
+        (env, row): [run["id"] for run in made if run["env"] == env]
+        for row, made in rows.items()
+        for env in ("alfworld", "webshop")
+    }
+
+
+def test_a_row_that_ran_under_other_code_on_the_other_benchmark_is_named(tmp_path):
+    ids = on_both_benchmarks(tmp_path)
+    for run in ids["webshop", "scpo"] + ids["webshop", "grpo"]:
+        # The other row does not use it.
+        with_code(tmp_path, run, **{"scpo/advantages/gigpo.py": "another"})
+    data = collect(tmp_path)
+    label = row_of(data, "scpo").label
+    assert section_notes(data.sections, data.by_id) == (
+        f"{label} ran under several versions of scpo/advantages/gigpo.py (ALFWorld, WebShop)",
+    )
+    kept = archived(tmp_path, tmp_path / "archive")
+    assert not any("(ALFWorld, WebShop)" in note for note in section_notes(kept.sections, kept.by_id))
+
+
+def test_rows_with_the_same_change_between_the_benchmarks_have_one_note(tmp_path):
+    ids = on_both_benchmarks(tmp_path)
+    for run in ids["webshop", "scpo"] + ids["webshop", "grpo"]:
+        with_code(tmp_path, run, **{"scpo/advantages/groups.py": "another"})
+    data = collect(tmp_path)
+    (note,) = section_notes(data.sections, data.by_id)
+    labels = ", ".join(row_of(data, name).label for name in ("scpo", "grpo"))
+    assert note == f"{labels} ran under several versions of scpo/advantages/groups.py (ALFWorld, WebShop)"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "scpo/envs/webshop/prompts.py",
+        "scpo/envs/alfworld/prompts.py",
+        "scpo/policies/choice/webshop_features.py",
+        "scpo/advantages/hgpo.py",
+    ],
+)
+def test_files_of_one_benchmark_and_unused_ones_raise_no_note_on_both(tmp_path, file):
+    assert file in code_files()
+    ids = on_both_benchmarks(tmp_path)
+    for run in ids["webshop", "scpo"] + ids["webshop", "grpo"]:
+        with_code(tmp_path, run, **{file: "another"})
+    data = collect(tmp_path)
+    assert not any("WebShop)" in note for note in section_notes(data.sections, data.by_id))
+
+
+def test_several_versions_on_one_benchmark_are_in_one_note(tmp_path):
+    ids = on_both_benchmarks(tmp_path)
+    with_code(tmp_path, ids["webshop", "scpo"][1], **{"scpo/advantages/gigpo.py": "another"})
+    data = collect(tmp_path)
+    (note,) = section_notes(data.sections, data.by_id)
+    assert note.endswith("its seeds ran under several versions of scpo/advantages/gigpo.py")
 
 
 def test_a_run_that_other_code_resumed_is_a_mix_of_versions(tmp_path):
