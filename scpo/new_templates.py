@@ -224,6 +224,7 @@ from analysis.line_styles import line_styles
 from analysis.rendering.style import COLUMN_WIDTH, Drawing, canvas_width, house_style, new_figure
 from analysis.rendering.table import Block, Table, percent
 from analysis.sources.collected import Collected, missing_runs
+from scpo.benchmarks import BENCHMARKS
 
 # TODO: what the figure is about; the rest says what is drawn.
 CAPTION = "Success (%), last checkpoint, {{panel}}: mean ± standard deviation over seeds."
@@ -240,7 +241,8 @@ def build(data: Collected) -> Drawing:
         raise missing_runs("finished run", data.sections)
     part = sections[0]
     rows = [row for row in part.rows if row.finished]
-    panel = names.JUDGED[part.scale]
+    # Each benchmark has panels of its own.
+    panel = BENCHMARKS[part.env].judged[part.scale]
     success = [data.summary(row, names.success_metric(panel), "last") for row in rows]
     styles = line_styles(rows)
     with house_style():
@@ -259,12 +261,13 @@ def build(data: Collected) -> Drawing:
     cells = tuple(
         (row.label, row.count, percent(rate)) for row, rate in zip(rows, success, strict=True)
     )
+    title = names.panel_title(part.env, panel)
     block = Block(names.place(part.scale, part.env, part.model), cells)
     table = Table(
         words=("Method", "Seeds"),
         numbers=("Success",),
         blocks=(block,),
-        caption=names.with_note(CAPTION.format(panel=names.PANELS[panel]), part.scale),
+        caption=names.with_note(CAPTION.format(panel=title), part.scale),
         label=f"fig:{name}-{{part.scale}}",
     )
     return Drawing(figure, table)
@@ -285,6 +288,15 @@ def test_a_row_is_a_point_at_its_success(tmp_path):
     write_experiment(tmp_path, {{"gigpo": [run]}}, name="ablation")
     drawn = build(collect(tmp_path).at_scale("mini"))
     assert drawn.figure.axes[0].get_lines()[0].get_xdata() == pytest.approx([80])
+
+
+def test_each_benchmark_has_its_own_panel(tmp_path):
+    run = write_run(tmp_path, "gigpo", 0, overrides=("method=gigpo", "env=webshop"))
+    log_only(tmp_path, run, "val/test/success_rate", {{0: 0.1, 40: 0.6}})
+    write_experiment(tmp_path, {{"gigpo": [run]}}, name="ablation")
+    drawn = build(collect(tmp_path).at_scale("mini"))
+    assert drawn.figure.axes[0].get_lines()[0].get_xdata() == pytest.approx([60])
+    assert "held-out goals" in drawn.numbers.caption
 
 
 def test_no_label_is_cut_off(tmp_path):
