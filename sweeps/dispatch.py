@@ -16,6 +16,7 @@ from scpo.records import (
     State,
     code_record,
     manifest,
+    provenance,
     record_checks,
     run_config,
     run_folders,
@@ -23,7 +24,6 @@ from scpo.records import (
 )
 from scpo.records.code_files import code_files
 from scpo.records.manifest import Manifest
-from scpo.records.provenance import git_commit
 from scpo.records.run_folders import command_on
 from scpo.records.status import Observed, state_of
 from scpo.schema.experiment import Experiment
@@ -163,7 +163,7 @@ def _starts(matrix: Matrix, plan: Mapping[str, Decision]) -> dict[str, RunConfig
 
 def _refused(folder: Path, starts: Mapping[str, RunConfig]) -> dict[str, str]:
     """Runs that would refuse to go on from a checkpoint of other code, each with its message."""
-    commit = git_commit()
+    commit = provenance.git_commit()
     refused = {}
     for run_id, config in starts.items():
         run = RunFolder(folder / run_id)

@@ -55,7 +55,8 @@ def sweep(matrix, slurm):
     def launcher_for(configs):
         return cluster.Cluster(configs[0].launcher, run_folders.Path("runs"), slurm, slurm, outside=lambda: False)
 
-    assert dispatch.run(Console(file=out, width=200), matrix, launcher_for, Observer(slurm)) == 0
+    status = dispatch.run(Console(file=out, width=200), matrix, launcher_for, Observer(slurm))
+    assert status == 0, out.getvalue()
     return out.getvalue()
 
 
@@ -79,7 +80,7 @@ def no_run_has_two_jobs(slurm):
 def test_a_sweep_submits_and_leaves_and_a_second_one_submits_nothing(matrix, slurm):
     assert "submitted 4 runs as jobs 100 (4 runs)" in sweep(matrix, slurm)
     assert shown(slurm) == {"QUEUED": 4}
-    assert "4 queued" in sweep(matrix, slurm)
+    assert "4 waiting in the queue of Slurm" in sweep(matrix, slurm)
     slurm.run_all()
     assert "4 finished before" in sweep(matrix, slurm)
     assert len(slurm.submitted) == 4
@@ -145,7 +146,7 @@ def test_a_preempted_run_checkpoints_is_requeued_and_goes_on(matrix, slurm):
     assert slurm.run(job_id, preempted) is State.INTERRUPTED
     assert (folder.read_status().reason, folder.complete_checkpoints()[-1]) == ("preempted", 3)
     assert slurm.queue[job_id].state is JobState.QUEUED
-    assert "4 queued" in sweep(matrix, slurm)
+    assert "4 waiting in the queue of Slurm" in sweep(matrix, slurm)
     assert slurm.run(job_id, preempted) is State.DONE
     assert (read_job(folder).preemptions, read_job(folder).timeouts) == (1, 0)
     assert slurm.submitted.count(folder.run_id) == 1

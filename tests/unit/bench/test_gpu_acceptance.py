@@ -259,7 +259,7 @@ def test_every_word_that_it_adds_is_one_of_the_configuration(tmp_path, words):
 def test_a_wrong_word_is_one_line_and_nothing_is_started(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert gpu_acceptance.main(["scale=paper", "trainer=verl_1gpu", "trainer.verl.tensor_parallel=2"]) == 2
-    assert capsys.readouterr().err.startswith("error: trainer: trainer.verl.tensor_parallel=2 does not divide")
+    assert capsys.readouterr().err.startswith("error: trainer.verl: trainer.verl.tensor_parallel=2 does not divide")
     assert gpu_acceptance.main(["--dry", "--only", "smok"]) == 2
     assert "unknown part; allowed: doctor, smoke" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -175,7 +175,7 @@ def test_a_panel_may_be_of_some_families(cache):
         AlfworldEnvironment(alfworld_config(validation_panels={"many": many}), cache_dir=cache).panel("many")
 
 
-@pytest.mark.parametrize(("families", "told"), [([], "one family at least"), (["Pick3"], "'Pick', 'Look'")])
+@pytest.mark.parametrize(("families", "told"), [([], "at least one task family"), (["Pick3"], "'Pick', 'Look'")])
 def test_families_that_there_are_not_are_refused(families, told):
     with pytest.raises(ValidationError, match=told) as refused:
         alfworld_config(train_panel={"split": "train", "games": 2, "seed": 0, "families": families})
