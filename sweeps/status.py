@@ -84,10 +84,14 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks = [status.reason or "", observer.remark(folder, seen), _mirror(folder)]
         remarks += code_record.resumes_by_other_code(folder)
         remarks.append(code_record.without_code(folder) or "")
-        rates, step_s = _progress_of(folder)
         remarks += _uncommitted(folder)
-        for remark in remarks_of(folder, live=seen.state is State.RUNNING):
-            remarks.append(f"{remark.level}: {remark}")
+        rates, step_s = _Rates(), None
+        if damage := verify.rewritten(folder, seen.state):
+            remarks.append(damage)
+        else:
+            rates, step_s = _progress_of(folder)
+            for remark in remarks_of(folder, live=seen.state is State.RUNNING):
+                remarks.append(f"{remark.level}: {remark}")
     except UnreadableError as error:
         return RunStatus(folder.run_id, State.UNREADABLE, remark=str(error))
     except ScpoError as error:

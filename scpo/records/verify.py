@@ -1,5 +1,6 @@
 """Verify that a run's records are complete and consistent."""
 
+import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,42 @@ def _check_resume(folder: RunFolder) -> None:
         raise lost
 
 
+def rewritten(folder: RunFolder, state: State) -> str | None:
+    """Remark on damaged log lines that a stopped run writes again when it goes on.
+
+    They are later than its newest whole checkpoint, so nothing is lost with them. Damage before
+    that checkpoint is a problem, even if the run can go on from an earlier one.
+
+    Args:
+        folder: The run.
+        state: Its observed state.
+
+    Returns:
+        None if no line is damaged, or if the damage is a problem.
+    """
+    if state.live or state is State.DONE:
+        return None
+    try:
+        step = next(folder.whole_checkpoints(at_a_glance=True), None)
+        if step is None:
+            return None
+        check_logs_at(folder, step)
+    except RecordError:
+        return None
+
+    for path in (folder.metrics, folder.timing):
+        try:
+            read_whole(folder, path)
+        except UnreadableError:
+            return None
+        except RecordError:
+            return (
+                f"{path.name} is damaged after step {step}: the run goes on from the checkpoint "
+                "of that step and writes those lines again"
+            )
+    return None
+
+
 def panel_conflicts(folders: Iterable[RunFolder]) -> list[str]:
     """Messages on runs with equal environment settings but different panels.
 
@@ -120,6 +157,9 @@ def without_experiment(runs_dir: Path, folders: Iterable[RunFolder]) -> list[str
 
 def _logs(folder: RunFolder, config: RunConfig | None) -> None:
     """Check for lost, added or changed lines, and for missing measures."""
+    if rewritten(folder, observe(folder).state):
+        # One of the `remarks`.
+        return
     lines = read_whole(folder, folder.metrics)
     read_whole(folder, folder.timing)
     checkpoints = folder.complete_checkpoints()
@@ -162,6 +202,10 @@ def _checkpoints(folder: RunFolder) -> None:
 def remarks(folder: RunFolder) -> list[str]:
     """Remarks on a run that are no problems of its results."""
     found = [begins_anew(folder)]
+    with contextlib.suppress(ScpoError):
+        # `problems` reports damaged records.
+        if damage := rewritten(folder, observe(folder).state):
+            found.append(f"{folder.run_id}: {damage}")
     try:
         url_of(folder)
     except UnreadableError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import RunFolder, State, log_gaps, run_config, run_folders
+from scpo.records import RunFolder, State, log_gaps, run_config, run_folders, verify
 from scpo.records.logs import read_whole
 from scpo.records.status import JobState
 from scpo.schema.run import RunConfig
@@ -269,7 +269,9 @@ class Driver:
             # The files of a finished run may have been edited, or be of another configuration.
             if status.state is State.DONE:
                 run_config.check(folder, config)
-            records = read_whole(folder, folder.metrics)
+            # Damaged lines that the run writes again have no values yet.
+            rewritten = verify.rewritten(folder, seen.state)
+            records = [] if rewritten else read_whole(folder, folder.metrics)
             if status.state is State.DONE:
                 log_gaps.check(folder.metrics, config.model_dump(mode="json"), records)
         except RecordError as error:

@@ -149,6 +149,38 @@ def test_a_lost_record_of_the_code_is_reported_of_a_finished_run_and_a_damaged_o
     assert "code.json" not in row.remark
 
 
+def test_damaged_lines_after_the_checkpoint_of_a_stopped_run_are_a_remark(folder):
+    """`status` and `verify` called the run damaged and advised to give it up; a sweep resumed it."""
+    folder.update_status(state=State.INTERRUPTED)
+    lines = folder.metrics.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*lines[:-1], lines[-1].replace(b'"step": 4', b'"step": 5')])
+    folder.metrics.write_bytes(damaged)
+    (problem,) = verify.problems(folder)
+    assert "does not hold what the run has written" in problem
+    assert verify.rewritten(folder, State.INTERRUPTED) is None
+
+    shutil.rmtree(folder.checkpoint(4))
+    expected = (
+        "metrics.jsonl is damaged after step 2: the run goes on from the checkpoint of that step and writes those "
+        "lines again"
+    )
+    assert verify.problems(folder) == []
+    assert verify.remarks(folder) == [f"{folder.run_id}: {expected}"]
+    (row,) = statuses([folder], Observer(None))
+    assert row.state is State.INTERRUPTED
+    assert expected in row.remark
+    entry.run(folder, fake_train.train)
+    assert folder.read_status().state is State.DONE
+    assert verify.problems(folder) == []
+    assert folder.metrics.read_bytes() == b"".join(lines)
+
+    folder.update_status(state=State.INTERRUPTED)
+    folder.metrics.write_bytes(damaged)
+    for step in folder.complete_checkpoints():
+        shutil.rmtree(folder.checkpoint(step))
+    assert verify.rewritten(folder, State.INTERRUPTED) is None
+
+
 def test_a_damaged_sample_is_only_missing_in_figures(folder):
     name = "diagnostics/validation_step_00004.json.gz"
     folder.diagnostics.mkdir(exist_ok=True)
