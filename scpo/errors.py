@@ -74,6 +74,8 @@ class RecordWriteError(ScpoError, OSError):
 # Errnos of a full disk, a quota and a limit on the size of files (``ulimit -f``).
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+RAISE_FILE_LIMIT = "raise the limit on the size of files (`ulimit -f`)"
+
 
 def no_space(error: BaseException) -> OSError | None:
     """The OSError of a full disk, quota or file-size limit that caused an error; None if none did.
@@ -101,7 +103,7 @@ def refuse_without_space(error: BaseException, what: str) -> None:
     place = f" ({cause.filename})" if cause.filename else ""
     remedy = "make room there or in the folder of temporary files (TMPDIR)"
     if cause.errno == errno.EFBIG:
-        remedy = "raise the limit on the size of files (`ulimit -f`)"
+        remedy = RAISE_FILE_LIMIT
     raise RecordWriteError(
         cause.errno or 0,
         f"{what}: {cause.strerror}{place}; {remedy} and start the same command again",

@@ -5,6 +5,7 @@ records hold a checksum of their content, which detects damage when they are rea
 """
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
@@ -23,7 +24,13 @@ from typing import Annotated, Any, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from scpo.errors import RecordError, RecordWriteError, UnreadableError, first_line
+from scpo.errors import (
+    RAISE_FILE_LIMIT,
+    RecordError,
+    RecordWriteError,
+    UnreadableError,
+    first_line,
+)
 
 # Key of a JSON record with the checksum of all other keys.
 SEAL = "checksum"
@@ -325,11 +332,13 @@ def naming_write_errors(path: Path, size: int) -> Iterator[None]:
                 f"cannot write {path}: {reason}; its folder is not there and could not be made. "
                 "Name another folder",
             ) from error
+        remedy = "make room (or fix the permissions)"
+        if error.errno == errno.EFBIG:
+            remedy = RAISE_FILE_LIMIT
         raise RecordWriteError(
             error.errno or 0,
             f"cannot write {path} ({size} bytes needed, {free_bytes(path)} free): {reason}. "
-            "What it held before is intact; make room (or fix the permissions) and start the same "
-            "command again",
+            f"What it held before is intact; {remedy} and start the same command again",
         ) from error
 
 

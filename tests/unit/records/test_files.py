@@ -1,7 +1,10 @@
+import errno
+import os
+
 import pytest
 
-from scpo.errors import RecordError, UnreadableError
-from scpo.records.files import read_json, read_yaml, write_json, write_yaml
+from scpo.errors import RecordError, RecordWriteError, UnreadableError
+from scpo.records.files import naming_write_errors, read_json, read_yaml, write_json, write_yaml
 from tests.support.damage import without_permission
 
 
@@ -34,3 +37,15 @@ def test_a_missing_record_has_its_remedy_once(tmp_path):
     with pytest.raises(RecordError) as caught:
         read_json(tmp_path / "record.json", "Delete it")
     assert str(caught.value) == f"cannot read record {tmp_path}/record.json: No such file or directory. Delete it"
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, "make room (or fix the permissions)"), (errno.EFBIG, "raise the limit on the size of files")],
+)
+def test_a_failed_write_names_the_space_and_the_remedy_of_its_cause(tmp_path, number, remedy):
+    with pytest.raises(RecordWriteError) as caught, naming_write_errors(tmp_path / "log", 7):
+        raise OSError(number, os.strerror(number))
+    message = str(caught.value)
+    assert "(7 bytes needed, " in message
+    assert f"{os.strerror(number)}. What it held before is intact; {remedy}" in message
