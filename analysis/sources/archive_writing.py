@@ -208,6 +208,11 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    except BaseException:
+        # A refused `--create` leaves no folder. A folder with files cannot be removed like this.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
     finally:
         os.close(descriptor)
 

@@ -195,9 +195,7 @@ def _checkpoints(folder: RunFolder) -> None:
         if not whole:
             # The error with which the run itself stops.
             raise folder.all_damaged(steps[-1], damage)
-        advice = (
-            f"It needs no repair: a run that goes on takes the checkpoint of step {whole[-1]}"
-        )
+        advice = f"It needs no repair: a run that goes on takes the checkpoint of step {whole[-1]}"
     raise RecordError(f"{damage}: this checkpoint is damaged. {advice}")
 
 

@@ -281,7 +281,7 @@ def test_runs_of_uncommitted_code_are_refused_unless_told_otherwise(runs, tmp_pa
     assert command(tmp_path, runs, words=("--create",)) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert f"1 run of code that is in no commit: {path.parent.name}" in said
-    assert not is_archive(tmp_path / "study")
+    assert not (tmp_path / "study").exists()
     assert command(tmp_path, runs) == 0
 
 
