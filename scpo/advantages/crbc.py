@@ -93,8 +93,9 @@ def state_values(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> F
 
     At depth 0, V_0(s) is the mean of β^(T-t) [success] over the visits of s, t from 0. At depth K,
     V_K = b + β M V_(K-1), where M(s, s') is the share of the steps from s that led to s', and b is
-    β times the share that led to success. The end of a failure or a time-out is worth 0.
-    ``closure`` is the limit for large K: V solves (I - β M) V = b.
+    β times the share that led to success. The last step of a failure or a time-out is worth 0, even
+    if siblings went on from the state in which it ended. ``closure`` is the limit for large K: V
+    solves (I - β M) V = b.
 
     Returns:
         ``value_V`` in [0, 1], float64, one for each node of all groups.
@@ -127,7 +128,7 @@ def action_values(
     if config.depth == 0:
         next_value_N = _outcomes(batch, config)
     else:
-        # V of the closure is its own backup; at a finite depth Q_K looks one backup less far.
+        # The closure's values are their own backup, so V_(K-1) is V itself.
         before = config
         if config.depth != "closure":
             before = config.model_copy(update={"depth": config.depth - 1})
@@ -157,55 +158,57 @@ def _backed_up(
 
 
 def _mean_at(value_N: Float64Array, node_N: IntArray, count: int) -> Float64Array:
-    """Mean over the rows of each node; 0 of a node that no row leaves."""
+    """Mean over the rows that leave each of ``count`` nodes; 0 for a node that no row leaves."""
     mean_V = np.zeros(count)
-    # Renumbered, because `moments` needs dense ids and the nodes of ends may have no rows.
+    # Renumbered, because `moments` needs dense ids, and no row leaves some of the final nodes.
     nodes, id_N = np.unique(node_N, return_inverse=True)
     mean_V[nodes] = moments(value_N, id_N).mean_G
     return mean_V
 
 
 def _closed(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float64Array:
-    """V of the closure, solved for each group: groups share no node.
+    """V of the closure, the solution of (I - β M) V = b for each group.
 
-    A dense solve is cubic in the number of nodes, some hundred in a group, so one system for all
-    groups would cost far more than one for each.
+    Groups share no node, and a dense solve is cubic in the number of nodes, some hundred in a
+    group: one system for all groups would cost far more than one for each.
 
     Returns:
         ``value_V``; 0 at nodes that no step leaves, among them ``success``: the value of an end is
         read from ``_backed_up``, not from here.
     """
     value_V = np.zeros(len(graph))
-    if not len(graph.source_N):
-        return value_V
-    # The rows of each group, as one array for each.
     group_N = graph.group_V[graph.source_N]
-    rows = np.argsort(group_N, kind="stable")
-    starts = np.flatnonzero(np.diff(group_N[rows], prepend=-1))
-    for members in np.split(rows, starts[1:]):
-        nodes, source_M = np.unique(graph.source_N[members], return_inverse=True)
-        inner_M = ~graph.end_N[members]
-        count = len(nodes)
+    for group in np.unique(group_N):
+        # `_M`: the rows of this group. The equations are numbered by `nodes`, its sources.
+        rows = np.flatnonzero(group_N == group)
+        nodes, source_M = np.unique(graph.source_N[rows], return_inverse=True)
+        inner_M = ~graph.end_N[rows]
         visits = np.bincount(source_M)
-        # Each inner target is the source of the trajectory's next row, so it is among `nodes`.
-        target_M = np.searchsorted(nodes, graph.target_N[members[inner_M]])
-        # A pair of nodes as one number, so that one call counts all moves.
-        move_M = source_M[inner_M] * count + target_M
-        moves = np.bincount(move_M, minlength=count * count).reshape(count, count)
+
+        # moves[s, s']: number of steps from s to s'. The target of an inner step is the source of
+        # the trajectory's next row, so it is among `nodes`.
+        moves = np.zeros((len(nodes), len(nodes)))
+        target = np.searchsorted(nodes, graph.target_N[rows[inner_M]])
+        np.add.at(moves, (source_M[inner_M], target), 1)
         # The last step of a failure is a visit but neither a move nor a win: it is worth 0.
-        wins = np.bincount(source_M, weights=~inner_M & batch.success_N[members])
-        # Fixed point of V = β (moves V + wins) / visits; β < 1 makes the system regular.
-        matrix = np.eye(count) - config.beta * moves / visits[:, None]
+        wins = np.bincount(source_M, weights=~inner_M & batch.success_N[rows])
+
+        # M = moves / visits and b = β wins / visits; β < 1 makes the system regular.
+        matrix = np.eye(len(nodes)) - config.beta * moves / visits[:, None]
         value_V[nodes] = np.linalg.solve(matrix, config.beta * wins / visits)
     return value_V
 
 
 def _choices(graph: StateGraph, action_N: IntArray) -> IntArray:
-    """For every row the number of different actions that its group tried from its state."""
-    # An id is a pair of state and action: the first row of each pair is counted at its state.
+    """For every row the number of different actions that its group tried from its state.
+
+    ``action_N`` has the ids of the pairs of state and action, as in ``action_values``.
+    """
+    # One row of each pair, so that each action is counted once at its state.
     first = np.unique(action_N, return_index=True)[1]
-    choices: IntArray = np.bincount(graph.source_N[first], minlength=len(graph))[graph.source_N]
-    return choices
+    choices_V = np.bincount(graph.source_N[first], minlength=len(graph))
+    choices_N: IntArray = choices_V[graph.source_N]
+    return choices_N
 
 
 CRBC = Estimator(

@@ -26,7 +26,8 @@ class HgpoSettings(StateSettings):
     Attributes:
         context: K: a step is compared with those that share up to K states before it. The recipe
             ties it to the number of turns in the prompt.
-        weights: ``paper``: the levels have the weights 1:2:3 if a = 1; ``code``: 2:3:4 (ledger 16).
+        weights: Weights of levels 0, 1, 2, ... if a = 1: ``paper``: 1, 2, 3, ...; ``code``: 2, 3,
+            4, ... (ledger 16).
         exponent: a; 0 weighs all levels alike.
         base_group: Add the outcome term, which the paper's advantage and the recipe's scripts lack.
     """
@@ -41,17 +42,21 @@ class HgpoSettings(StateSettings):
 def hgpo(
     batch: StepBatch, step_return_N: FloatArray, bonus_N: FloatArray, config: HgpoSettings
 ) -> FloatArray:
-    """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count; 0 for a row without one.
+    """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count for a row; 0 if none does.
 
-    A_k = (q - mean) / (population std + 1e-6), or q - mean, among the rows of a group whose last
-    k+1 anchor states coincide; q = R + bonus. A level counts for a row if that set has at least two
-    rows and its deviation is neither 0 nor below ``std_floor``. With ``weights: paper``, w_k =
-    (k+1)^a; with ``code``, as in the authors' recipe in verl-agent, w_k = (k+2)^a, and 1e-6 is
-    added to the sum of weights. ``base_group`` adds GRPO's outcome term with weight 1 where it is
-    not 0, which the recipe supports and the paper does not have. Copies take part in all statistics
-    with their original's history (the recipe estimates before rows are copied). Equal to
-    verl-agent's ``compute_hgpo_outcome_advantage`` with ``weights: code`` on batches without
-    copies.
+    Level k compares a row with the rows of its group that have the same last k+1 anchor states: A_k
+    is (q - mean) / (population std + 1e-6) or q - mean over these rows, with q = R + bonus. The
+    level counts if their deviation is neither 0 nor below ``std_floor``, so never for a row that is
+    the only one.
+
+    With ``weights: paper``, w_k = (k+1)^a. With ``code``, as in the authors' recipe in verl-agent,
+    w_k = (k+2)^a, and 1e-6 is added to the sum of weights. ``base_group`` adds a level of weight 1
+    whose advantage is GRPO's outcome term, and which counts for rows where that term is not 0; the
+    recipe has this option, the paper does not.
+
+    Equal to verl-agent's ``compute_hgpo_outcome_advantage`` with ``weights: code`` on batches
+    without copies. Here copies take part in all statistics, with the history of their original; the
+    recipe estimates before rows are copied.
 
     Args:
         batch: The steps.
@@ -82,8 +87,9 @@ def hgpo(
         sum_N[rows] += weight * normalise(
             q_N[rows], id_N[rows], stats, config.normalisation, config.std_floor
         )
-        # Groups without differences give no advantage, so they must not dilute the mean either.
-        weight_N[rows] += weight * ~stats.flat(config.std_floor)[id_N[rows]]
+        # A group without differences adds 0 to the sum, so its weight must not be in the divisor.
+        counts = ~stats.flat(config.std_floor)[id_N[rows]]
+        weight_N[rows] += weight * counts
 
     # The recipe divides by the sum plus 1e-6; without it the paper's weights sum to exactly 1.
     slack = EPSILON if config.weights == "code" else 0.0

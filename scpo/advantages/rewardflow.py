@@ -81,9 +81,11 @@ def flow_rewards(batch: StepBatch, graph: StateGraph, config: RewardflowSettings
     """
     value_V = propagated(batch, graph, config)
     reward_N = batch.reward_N.astype(np.float64)
-    timed_out_N = graph.end_N & ~batch.success_N & (config.failed_end == "reward")
-    before_N = np.where(timed_out_N, 0.0, value_V[graph.source_N])
     after_N = np.where(graph.end_N, reward_N, value_V[graph.target_N])
+    # With ``failed_end: reward``, V(s) is not subtracted at the end of a failure.
+    failed_end_N = graph.end_N & ~batch.success_N
+    not_subtracted_N = failed_end_N & (config.failed_end == "reward")
+    before_N = np.where(not_subtracted_N, 0.0, value_V[graph.source_N])
     flow_N: Float64Array = after_N - before_N
     return flow_N
 
@@ -127,18 +129,24 @@ def propagated(batch: StepBatch, graph: StateGraph, config: RewardflowSettings) 
 def _bridged(
     batch: StepBatch, graph: StateGraph, config: RewardflowSettings
 ) -> tuple[IntArray, BoolArray]:
-    """Sources of the steps after those without effect are left out, and True for the steps kept."""
-    # By trajectory and time, so that one loop over steps bridges all trajectories at once.
+    """Sources of the steps once those without effect are left out, and True for the steps kept.
+
+    A step is left out if it only looks, is a no-op, or leads to its own source. The step after it
+    takes over its source, so that a chain of such steps passes on the state in which it began.
+    """
+    # By trajectory and time, so that one loop over steps serves all trajectories at once.
     line = batch.timeline
     idle_KT = line.table(_without_effect(batch, graph, config)).astype(bool)
     source_KT = line.table(graph.source_N)
     target_KT = line.table(graph.target_N)
     used_KT = np.zeros_like(idle_KT)
     for t in range(source_KT.shape[1]):
-        # A step after one that is left out starts from the source of that step.
-        if t:
-            source_KT[:, t] = np.where(used_KT[:, t - 1], source_KT[:, t], source_KT[:, t - 1])
-        used_KT[:, t] = ~(idle_KT[:, t] | (source_KT[:, t] == target_KT[:, t]))
+        if t > 0:
+            left_out_K = ~used_KT[:, t - 1]
+            source_KT[left_out_K, t] = source_KT[left_out_K, t - 1]
+        # Compared with the source that was taken over: a step back to it is left out, too.
+        returns_K = source_KT[:, t] == target_KT[:, t]
+        used_KT[:, t] = ~(idle_KT[:, t] | returns_K)
     return line.column(source_KT), line.column(used_KT)
 
 
@@ -154,10 +162,13 @@ def _without_effect(batch: StepBatch, graph: StateGraph, config: RewardflowSetti
     )
     if batch.no_op_N is not None:
         return looks_N | batch.no_op_N
+    # Texts of sources are enough: a step leads to the source of the next step, except for the last
+    # step of a failure. A state with several texts (``states`` other than exact) has the sentence
+    # if one of them has it.
     has_sentence_N = [NO_OP in text for text in state_texts(batch, config.state_key)]
-    no_op_V = np.zeros(len(graph), dtype=bool)
-    np.logical_or.at(no_op_V, graph.source_N, has_sentence_N)
-    idle_N: BoolArray = looks_N | no_op_V[graph.target_N]
+    has_sentence_V = np.zeros(len(graph), dtype=bool)
+    np.logical_or.at(has_sentence_V, graph.source_N, has_sentence_N)
+    idle_N: BoolArray = looks_N | has_sentence_V[graph.target_N]
     return idle_N
 
 

@@ -86,7 +86,7 @@ class Diagnostics:
         # Precision, every `precision_every` steps, in environments that can plan.
         if self.environment is None or step % trainer.precision_every:
             return {}
-        credited_N = step_credited(batch, credit, self.config.trained)
+        credited_N = step_credited(credit, self.config.trained)
         environment = self.environment()
         if credited_N is None or not isinstance(environment, PlanningEnvironment):
             return {}

@@ -49,7 +49,8 @@ def credit_precision(
     - ``credit/precision_random``: of all steps of failed trajectories, the precision by chance.
     - ``credit/share``: the share of all steps of failed trajectories that is credited.
 
-    A share is left out if none of its steps could be judged.
+    A precision is left out if none of its steps could be judged; all of them are left out with
+    ``credit/share`` if no trajectory failed.
 
     Args:
         environment: Searches the plans.
@@ -113,7 +114,7 @@ def _kinds(batch: StepBatch, credited_N: BoolArray) -> dict[str, BoolArray]:
 
 def _sample(rows: NDArray[np.int64], steps: int, rng: np.random.Generator) -> list[int]:
     """At most ``steps`` of the rows, drawn without replacement."""
-    # Sorted, because steps of one trajectory share the plans of their states.
+    # Sorted, so that steps of one game mostly follow each other: environments keep few games open.
     return sorted(rng.choice(rows, min(steps, len(rows)), replace=False).tolist())
 
 
@@ -279,17 +280,14 @@ def _episodes(batch: StepBatch) -> Iterator[tuple[IntArray, Task]]:
         yield row_T, Task(str(batch.task_id_N[row_T[0]]), str(batch.task_N[row_T[0]]), "")
 
 
-def step_credited(
-    batch: StepBatch, diagnostics: CreditDiagnostics, method: TrainedMethod
-) -> BoolArray | None:
+def step_credited(diagnostics: CreditDiagnostics, method: TrainedMethod) -> BoolArray | None:
     """Rows credited by the shaper or by a positive step term; None for methods with neither.
 
     For a method with a shaper, the host's step term is not read, because the question is which
     steps SCPO credits.
 
     Args:
-        batch: The steps.
-        diagnostics: Diagnostics of ``assign`` on this batch.
+        diagnostics: Diagnostics of ``assign`` on a batch.
         method: The method.
     """
     if method.shaper is not None:

@@ -16,7 +16,7 @@ HASH_LENGTH = 8
 # keys of the same name in the first copy.
 WHOLE = "scpo"
 
-# Form of W&B's run ids.
+# Form of W&B's run ids. An id of dots only is excluded, because ids become names of files.
 RUN_ID = re.compile(r"(?!\.+$)[A-Za-z0-9_.-]{1,128}")
 
 # (setting of the shaper, the paper's choice in table 4, word for another choice in a run id). The
@@ -134,5 +134,8 @@ def _choices(method: Mapping[str, Any]) -> list[str]:
 
 
 def _slug(word: str) -> str:
-    """Replace all but letters, digits, dots and underscores, for use in paths and shells."""
+    """The word in lower case, with only letters, digits, dots and underscores.
+
+    So that it is safe in paths and shells; other characters become underscores.
+    """
     return re.sub(r"[^a-z0-9._]+", "_", word.lower()).strip("._") or "x"

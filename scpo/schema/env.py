@@ -27,17 +27,15 @@ FAMILIES = {column: family.id for column, family in BENCHMARKS["alfworld"].famil
 """ALFWorld's task families: name in the game files by column of the result table."""
 
 MOST_PARAPHRASES = 8
-"""Number of paraphrases of every sentence, besides the environment's own form."""
+"""Number of paraphrases of every sentence, not counting the environment's own form."""
 
 TUNING = "tuning"
 """The panel that a search judges its trials on; no result is reported on it."""
 
 PanelName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
 
-
 HeldOut = Annotated[bool, Field(exclude_if=lambda held_out: not held_out)]
 """Keeps the tasks of a panel out of training; False is left out of a run's identity."""
-
 
 Family = Literal["Pick", "Look", "Clean", "Heat", "Cool", "Pick2"]
 
@@ -239,7 +237,7 @@ class AlfworldConfig(EnvironmentSettings):
 
     @property
     def benchmark(self) -> str:
-        """The name that results go by."""
+        """Name of the benchmark in results."""
         return self.name
 
 
@@ -340,7 +338,7 @@ class WebshopConfig(EnvironmentSettings):
 
     @property
     def benchmark(self) -> str:
-        """The name that results go by: those of the two settings never share a table."""
+        """Name of the benchmark in results; each setting is one, so they never share a table."""
         if self.setting == "stack":
             return "webshop"
         return "webshop_paper"

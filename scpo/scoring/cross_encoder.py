@@ -1,14 +1,16 @@
 """Reranker as scorer, as in the paper (section 4.1: BGE-Reranker-v2-m3).
 
-Forward passes hold a single pair on a CPU and have canonical shapes on a GPU. The last bits of a
-row's score can depend on how many rows its pass has and on its position among them: MKL sums the
-rows of a matrix-vector product in different orders, and torch's sigmoid uses other code for the
-last few of many numbers. Only passes with a single row exclude that on every processor; on a CPU
-they cost little, since they need no padding (docs/scoring.md). A GPU takes as long for one row as
-for many, so there a pass has one of a few padded lengths and, for each length, a fixed number of
-rows: the same kernels run for any other rows. Rows that need no padding form passes of their own,
-because transformers drops the attention mask of a pass without padding, which selects another
-kernel on a GPU.
+The last bits of a row's score can depend on the other rows of its forward pass: on how many they
+are and on the row's position among them. MKL sums the rows of a matrix-vector product in different
+orders, and torch's sigmoid uses other code for the last few of many numbers. So that a score does
+not depend on which pairs are scored together:
+
+- On a CPU, a pass has a single row. Only this excludes the effect on every processor, and it costs
+  little, since such passes need no padding (docs/scoring.md).
+- A GPU takes as long for one row as for many. There a pass has one of a few padded lengths and, for
+  each length, a fixed number of rows, so that the same kernels run with any other rows. Rows that
+  need no padding form passes of their own, because transformers drops the attention mask of a pass
+  without padding, which selects another kernel.
 """
 
 from __future__ import annotations
@@ -56,8 +58,11 @@ class Rows(NamedTuple):
         """
         import torch
 
-        rows = [[*sequence, *[padding] * (self.width - len(sequence))] for sequence in sequences]
-        return torch.tensor(rows + rows[:1] * (self.size - len(rows)), device=device)
+        rows = []
+        for sequence in sequences:
+            rows.append([*sequence, *[padding] * (self.width - len(sequence))])
+        copies = [rows[0]] * (self.size - len(rows))
+        return torch.tensor([*rows, *copies], device=device)
 
 
 def single_rows(lengths: Sequence[int]) -> Iterator[Rows]:

@@ -248,11 +248,12 @@ class _Demonstrator:
         for number, command in enumerate(walkthrough):
             if command.startswith("go to "):
                 place = command.removeprefix("go to ")
+                # Two commands, because a closed place is opened first.
                 wanted = _wanted(walkthrough[number + 1 : number + 3])
                 if wanted:
                     self._search(wanted, place)
                 self._visited.add(place)
-            # A detour may have opened this receptacle already.
+            # A detour may have opened this receptacle already: to open it is then not admissible.
             if command in self._episode.transcript.admissible and not self._episode.done:
                 self._do(command)
         if not self._episode.state.won:
@@ -266,13 +267,14 @@ class _Demonstrator:
         self._episode.step(self._responses[-1])
 
     def _search(self, wanted: str, place: str) -> None:
-        """Search for a kind of object in a few places that have none; it is at ``place``."""
+        """Search a few other places in vain for a kind of object, which is at ``place``."""
         for _ in range(self._max_detours):
             if self._rng.random() <= self._stop:
                 return
             detour = self._choose(wanted, place)
             if detour is None:
                 return
+            # Not drawn again, even if it has such an object and the detour is empty.
             self._visited.add(detour)
             for command in self._looking_into(detour, wanted):
                 self._do(command)
@@ -294,7 +296,8 @@ class _Demonstrator:
             return None
         habit = self._habits.get(wanted, {})
 
-        # Unlikely places keep some weight, and an unseen kind of object is searched everywhere.
+        # Unlikely places keep some weight. The 0.1 counts where no walkthrough took such an object:
+        # without it all weights would be 0, with it all places are equally likely.
         floor = _ANYWHERE * sum(habit.values()) + 0.1
         kinds = sorted(copies)
         weights = [habit.get(kind, 0) + floor for kind in kinds]
@@ -305,9 +308,9 @@ class _Demonstrator:
         return self._rng.choice(ordered)
 
     def _looking_into(self, place: str, wanted: str) -> list[str]:
-        """Commands that reveal a place's content; empty if the wanted object is there.
+        """Commands that show what is in a place; empty if a wanted object is there.
 
-        Finding the object would end the search.
+        Such a place is skipped, because finding the object would end the search.
         """
         commands = [f"go to {place}"]
         admissible, answer = self._peek(commands)
@@ -331,7 +334,7 @@ class _Demonstrator:
 
 
 def _wanted(following: Sequence[str]) -> str:
-    """Kind of object that the walkthrough is about to take or use; empty for other purposes."""
+    """Kind of object that the first command other than "open" takes or uses; empty if none does."""
     for command in following:
         verb, _, rest = command.partition(" ")
         if verb in ("take", "use"):

@@ -31,15 +31,16 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
         )
         return
 
-    fix = "python -m scpo.envs.webshop says where to get them; then WEBSHOP_DATA=<folder>"
-    sets = [names for names in (SMALL, FULL) if folder and _filled(Path(folder), names)]
-    if not sets:
+    fix = "python -m scpo.envs.webshop shows where to get them; then WEBSHOP_DATA=<folder>"
+    # As the loader does, the 1,000 products are preferred where both releases are there.
+    releases = [names for names in (SMALL, FULL) if folder and _filled(Path(folder), names)]
+    if not releases:
         missing = f"{folder} lacks {' and '.join(SMALL)}" if folder else "WEBSHOP_DATA is not set"
         yield error("catalogue", f"official catalogue: {missing}", fix)
     elif config.goals == "human" and not (Path(folder or "") / HUMAN).is_file():
         yield error("catalogue", f"env.goals=human: {folder} lacks {HUMAN}", fix)
     else:
-        yield ok("catalogue", f"{folder}: {' and '.join(sets[0])}; --deep checks their hashes")
+        yield ok("catalogue", f"{folder}: {' and '.join(releases[0])}; --deep checks their hashes")
 
 
 def check_loaded(

@@ -89,9 +89,9 @@ class GoalPanels(Panels):
                 yield workers.seed + worker, index
 
     def _workers_test(self, test: int) -> Iterator[Place]:
-        """First draw of verl-agent's validation environment.
+        """Test goals of all validation workers, as verl-agent draws them for its first validation.
 
-        Worker w plays goal w of a random choice.
+        Worker w plays the w-th index of a random choice, in the order of its own seed.
         """
         workers = self._config.workers
         seed = workers.seed + workers.test_seed_offset

@@ -231,12 +231,14 @@ class ChoicePolicy:
             temperature: Sampling temperature, above 0.
         """
         count_P = np.array([len(prompt.commands) for prompt in prompts])
+        # place_C: for every command, prompt after prompt, the index of its pair.
         feature_KF, place_C = reader.pair_features(prompts)
         score_K = self.model(torch.from_numpy(feature_KF).to(self.device))
         # One further score, at index K, for cells without a command.
         scores = torch.cat([score_K, score_K.new_full((1,), _NO_COMMAND)])
         has_command_PA = np.arange(count_P.max()) < count_P[:, None]
         place_PA = np.full(has_command_PA.shape, len(score_K), dtype=np.int64)
+        # The mask selects cells row by row, which is the order of place_C.
         place_PA[has_command_PA] = place_C
         score_PA = scores[torch.from_numpy(place_PA).to(self.device)]
         return (score_PA / temperature).log_softmax(-1)

@@ -110,7 +110,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
         folder = self.place.folder
         step = self.global_steps
         if not step:
-            # Without a checkpoint, buffer and memory stay empty.
+            # The run starts from the beginning: buffer and memory stay empty, and -1 drops the
+            # records of an earlier attempt.
             self.tracker.resume_at(-1, None)
             return
         if self.buffer is not None:

@@ -132,6 +132,7 @@ def read_problem(domain: str, problem: str) -> Problem:
         actions=tuple(
             [_action(action) for action in task.actions] + [_axiom(axiom) for axiom in task.axioms]
         ),
+        # The initial values of numeric functions have no predicate; lengths of plans ignore them.
         facts=frozenset(
             (fact.predicate, *fact.args) for fact in task.init if hasattr(fact, "predicate")
         ),
@@ -253,13 +254,13 @@ def ground(problem: Problem) -> Ground:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Join order of an action's other positive preconditions once an atom matches its trigger.
+    """How instances of an action are found: one precondition is matched first, then the others.
 
     Attributes:
         action: The action.
         trigger: Precondition that a newly reached atom is matched with; None: no precondition can
             change, so nothing triggers it.
-        rest: The others, in the order in which they are joined.
+        rest: The other positive preconditions, in the order in which they are joined.
     """
 
     action: Action
@@ -358,7 +359,11 @@ class _Grounder:
             known = term if isinstance(term, str) else filled[term]
             if known == value:
                 continue
-            if known is not None or action.types[int(term)] not in self._types[value]:
+            # Another object is required or bound already.
+            if known is not None:
+                return None
+            # So the term is an unbound parameter; `int` for mypy.
+            if action.types[int(term)] not in self._types[value]:
                 return None
             # Copied on the first assignment: most atoms do not match.
             if filled is values:
@@ -411,16 +416,18 @@ def _plans(action: Action, fluent: frozenset[str]) -> Iterator[_Plan]:
 def _in_order(
     literals: list[Literal], bound: set[int | str], fluent: frozenset[str]
 ) -> Iterator[Literal]:
-    """Order literals greedily by open parameters, fewest first; ties prefer static facts."""
+    """Order literals for the join: next is always one with the fewest unbound parameters.
+
+    Ties prefer static facts, then the earlier literal. ``bound``: the parameters that are bound
+    before the first of them; it may also hold names of objects.
+    """
     left = list(literals)
     while left:
-        counts = []
+        costs = []
         for literal in left:
             parameters = [term for term in literal.terms if isinstance(term, int)]
-            counts.append(sum(parameter not in bound for parameter in parameters))
-        best = min(
-            range(len(left)), key=lambda place: (counts[place], left[place].predicate in fluent)
-        )
-        literal = left.pop(best)
+            unbound = sum(parameter not in bound for parameter in parameters)
+            costs.append((unbound, literal.predicate in fluent))
+        literal = left.pop(costs.index(min(costs)))
         bound = bound | set(literal.terms)
         yield literal

@@ -57,10 +57,12 @@ def facts(mask: Facts) -> Iterator[int]:
 class LandmarkBound:
     """Lower bound on the length of a shortest plan, cached by state.
 
-    A landmark of a goal is a fact that every plan makes true on the way, in the task in which
-    nothing becomes false again (Keyder, Richter and Helmert, ECAI 2010). Some step must make each
-    landmark true that does not hold yet. If a step can add up to n of them at once, this one
-    included, a landmark counts 1/n, so no plan is shorter than the sum.
+    A landmark of a goal is a fact that every plan makes true at some time, in the task in which
+    nothing becomes false again (Keyder, Richter and Helmert, ECAI 2010). Every landmark that does
+    not hold yet must be added by some step of the plan, and one step may add several. So each
+    counts 1/n if, of the steps that add it, the one with the most landmarks adds n. Then the
+    landmarks of one step count at most 1 together, and no plan has fewer steps than the sum over
+    all landmarks.
 
     Args:
         steps: All steps.
@@ -86,58 +88,70 @@ class LandmarkBound:
             landmarks = self._landmarks(state)
             bounds = []
             for option in self._options:
-                missing = option & ~state
-                if all(fact in landmarks for fact in facts(missing)):
-                    needed = _union(landmarks[fact] for fact in facts(missing))
+                missing = tuple(facts(option & ~state))
+                # A goal with a fact that can never become true gives no bound.
+                if all(fact in landmarks for fact in missing):
+                    needed = _union(landmarks[fact] for fact in missing)
                     bounds.append(self._count(needed))
             self._known[state] = min(bounds, default=None)
         return self._known[state]
 
     def _landmarks(self, state: Facts) -> dict[int, Facts]:
-        """Landmarks of every fact that can become true; facts of the state have none.
+        """Landmarks of every fact that does not hold in the state but can become true.
 
-        LM(f) is f and the intersection, over the steps that add f, of the union of their needs'
-        landmarks: the greatest solution, found by taking steps from a queue until nothing shrinks.
+        A fact's landmarks are the fact itself and what all steps that add it have in common (an
+        intersection); a step has the landmarks of all its needs (a union). The first step that
+        reaches a fact gives it too large a set or the right one. Other steps that add the fact, and
+        needs whose sets have shrunk, only shrink it. So the result is the largest solution of these
+        equations, whichever order the steps are taken in.
         """
         landmarks: dict[int, Facts] = {}
-        # Facts of each step's needs that are not known to be reachable yet.
-        missing = [(step.needs & ~state).bit_count() for step in self._steps]
+        # For each step, the number of its needs that do not hold and were not reached yet.
+        unreached = [(step.needs & ~state).bit_count() for step in self._steps]
 
-        # A queue that holds each step once, in the order of a dict.
-        queue = dict.fromkeys(number for number, left in enumerate(missing) if not left)
+        # Steps to process, all of whose needs are reached. The keys of a dict are a queue that
+        # holds each step once.
+        queue = dict.fromkeys(number for number, left in enumerate(unreached) if not left)
         while queue:
             number = next(iter(queue))
             del queue[number]
             before = 0
             for fact in self._needs[number]:
+                # Facts of the state have no landmarks.
                 before |= landmarks.get(fact, 0)
+
             for fact in self._adds[number]:
                 if state >> fact & 1:
                     continue
+                # The landmarks that the fact would have if no other step added it.
+                through_step = before | 1 << fact
                 old = landmarks.get(fact)
-                new = before | 1 << fact
-                if old is not None:
-                    new &= old
-                if new != old:
-                    landmarks[fact] = new
+                if old is None:
+                    new = through_step
                     for user in self._users[fact]:
-                        if old is None:
-                            missing[user] -= 1
-                        if not missing[user]:
-                            queue[user] = None
+                        unreached[user] -= 1
+                else:
+                    new = old & through_step
+                if new == old:
+                    continue
+                landmarks[fact] = new
+                # The steps that need the fact have a new set, too.
+                for user in self._users[fact]:
+                    if not unreached[user]:
+                        queue[user] = None
         return landmarks
 
     def _count(self, needed: Facts) -> int:
         """Lower bound on the number of steps that make all needed facts true."""
-        # For each needed fact, the most needed facts that a step which adds it adds at once.
-        most = dict.fromkeys(facts(needed), 1)
+        # The n of each fact (see the class). A step that adds one needed fact changes nothing.
+        largest = dict.fromkeys(facts(needed), 1)
         for step in self._steps:
             together = (step.adds & needed).bit_count()
             if together > 1:
                 for fact in facts(step.adds & needed):
-                    most[fact] = max(most[fact], together)
-        # The margin keeps rounding from lifting the bound above a whole number of steps.
-        return ceil(sum(1 / together for together in most.values()) - 1e-9)
+                    largest[fact] = max(largest[fact], together)
+        # The margin: fractions with a sum of 2 that rounding lifts above 2 must not give 3.
+        return ceil(sum(1 / together for together in largest.values()) - 1e-9)
 
 
 _GO, _HOLDS = "gotolocation", "holds"
@@ -160,7 +174,8 @@ class Planner:
         mentioned: set[str] = set()
         for option in self._options:
             for fact in facts(option):
-                mentioned.update(atoms[fact >> 1])
+                # Facts 2 v and 2 v + 1 are about variable v.
+                mentioned.update(atoms[fact // 2])
         self._wanted = things & mentioned
         self._searches: dict[frozenset[str], _Search] = {}
 
@@ -182,12 +197,13 @@ class Planner:
         return self._searches[held].length({self._variables[atom] for atom in state}, max_states)
 
     def _useful(self, held: frozenset[str]) -> Iterator[Operator]:
-        """Operators that neither use things besides the wanted and the held nor take unwanted ones.
+        """Operators that name no things but wanted and held ones, and take none but wanted ones.
 
-        An unwanted thing that is held can thus only be put down.
+        So a held thing that is not wanted can only be put down, and not be taken again.
         """
         ignored = self._things - self._wanted - held
         to_put_down = held - self._wanted
+        # Effects that no operator may have: one of these things is held.
         taking = set()
         for atom, variable in self._variables.items():
             if atom[0] == _HOLDS and atom[-1] in to_put_down:
@@ -200,9 +216,10 @@ class Planner:
 
 
 class _Search:
-    """A* over few steps, whose facts are numbered anew.
+    """A* over the relevant steps.
 
-    The search mostly combines masks, which are short that way.
+    Their facts are numbered anew from 0, because most of the search is operations on masks, which
+    are faster if the masks are short.
 
     Args:
         steps: The relevant steps.
@@ -220,7 +237,8 @@ class _Search:
         self._options = [short(option) for option in options]
         renamed = [Step(short(s.needs), short(s.adds), short(s.removes), s.goes) for s in steps]
         self._bound = LandmarkBound(renamed, self._options)
-        # Steps by the lowest fact that they need: if it is missing, all of them are skipped.
+        # Steps by the lowest fact that they need: if it is missing, all of them are skipped. Steps
+        # without needs have the key 0.
         self._by_need: defaultdict[Facts, list[Step]] = defaultdict(list)
         for step in renamed:
             self._by_need[step.needs & -step.needs].append(step)
@@ -234,8 +252,10 @@ class _Search:
             if (variable in true) != bool(negated):
                 start |= 1 << place
 
-        # Entries: cost plus bound, bound, age, cost, state, whether the last step was a move. Ties
-        # go to the lower bound, then to the older entry, so that the search is deterministic.
+        # Entries: cost plus bound, bound, number of the entry, cost, state, whether the last step
+        # was a move. Ties go to the lower bound, then to the earlier entry: states are never
+        # compared, and the search is deterministic. The first entry is popped first in any case, so
+        # it has zeros in place of its bound.
         order = count()
         queue = [] if self._bound(start) is None else [(0, 0, next(order), 0, start, False)]
         best = {(start, False): 0}
@@ -244,6 +264,7 @@ class _Search:
                 return None
             # The bound never overestimates, so the first goal that is popped is a nearest one.
             *_, cost, state, went = heapq.heappop(queue)
+            # Won if no fact of one of the goals is missing.
             if any(not option & ~state for option in self._options):
                 return cost
             new_cost = cost + 1
@@ -264,11 +285,13 @@ class _Search:
 
         ``went``: the step before was a move, so no second one may follow.
         """
-        for need, steps in self._by_need.items():
-            if not need & ~state:
-                for step in steps:
-                    if not step.needs & ~state and not (step.goes and went):
-                        yield state & ~step.removes | step.adds, step.goes
+        for lowest_need, steps in self._by_need.items():
+            if lowest_need & ~state:
+                continue
+            for step in steps:
+                applicable = not step.needs & ~state
+                if applicable and not (step.goes and went):
+                    yield state & ~step.removes | step.adds, step.goes
 
 
 def _options(task: Task) -> Iterator[Facts]:
@@ -327,6 +350,7 @@ def _merged_moves(moves: Sequence[Step]) -> Iterator[Step]:
         if {step.needs for step in steps} == places - {place}:
             yield Step(0, place, _union(step.removes for step in steps), goes=True)
         else:
+            # Not marked as moves: a shortest way to this place may be several moves in a row.
             yield from (replace(step, goes=False) for step in steps)
 
 

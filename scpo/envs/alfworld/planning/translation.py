@@ -397,7 +397,7 @@ _JSON = TypeAdapter(Translation)
 
 
 class TranslationStore:
-    """Translations on disk in ``folder``, by ``translation_key``; None: none are kept."""
+    """Translations on disk in ``folder``, by ``translation_key``; without a folder none is kept."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
