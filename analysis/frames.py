@@ -44,8 +44,9 @@ from analysis.sources.settings import (
 )
 from analysis.sources.unrecorded import names_apart, variant_notes
 from analysis.sources.wandb_project import ADDRESS, Settings
-from analysis.stats.seed_statistics import difference, holm, p_value
+from analysis.stats.seed_statistics import holm, p_value, paired
 from scpo.errors import ConfigError, RecordError
+from scpo.intervals import summarise
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
 from scpo.records.status import State
@@ -61,7 +62,8 @@ OVERALL = re.compile(r"val/[^/]+/success_rate")
 # How the warning about pairs of two settings begins.
 OTHER_SETTINGS = "different settings: "
 
-# Found at the end of those parts of a row's note that compare the row with others of its table.
+# Found at the end of those parts of a row's note that compare the row with others of its table:
+# "(the others: verl)" or "3 more settings", but not "(default: 0.5)".
 COMPARES_WITH_TABLE = re.compile(r"\((?!default: )[^()]*: [^()]*\)$|^\d+ more settings?$")
 
 # How ``compare`` reads one number from a curve: at a training step, or by one of ``READINGS``.
@@ -458,11 +460,9 @@ def _paired(
     metric: str, values: dict[int, float | None], others: dict[int, float | None]
 ) -> dict[str, Any]:
     """One row of the comparison, over the seeds with both values."""
-    seeds = []
-    for seed in sorted(values):
-        if values[seed] is not None and others.get(seed) is not None:
-            seeds.append(seed)
-    summary = difference(values, others)
+    differences = paired(values, others)
+    seeds = list(differences)
+    summary = summarise(differences.values())
     low, high = summary.interval()
     return {
         "metric": metric,
@@ -567,10 +567,12 @@ def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
         known: Hash -> configuration, as far as they are known.
     """
     hashes = (run["configuration"], other["configuration"])
+    # None, the setting before any run of a table has started, agrees with every setting.
     one_setting = len({run["setting"], other["setting"]} - {None}) < 2
     if one_setting and hashes[0] == hashes[1]:
         return ""
     if one_setting and run["row"] == other["row"]:
+        # Runs of one row should be equal, so their method's settings are named, too.
         return " against ".join(_variants(hashes, known))
     keys = ""
     if known.keys() >= set(hashes):
@@ -687,7 +689,9 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
         if not unlike:
             continue
         text = "; ".join(f"{steps} (seeds {', '.join(seeds)})" for steps, seeds in unlike.items())
-        common = set.intersection(*({*first.steps} & {*second.steps} for _, first, second in pairs))
+        common = set(pairs[0][1].steps)
+        for _, series, other in pairs:
+            common &= set(series.steps) & set(other.steps)
         advice = f"; at={max(common)} compares the last step that all have" if common else ""
         return (
             f"at={at!r} compares {metric} of different training steps, of first and second: "
@@ -721,7 +725,7 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
             "rows that there are"
         )
 
-    # Read as text, as from a CSV of one's own, the seeds would pair with nothing.
+    # Seeds that are text, e.g. in a frame that was read from a CSV file, would pair with nothing.
     other = [seed for seed in table["seed"].dropna().unique() if not isinstance(seed, Real)]
     if other:
         raise ConfigError(

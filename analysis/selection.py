@@ -161,13 +161,20 @@ def _with_shown_others(data: Collected, part: Section) -> Section:
     """
     trained = [row.differs.split("; ") for row in part.rows if data.is_trained(row)]
 
+    def noted_at_all(key: str) -> bool:
+        """True if every trained row has a note on this key."""
+        for notes in trained:
+            if not any(note.startswith(f"{key}=") for note in notes):
+                return False
+        return bool(trained)
+
     def with_others(row: Row) -> Row:
         notes = []
         for note in row.differs.split("; "):
-            key = f"{note.partition('=')[0]}="
-            of_all = all(any(text.startswith(key) for text in own) for own in trained)
-            others = "(rows that are not shown: " if trained and of_all else "(the others: "
-            notes.append(note.replace("(the others: ", others))
+            named = "the others"
+            if noted_at_all(note.partition("=")[0]):
+                named = "rows that are not shown"
+            notes.append(note.replace("(the others: ", f"({named}: "))
         return replace(row, differs="; ".join(notes))
 
     return part.with_each_row(with_others)
@@ -214,14 +221,18 @@ def _joined(known: Section, part: Section, rows: tuple[Row, ...]) -> Section:
 def _on_common_seeds(
     data: Collected, parts: Iterable[Section], problems: list[Problem]
 ) -> list[Section]:
-    """The sections that have common seeds, on these; the others become problems."""
+    """The sections that have common seeds, on these; the others are added to ``problems``."""
     kept = []
     for asked in parts:
         part = with_common_seeds(data, asked)
         if part.rows:
             kept.append(part)
-        else:
-            problems += _without_common_seed(data, asked)
+            continue
+        finished = [row for row in asked.rows if row.finished]
+        # A section without any finished run is left out without a problem.
+        if finished:
+            place = f"{asked.scale} scale, {asked.env}, {asked.model}{asked.apart}"
+            problems.append(Problem(COMMON_SEEDS, without_common_seed(data, finished, place)))
     return kept
 
 
@@ -257,8 +268,11 @@ def _told_apart_by_seeds(parts: Sequence[Section], runs: Mapping[str, Run]) -> l
 
 def _differ_only_in_seeds(part: Section, other: Section, runs: Mapping[str, Run]) -> bool:
     """True if the rows that both sections have differ in seeds and in no setting."""
-    shared = [(row, other.row(row.name)) for row in part.rows if row.finished]
-    shared = [(row, same) for row, same in shared if same.finished]
+    shared: list[tuple[Row, Row]] = []
+    for row in part.rows:
+        same = other.row(row.name)
+        if row.finished and same.finished:
+            shared.append((row, same))
     if part.reworded != other.reworded or not shared:
         return False
     if any(runs[a.finished[0]].setting != runs[b.finished[0]].setting for a, b in shared):
@@ -301,30 +315,27 @@ def rows_with_common_seeds(data: Collected, rows: Iterable[Row]) -> list[Row]:
 def seeds_left_out(data: Collected, rows: Iterable[Row], kept: Sequence[Row]) -> str:
     """Note on the seeds and rows that ``rows_with_common_seeds`` left out; empty without any."""
     shown = {row.name: row for row in kept}
+    # Seeds that are left out -> the rows that have these seeds.
     cut: dict[str, list[str]] = {}
     without: list[str] = []
     for row in rows:
         if row.name not in shown:
             without.append(_printed(row))
-        elif seeds := {run.seed for run in row.runs if run not in shown[row.name].runs}:
-            cut.setdefault(seed_list(seeds), []).append(_printed(row))
+            continue
+        left_out = row.seeds - shown[row.name].seeds
+        if left_out:
+            cut.setdefault(seed_list(left_out), []).append(_printed(row))
     parts = [f"{seeds} of {first_names(labels)}" for seeds, labels in cut.items()]
     if without:
         parts.append(f"{first_names(without)}, without a finished run")
     if not parts:
         return ""
-    deciding = next((row for row in kept if data.is_trained(row)), kept[0]) if kept else None
-    common = seed_list(run.seed for run in deciding.runs) if deciding else "no seed"
+    common = "no seed"
+    if kept:
+        # Rows that only prompt may have further seeds.
+        deciding = next((row for row in kept if data.is_trained(row)), kept[0])
+        common = seed_list(deciding.seeds)
     return f"{common} alone ({COMMON_SEEDS}); left out: {'; '.join(parts)}"
-
-
-def _without_common_seed(data: Collected, part: Section) -> list[Problem]:
-    """The problem of a section whose finished rows share no seed; empty without finished rows."""
-    rows = [row for row in part.rows if row.finished]
-    if not rows:
-        return []
-    place = f"{part.scale} scale, {part.env}, {part.model}{part.apart}"
-    return [Problem(COMMON_SEEDS, without_common_seed(data, rows, place))]
 
 
 def without_common_seed(data: Collected, rows: Sequence[Row], place: str) -> str:

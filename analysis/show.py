@@ -45,8 +45,8 @@ from scpo.records.status import State
 
 WIDTH = 100  # characters of a line
 
-# Least number of characters to which the labels of a table that is too wide are folded.
-LONGEST_LABEL = 22
+# Least width, in characters, to which labels are folded where a table is too wide.
+FOLDED_LABEL = 22
 
 # Names of the row that the others are compared with: the first of these that has finished runs, or
 # else the first finished row.
@@ -141,7 +141,7 @@ def _print_benchmark(
     *,
     named: Sequence[NamedComparison],
 ) -> tuple[Row, ...]:
-    """Print the rows of one environment and model: success, differences, credit; returns them."""
+    """Print success, differences and credit of the rows of one benchmark; returns the rows."""
     rows = record_rows(record, runs, *benchmark)
     logged = {metric for row in rows for run in row.finished for metric in metrics[run]}
     panels = panel_order(set(panels_of(logged)))
@@ -378,15 +378,18 @@ def _empty_table(rows: Iterable[Row] | Iterable[PlannedRow] | Iterable[NamedComp
 
 
 def _fitted(table: Table) -> Table:
-    """Fold the labels of a table that is wider than ``WIDTH``, at most to ``LONGEST_LABEL``.
+    """Fold the labels of a table that is wider than ``WIDTH``, at most to ``FOLDED_LABEL``.
 
     If the table is still too wide, rich wraps its cells. The labels get a fixed ``width``, not a
     ``min_width``: rich would apply that last and cut off the last column, so that 12.5 became 12.
     """
     labels = table.columns[0]
     longest = labels.width or 0
+    # On a console that is wide enough, rich measures the table without wrapping any cell.
     over = Console(width=10 * WIDTH).measure(table).maximum - WIDTH
-    labels.width = max(min(longest, LONGEST_LABEL), longest - max(0, over))
+    if over > 0:
+        least = min(longest, FOLDED_LABEL)
+        labels.width = max(least, longest - over)
     return table
 
 

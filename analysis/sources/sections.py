@@ -49,7 +49,8 @@ _Key: TypeAlias = tuple[str, str, str, str | None]
 # (scale, environment, model) -> usual setting of a record -> its (row, setting) pairs
 _Established: TypeAlias = dict[tuple[str, str, str], dict[str, set[tuple[str, str]]]]
 
-# Differences between runs that only prompt and others, where nothing that both read differs.
+# How a run that only prompts differs from one that trains, and this one from it, if they agree in
+# all settings that both read.
 PROMPTING, TRAINING = "no training", "training"
 
 
@@ -198,6 +199,13 @@ def _example_run(part: Section, runs: Runs) -> Run | None:
 
 
 def _differences(run: Run | None, other: Run | None, show_others: bool = True) -> str:
+    """How one setting differs from another, in words. The two settings must not be equal.
+
+    Args:
+        run: A run with the setting; None before any has started.
+        other: A run with the other setting; None before any has started.
+        show_others: Name the values of the other setting, too.
+    """
     if run is None or other is None:
         return "not started yet"
     if run.foreign != other.foreign:
@@ -207,11 +215,13 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
     games = (run.panels, other.panels)
     text = setting_differences(run.config, other.config, games, show_others=show_others)
     text = text or method_settings(run.config, other.config)
-    prompted = is_prompted(run.config)
+    if text:
+        return text
     same_panels = run.panels.keys() == other.panels.keys()
-    if not text and same_panels and (prompted or is_prompted(other.config)):
+    prompted = is_prompted(run.config)
+    if same_panels and (prompted or is_prompted(other.config)):
         return PROMPTING if prompted else TRAINING
-    return text or "other validation panels"
+    return "other validation panels"
 
 
 def _noted(part: Section, runs: Runs, rollouts: Rollouts) -> Section:

@@ -24,7 +24,7 @@ from scpo.records.status import State
 RESTORE = "Restore it, or delete it: it is then made from the manifests of the experiments"
 
 Pair = tuple[str, str]
-"""Two configurations, or the names of two rows; the first minus the second."""
+"""Names of two rows; the first minus the second."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Verdict:
     Attributes:
         named: Those that were named before both of their rows had finished runs.
         late: Those that were named after.
-        withdrawn: Those that were named before, have results, and are not in the file any more. A
-            row of them may have been deleted, too.
+        withdrawn: Those that were named before, have results, and are not in the file any more, or
+            there with another measure. A row of them may have been deleted, too.
         measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
         new: Entries that the record lacks.
         forgotten: Entries whose comparison was taken out of the file before it had results.
@@ -145,7 +145,7 @@ def judge(
     experiment: str,
     scale: str,
     measure: str | None,
-    pairs: Collection[Pair],
+    pairs: Iterable[Pair],
     deleted: Mapping[Benchmark, Collection[Side]] = MappingProxyType({}),
     archived: Collection[str] = (),
     named_in_archive: Iterable[NamedComparison] = (),
@@ -155,10 +155,13 @@ def judge(
     A comparison on several benchmarks is late if it is late on any of them. A comparison whose rows
     have no runs on a common benchmark gets no entry yet, and is not late.
 
+    An experiment has one measure: that of the comparisons that its file named in time, or else that
+    of the first comparison that was taken out. Withdrawn comparisons by another one are left out.
+
     Args:
         runs_dir: Folder of the runs.
         known: The entries of the record.
-        sides: The rows of the call with the runs of earlier calls.
+        sides: The rows of the call that have runs, including runs of earlier calls.
         experiment: Name of the experiment.
         scale: Its scale.
         measure: Measure that the experiment's file names; None if it no longer names a comparison.
@@ -170,6 +173,7 @@ def judge(
     recorded: dict[tuple[str, ...], NamedComparison] = {}
     for entry in known:
         recorded.setdefault(entry.key, entry)
+    # If both have a comparison, the record's entry is used.
     entries = {entry.key: entry for entry in named_in_archive} | recorded
 
     def finished(compared: Iterable[Side]) -> bool:
@@ -179,6 +183,7 @@ def judge(
     present: set[tuple[str, ...]] = set()
     for pair in pairs:
         late = False
+        # `str` for mypy: a file that names pairs also names a measure.
         for comparison in _of_pair(
             sides, pair, finished, experiment=experiment, scale=scale, measure=str(measure)
         ):
@@ -189,26 +194,26 @@ def judge(
             late = late or entries[comparison.key].late
         (verdict.late if late else verdict.named).append(pair)
 
-    # An experiment has one measure: its file's, or that of the first comparison that was taken out.
+    # Of the experiment's other comparisons, those whose rows are found were taken out of its file.
     verdict.measure = measure if verdict.named else None
     for entry in entries.values():
         of_this_call = (entry.experiment, entry.scale) == (experiment, scale)
+        # A late comparison is not tested, so it needs not be kept in the correction.
         if entry.late or entry.key in present or not of_this_call:
             continue
+        # Present rows come last, because `_rows_of` takes the last row of a configuration.
         benchmark = entry.env, entry.model
         configured = (*deleted.get(benchmark, ()), *sides.get(benchmark, {}).values())
         found = _rows_of(entry, configured)
         if found is None:
-            continue
-        pair = (found[0].row, found[1].row)
-        if pair in pairs and entry.measure == measure:
-            # The file names it, but this call was given other rows.
+            # It is of other settings of the rows, or of a benchmark that this call does not run.
             continue
         if not finished(found):
             # Entries of the archive are not in the record, and cannot be removed from it.
             if entry.key in recorded:
                 verdict.forgotten.append(entry)
             continue
+        pair = (found[0].row, found[1].row)
         verdict.measure = verdict.measure or entry.measure
         if entry.measure == verdict.measure and pair not in verdict.withdrawn:
             verdict.withdrawn.append(pair)
@@ -224,7 +229,10 @@ def _of_pair(
     scale: str,
     measure: str,
 ) -> Iterator[NamedComparison]:
-    """Yield an entry for each benchmark on which both rows of a pair have runs."""
+    """Yield an entry for each benchmark on which both rows of a pair have runs.
+
+    ``late(both sides)`` decides on each benchmark if the comparison is named late.
+    """
     for (env, model), rows in sides.items():
         compared = _compared(rows, pair)
         if compared is not None:
