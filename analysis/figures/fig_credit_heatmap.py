@@ -32,7 +32,9 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table
 from analysis.selection import missing_samples
 from analysis.sources.collected import Collected
 from analysis.sources.credit_settings import credit_settings, exact_scores, is_exact
+from analysis.sources.rows import Section
 from scpo.diagnostics.samples import PROBE_PATTERN, Pair, Probe, read_probe
+from scpo.progress import counted
 
 # Heights in inches.
 HEIGHT = 2.4  # one line of panels with its texts
@@ -50,12 +52,11 @@ CAPTION = (
 
 def build(data: Collected) -> Drawing:
     """Up to three probes of one run; MissingRunsError if no finished run has found a pair."""
-    run, probes = _choose(data)
+    part, run, probes = _choose(data)
     drawn = [probe for probe in probes if probe.pair]
     with house_style():
         config = data.by_id[run].config
         figure = _draw(drawn, graded=not is_exact(config))
-        part = data.sections[0]
         place = names.place(part.scale, part.env, part.model)
         task = names.task(probes[0].task)
         name = names.run_of_row(data.sections, run)
@@ -66,9 +67,16 @@ def build(data: Collected) -> Drawing:
     return Drawing(figure, _numbers(data, run, probes))
 
 
-def _choose(data: Collected) -> tuple[str, list[Probe]]:
-    """The run with most pairs among its chosen probes; of several, the first in table order."""
-    best: tuple[str, list[Probe]] | None = None
+def _choose(data: Collected) -> tuple[Section, str, list[Probe]]:
+    """The run with most pairs among its chosen probes; of several, the first in table order.
+
+    Returns:
+        The section of the run, its id and its chosen probes.
+
+    Raises:
+        MissingRunsError: No finished run has a probe with a pair.
+    """
+    best: tuple[Section, str, list[Probe]] | None = None
     most = 0
     for part in data.sections:
         for row in part.rows:
@@ -76,11 +84,12 @@ def _choose(data: Collected) -> tuple[str, list[Probe]]:
                 probes = _chosen_probes(data, run)
                 pairs = sum(probe.pair is not None for probe in probes)
                 if pairs > most:
-                    best = (run, probes)
+                    best = (part, run, probes)
                     most = pairs
     if best is None:
         raise missing_samples(data, "finished run whose probe found a success and a failure")
-    data.use(best[0], *(probe.path for probe in best[1]))
+    _, run, probes = best
+    data.use(run, *(probe.path for probe in probes))
     return best
 
 
@@ -118,9 +127,10 @@ def _scorer(config: Mapping[str, Any], theta: float) -> str:
 
 
 def _draw(probes: Sequence[Probe], *, graded: bool) -> Figure:
+    """One panel for each probe: side by side, or below each other on a narrow canvas."""
     width = canvas_width(PAGE_WIDTH if len(probes) > 1 else COLUMN_WIDTH)
     columns = 1 if width < NARROW else len(probes)
-    lines = len(probes) // columns
+    lines = len(probes) // columns  # without a remainder: `columns` is 1 or their number
     figure = new_figure(width, NARROW_HEIGHT * lines + MARGIN if columns == 1 else HEIGHT)
     axes = figure.subplots(lines, columns, squeeze=False)
     for axis, probe in zip(axes.flat, probes, strict=True):
@@ -192,7 +202,7 @@ def _numbers(data: Collected, run: str, probes: list[Probe]) -> Table:
         run=name,
         settings=settings,
         scorer=_scorer(config, _theta(probes)),
-        count=f"{drawn} probe{'s' * (drawn > 1)}",
+        count=counted(drawn, "probe"),
         without=f"{without[:1].upper()}{without[1:]}. " if without else "",
     )
     return Table(

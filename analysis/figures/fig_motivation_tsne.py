@@ -5,7 +5,7 @@ import numpy as np
 from analysis import names
 from analysis.figures.step_planes import OF_A_KIND, Cloud, Shown, draw_plane, shown_steps
 from analysis.rendering.style import FAILED, SUCCESS, Drawing
-from analysis.rendering.table import Block, Number, Table
+from analysis.rendering.table import Block, Cells, Number, Table
 from analysis.sources.collected import Collected
 from analysis.sources.credit_settings import credit_settings
 from scpo.progress import counted
@@ -33,10 +33,10 @@ def build(data: Collected) -> Drawing:
 
 def _numbers(data: Collected, shown: Shown) -> Table:
     steps = shown.steps
-    won_N = shown.steps.success_N
-    success_texts = np.unique(steps.text_N[won_N])
-    rows: list[tuple[str | Number, ...]] = []
-    for label, kind_N in (("successful rollouts", won_N), ("failed rollouts", ~won_N)):
+    success_N = steps.success_N
+    success_texts = np.unique(steps.text_N[success_N])
+    rows: list[Cells] = []
+    for label, kind_N in (("successful rollouts", success_N), ("failed rollouts", ~success_N)):
         texts = steps.text_N[kind_N]
         share = 100 * float(np.isin(texts, success_texts).mean())
         counts = (len(texts), int(kind_N[shown.row_n].sum()), len(np.unique(texts)))

@@ -112,7 +112,7 @@ def mark_threshold(bar: Colorbar, theta: float) -> None:
     line(theta, color=ACCENT, linewidth=1.4)
     text = f"threshold θ = {theta:g}"
     if vertical:
-        # A bar may be lower than the longer text is wide.
+        # The longer text may be wider than the bar is high.
         text = f"θ = {theta:g}"
         place = bar.ax.get_yaxis_transform()
         options = {"rotation": 90, "ha": "right", "va": "center", "transform": place}
@@ -126,7 +126,7 @@ def mark_equality(bar: Colorbar) -> None:
     bar.outline.set_linewidth(0.6)
     labels = ["0 (different)", "1 (equal)"]
     if bar.orientation == "vertical":
-        # A bar may be lower than the texts are wide, so they are not turned.
+        # The texts are not turned, because they may be wider than the bar is high.
         labels = ["0\n(different)", "1\n(equal)"]
     bar.set_ticks([0.25, 0.75], labels=labels)
     bar.ax.tick_params(length=0, labelsize=SMALL)

@@ -45,7 +45,7 @@ POINTS = 2555
 # proportion to their frequency, the few credited steps would be lost among the many others.
 OF_A_KIND = POINTS // 3
 
-# scikit-learn's default; the paper is silent.
+# scikit-learn's default; the paper gives no value.
 PERPLEXITY = 30.0
 SEED = 0
 

@@ -168,15 +168,17 @@ def conclusion(claim: Claim, measured: Summary, scale: str) -> str:
     - It includes only the null, or lies on the other side of it: disagrees.
     - It includes both: undecided.
     - It includes neither and lies on the claimed side: agrees with the claim, not with its size.
+    - The claim has no null: agrees if the interval includes the claimed number, else disagrees.
 
-    Other scales have other models, so the interval is compared only with the null.
+    Other scales have other models, so the interval is compared only with the null: undecided if the
+    interval includes it. Fewer than ``FEWEST`` seeds decide nothing.
     """
     if not claim.tested_at(scale):
         return ELSEWHERE
     if not measured.n:
         return NOT_RUN
+    # A few seeds with coarse rates can have equal values, and so an interval of width 0.
     if measured.n < FEWEST or measured.std == 0:
-        # A few seeds with coarse rates can have equal differences, and so an interval of width 0.
         return UNDECIDED
 
     low, high = measured.interval()
@@ -215,9 +217,9 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
 def best_minus_worst(knob: str) -> OfSection:
     """Values of a section: success of the best value of a knob minus that of the worst, by seed.
 
-    Of the rows that ``rows_of_knob`` finds, which ``fig_sensitivity`` draws, too. Best and worst
-    are judged by their means over the seeds; the best and the worst of each seed would differ by
-    noise even if all rows had equal means.
+    The rows are those of ``rows_of_knob``, which ``fig_sensitivity`` draws, too. Best and worst are
+    judged by their means over the seeds; the best and the worst of each seed would differ by noise
+    even if all rows had equal means.
 
     Args:
         knob: Key of the shaper, e.g. ``theta``.
@@ -292,8 +294,9 @@ def late_rise(data: Collected, part: Section, run: str) -> float | None:
     if len(series.steps) < FEWEST_VALIDATIONS:
         return None
     end = series.steps[-1]
+    # The validation that is nearest to the start of the last quarter.
     late = min(series.steps, key=lambda step: abs(step - 0.75 * end))
-    late_gain = series.values[-1] - float(series.at(late) or 0.0)
+    late_gain = series.values[-1] - series.values[series.steps.index(late)]
     total = series.values[-1] - series.values[0]
     return late_gain - total * (end - late) / end
 

@@ -111,6 +111,14 @@ def test_the_run_of_a_variant_is_named_by_its_row(tmp_path):
     assert name in made.numbers.caption
 
 
+def test_the_benchmark_is_that_of_the_drawn_run(tmp_path):
+    runs = [write_run(tmp_path), write_run(tmp_path, probes=(40,), overrides=("env=webshop",))]
+    write_experiment(tmp_path, {"scpo": runs})
+    data = collect(tmp_path).at_scale("mini")
+    assert [part.env for part in data.sections] == ["alfworld", "webshop"]
+    assert build(data).figure.get_suptitle().startswith("mini scale, WebShop, ")
+
+
 @pytest.mark.parametrize("found", [None, False])
 def test_no_pair_at_all_names_the_command(tmp_path, found):
     folder = one_run(tmp_path, probes=())
