@@ -3,7 +3,7 @@
 Sources are folders of run folders, archives and W&B projects.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -153,20 +153,27 @@ def _one_for_each(
     """Join the records of one experiment, which an archive and a folder of runs may both have.
 
     Two records are not joined if they have different runs of one row and seed, or different
-    configurations of one row: a later edition of an experiment on other seeds is not the same
-    experiment.
+    configurations of one row: a later edition of an experiment is not the same experiment, even if
+    it has no seed in common with the earlier one.
     """
     kept: list[ExperimentRecord] = []
     for record in records:
-        for place, known in enumerate(kept):
-            if known == record:
-                break
-            if _agree(known, record, runs):
-                (kept[place],) = merged((known, record))
-                break
-        else:
+        place = _place_of(record, kept, runs)
+        if place is None:
             kept.append(record)
+        elif kept[place] != record:
+            (kept[place],) = merged((kept[place], record))
     return kept
+
+
+def _place_of(
+    record: ExperimentRecord, kept: Sequence[ExperimentRecord], runs: Mapping[str, Run]
+) -> int | None:
+    """Place of the first kept record that is equal to this one or may be joined with it."""
+    for place, known in enumerate(kept):
+        if known == record or _agree(known, record, runs):
+            return place
+    return None
 
 
 def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
@@ -178,7 +185,9 @@ def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str,
     for each in (record, other):
         for row in each.rows:
             for run in row.runs:
-                if planned.setdefault((row.name, run.env, run.model, run.seed), run.id) != run.id:
+                place = (row.name, run.env, run.model, run.seed)
+                known_id = planned.setdefault(place, run.id)
+                if known_id != run.id:
                     return False
     first, second = _configurations(record, runs), _configurations(other, runs)
     return all(first[row] & second[row] for row in first.keys() & second.keys())
@@ -199,6 +208,7 @@ def _configurations(
 
 
 def _rank(run: Run) -> int:
+    """Sort key of a run's copies: finished ones first, damaged ones last."""
     if run.damage or run.state == State.DAMAGED:
         return 2
     return 0 if run.state == State.DONE else 1
@@ -238,10 +248,12 @@ def _read_project(name: str, settings: Settings) -> Found:
         path = f"{name}/{download.id}"
         with noted(problems, path):
             run = run_of(download, name)
-            if run.id in runs:
+            known = runs.get(run.id)
+            if known is not None:
                 reason = f"is {run.id} again; the copy with the later last step is used"
                 problems.append(Problem(path, reason))
-            runs[run.id] = max(run, runs.get(run.id, run), key=lambda copy: copy.step or 0)
+            if known is None or (run.step or 0) >= (known.step or 0):
+                runs[run.id] = run
     return Found(_single_copies(runs.values()), (), tuple(problems))
 
 

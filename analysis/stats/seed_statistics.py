@@ -51,12 +51,12 @@ def unpaired_interval(first: Summary, second: Summary) -> tuple[float, float]:
 
     parts = [summary.std**2 / summary.n for summary in (first, second)]
     variance = sum(parts)
-    difference = first.mean - second.mean
+    mean = first.mean - second.mean
     if variance == 0:
-        return difference, difference
+        return mean, mean
     degrees = variance**2 / (parts[0] ** 2 / (first.n - 1) + parts[1] ** 2 / (second.n - 1))
     half = float(t.ppf((1 + LEVEL) / 2, degrees)) * math.sqrt(variance)
-    return difference - half, difference + half
+    return mean - half, mean + half
 
 
 def fewer_seeds(numbers: Mapping[str, Summary], finished: int) -> str:
@@ -146,7 +146,8 @@ def power(effect: float, std: float, n: int) -> float:
         power_of_spread = (degrees - 1) * math.log(spread) if degrees > 1 else 0.0
         return tails * math.exp(power_of_spread - spread**2 / 2 - log_norm)
 
-    # The chi distribution's standard deviation is below 1 for any number of degrees.
+    # The chi distribution's mean is close to this middle, and its standard deviation is below 1 for
+    # any number of degrees, so that nothing of it lies further than 10 away.
     middle = math.sqrt(degrees)
     found, _ = quad(found_at, max(0.0, middle - 10), middle + 10, limit=200)
     return min(1.0, float(found))

@@ -250,7 +250,7 @@ def opening(data: Collected, comparisons: Sequence[Comparison], place: Place = T
 def _setting(data: Collected, place: Place) -> str:
     """Describe the setting from the configuration and logs of a run of the main table.
 
-    Without such a run, from those of every row.
+    Without such a run, describe it from those of all rows.
     """
     # Any run will do, because rows of the main table have these settings in common.
     runs = (started(data, row.row) for row in _main_rows(data))
@@ -326,7 +326,7 @@ def _main_rows(data: Collected) -> list[StudyRow]:
 
 
 def _findings(data: Collected, finished: Sequence[Comparison]) -> Iterator[str]:
-    # The first headlined comparison answers the page's question; it is not repeated below.
+    # The first headlined comparison, if any, answers the page's question. It is not repeated below.
     first = headlined(finished)[:1]
     for comparison in first:
         at_one_rate = _at_one_rate(finished) if comparison.rates else ""
@@ -398,16 +398,17 @@ def _spread(data: Collected) -> str:
     rows = _main_rows(data)
     parts = []
     for name in ("gigpo", "scpo"):
-        called = [row for row in rows if row.called(name)]
-        if called:
-            parts.append(_deviation(data, called[0]))
-    parts = [part for part in parts if part]
+        row = next((row for row in rows if row.called(name)), None)
+        text = _deviation(data, row) if row is not None else ""
+        if text:
+            parts.append(text)
     if not parts:
         return ""
     return f"Standard deviation over seeds: {'; '.join(parts)}."
 
 
 def _deviation(data: Collected, row: StudyRow) -> str:
+    """Standard deviations of one row; empty for fewer than two seeds."""
     area = over_seeds(data, row.row, AREA)
     last = over_seeds(data, row.row, BETTER)
     if area.n < 2:
@@ -438,10 +439,7 @@ def _answer(answer: Answer) -> str:
 
 
 def _picture(name: str, drawn: Mapping[str, str]) -> str:
-    """A picture as Markdown; empty if it is not drawn.
-
-    ``drawn``: name of each picture -> target of the link to it.
-    """
+    """A picture as Markdown; empty if it is not among ``drawn`` (name -> target of its link)."""
     return f"![{FIGURES[name]}]({drawn[name]})" if name in drawn else ""
 
 

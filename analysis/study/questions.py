@@ -91,8 +91,11 @@ def sentence(comparison: Comparison) -> str:
             f"{comparison.name}{comparison.rates}: no difference in {label} is shown, "
             f"{numbers}{_limits(effect)}"
         )
-    parts = [f"{lead}.", f"Faster: {_faster(comparison)}."]
-    parts.append(f"Better at the end: {_better(comparison.better)}.")
+    parts = [
+        f"{lead}.",
+        f"Faster: {_faster(comparison)}.",
+        f"Better at the end: {_better(comparison.better)}.",
+    ]
     if comparison.pairs.remark:
         parts.append(f"Of the pairs: {comparison.pairs.remark}.")
     return " ".join(parts)
@@ -135,22 +138,20 @@ def _limits(effect: Effect) -> str:
 
 def _faster(comparison: Comparison) -> str:
     effect = comparison.faster
-    if effect.verdict != NOT_RUN and not comparison.reached:
-        # Each counts with its last step, so the difference of 0 compares no speeds.
-        return "not compared, no run reaches 50 %"
-    numbers = f"{effect_text(effect)} to 50 %, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
+    if not comparison.reached:
+        # Each counts with its last step, so the difference of 0 compares no speeds.
+        return "not compared, no run reaches 50 %"
     words = {1: "**yes**", -1: "**no, slower**", 0: "not shown"}
-    return f"{words[effect.favours]}, {numbers}"
+    return f"{words[effect.favours]}, {effect_text(effect)} to 50 %, {p_text(effect)}"
 
 
 def _better(effect: Effect) -> str:
-    numbers = f"{effect_text(effect)}, {p_text(effect)}"
     if effect.verdict == NOT_RUN:
         return "not measured"
     words = {1: "**yes**", -1: "**no, worse**", 0: "not shown"}
-    return f"{words[effect.favours]}, {numbers}"
+    return f"{words[effect.favours]}, {effect_text(effect)}, {p_text(effect)}"
 
 
 def _number(effect: Effect, value: float, *, sign: bool = False) -> str:

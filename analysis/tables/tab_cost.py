@@ -22,8 +22,11 @@ SHAPED, HOST = "scpo", "gigpo"
 # Row that scores all pairs, like the paper; our default scores only the pairs that a walk reads.
 DENSE = "scpo_dense"
 STEP = "timing_s/step"
+
 # Seconds of filling the environment's caches, which the trainer subtracts from step and rollout.
 UNCACHED = "timing_s/uncached"
+
+# Seconds of the rollouts, which the local trainer logs and verl does not.
 ROLLOUT = "timing_s/rollout"
 
 # Our choice: added seconds above this many times the seconds of the sub-stages have another cause.
@@ -104,8 +107,10 @@ def _published(scale: str) -> Block:
     numbers = cost()
 
     def cells(quantity: str, statistic: str) -> tuple[Number, Number]:
+        """Value and share."""
         share = numbers.get(("SCPO", quantity, "share"))
-        return Number(numbers["SCPO", quantity, statistic]), Number(share) if share else NONE
+        value = Number(numbers["SCPO", quantity, statistic])
+        return value, (Number(share) if share else NONE)
 
     lines: list[Cells] = []
     for name, label in STAGES.items():
@@ -189,6 +194,7 @@ def _difference(data: Collected, shaped: Row, host: Row, stages_s: float) -> _Di
     # Not paired by seed, because the runs of a pair were timed at different hours.
     mean = shaped_step.mean - host_step.mean
     bounds = unpaired_interval(shaped_step, host_step)
+    # Without an interval, the mean is compared.
     low, high = (mean, mean) if math.isnan(bounds[0]) else bounds
     why_not = ""
     if high < 0:
@@ -204,6 +210,7 @@ def _notes(data: Collected, parts: Sequence[Section]) -> Iterator[str]:
     A run of an old version logged ``ROLLOUT``, but not ``UNCACHED``. Runs of verl log neither: they
     open their games before the training steps.
     """
+    # Both are dicts, because a set would not keep the order.
     reasons: dict[str, None] = {}
     # Labels of rows with runs of old versions.
     old: dict[str, None] = {}
@@ -213,12 +220,14 @@ def _notes(data: Collected, parts: Sequence[Section]) -> Iterator[str]:
             if not host.finished or not shaped.finished:
                 continue
             stages_s = _total(_stage(data, shaped, stage) for stage in STAGES)
-            reasons[_difference(data, shaped, host, stages_s).why_not] = None
+            why_not = _difference(data, shaped, host, stages_s).why_not
+            if why_not:
+                reasons[why_not] = None
             for row in (host, shaped):
                 logged = [data.metric_names(run) for run in row.finished]
                 if any(ROLLOUT in metrics and UNCACHED not in metrics for metrics in logged):
                     old[row.label] = None
-    for why in filter(None, reasons):
+    for why in reasons:
         yield NOT_THE_COST.format(why=why, caches=" or colder caches" if old else "")
     if old:
         yield OLD_RUNS.format(rows=", ".join(old))

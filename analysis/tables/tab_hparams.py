@@ -21,11 +21,13 @@ def _model(config: Config) -> str | None:
 
 
 def _validation_episodes(data: Collected, part: Section) -> str:
+    """Episodes of each panel in a validation; several numbers of a panel if the runs differ."""
     counts = set()
     for row in part.rows:
         for run in row.finished:
             for panel in data.panels(run):
-                if episodes := data.series(run, f"val/{panel}/episodes").last:
+                episodes = data.series(run, f"val/{panel}/episodes").last
+                if episodes:
                     counts.add(f"{names.PANELS.get(panel, panel)}: {episodes:.0f}")
     return "; ".join(sorted(counts))
 

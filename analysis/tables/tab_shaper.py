@@ -64,6 +64,8 @@ SCORERS = {
 
 
 def _shaper(name: str) -> Callable[[Config], Any]:
+    """Function that returns a setting of the shaper from a configuration, as it is printed."""
+
     def read(config: Config) -> Any:
         value = at(config, f"method.shaper.{name}")
         if value is None:
@@ -77,6 +79,7 @@ def _shaper(name: str) -> Callable[[Config], Any]:
 
 
 def _scorer(config: Config) -> Any:
+    # The path of a scorer that is a model, which names the model exactly; else its printed name.
     name = at(config, "scorer.name")
     return at(config, "scorer.path") or SCORERS.get(name, name)
 
