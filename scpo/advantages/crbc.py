@@ -179,19 +179,19 @@ def _closed(batch: StepBatch, graph: StateGraph, config: CrbcSettings) -> Float6
     value_V = np.zeros(len(graph))
     group_N = graph.group_V[graph.source_N]
     for group in np.unique(group_N):
-        # `_M`: the rows of this group. The equations are numbered by `nodes`, its sources.
+        # `_R`: the rows of this group. Its equations are numbered as `nodes`, its sources.
         rows = np.flatnonzero(group_N == group)
-        nodes, source_M = np.unique(graph.source_N[rows], return_inverse=True)
-        inner_M = ~graph.end_N[rows]
-        visits = np.bincount(source_M)
+        nodes, source_R = np.unique(graph.source_N[rows], return_inverse=True)
+        inner_R = ~graph.end_N[rows]
+        visits = np.bincount(source_R)
 
         # moves[s, s']: number of steps from s to s'. The target of an inner step is the source of
         # the trajectory's next row, so it is among `nodes`.
         moves = np.zeros((len(nodes), len(nodes)))
-        target = np.searchsorted(nodes, graph.target_N[rows[inner_M]])
-        np.add.at(moves, (source_M[inner_M], target), 1)
+        target = np.searchsorted(nodes, graph.target_N[rows[inner_R]])
+        np.add.at(moves, (source_R[inner_R], target), 1)
         # The last step of a failure is a visit but neither a move nor a win: it is worth 0.
-        wins = np.bincount(source_M, weights=~inner_M & batch.success_N[rows])
+        wins = np.bincount(source_R, weights=~inner_R & batch.success_N[rows])
 
         # M = moves / visits and b = β wins / visits; β < 1 makes the system regular.
         matrix = np.eye(len(nodes)) - config.beta * moves / visits[:, None]

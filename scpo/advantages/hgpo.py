@@ -44,10 +44,10 @@ def hgpo(
 ) -> FloatArray:
     """A = Σ_k w_k A_k / Σ_k w_k over the levels k = 0..K that count for a row; 0 if none does.
 
-    Level k compares a row with the rows of its group that have the same last k+1 anchor states: A_k
-    is (q - mean) / (population std + 1e-6) or q - mean over these rows, with q = R + bonus. The
-    level counts if their deviation is neither 0 nor below ``std_floor``, so never for a row that is
-    the only one.
+    Level k compares a row with the rows of its group that have the same anchor state and the same k
+    anchor states before it. A_k is (q - mean) / (population std + 1e-6) or q - mean over these
+    rows, with q = R + bonus. The level counts if their deviation is neither 0 nor below
+    ``std_floor``; a row with no other to compare has deviation 0.
 
     With ``weights: paper``, w_k = (k+1)^a. With ``code``, as in the authors' recipe in verl-agent,
     w_k = (k+2)^a, and 1e-6 is added to the sum of weights. ``base_group`` adds a level of weight 1

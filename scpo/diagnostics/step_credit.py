@@ -49,8 +49,8 @@ def credit_precision(
     - ``credit/precision_random``: of all steps of failed trajectories, the precision by chance.
     - ``credit/share``: the share of all steps of failed trajectories that is credited.
 
-    A precision is left out if none of its steps could be judged; all of them are left out with
-    ``credit/share`` if no trajectory failed.
+    A precision is left out if none of its steps could be judged. If no trajectory failed, all four
+    are left out.
 
     Args:
         environment: Searches the plans.
@@ -262,7 +262,8 @@ def with_states(environment: ReplayingEnvironment, batch: StepBatch) -> StepBatc
                 raise RecordError(
                     f"game {task.id}, step {batch.step_N[row]}: {batch.action_N[row]!r} was "
                     f"answered {batch.next_observation_N[row]!r} when it was recorded, now "
-                    f"{answer!r}: these are not the games that were played; name their folder"
+                    f"{answer!r}: these are not the games that were played; name their folder "
+                    "(--games)"
                 )
         state_N[row_T], next_state_N[row_T] = states[:-1], states[1:]
     return replace(batch, state_N=state_N, next_state_N=next_state_N)

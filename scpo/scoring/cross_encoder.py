@@ -122,8 +122,8 @@ class Place(NamedTuple):
 class CrossEncoder:
     """Sigmoid of the logit that a sequence classifier with one label gives to a pair of texts.
 
-    A text is tokenised once and truncated to half of the tokens that a pair may have besides its
-    special tokens. Pairs are assembled from the tokens by the tokenizer's own template (``<s> a
+    A text is tokenised once and truncated to half of the tokens that a pair may have, not counting
+    its special tokens. Pairs are assembled from the tokens by the tokenizer's own template (``<s> a
     </s></s> b </s>`` for XLM-R), so a pair that is short enough is what ``tokenizer(a, b)`` would
     give. On a CPU each pair is a forward pass, so that a score is a function of its pair; on a GPU
     pairs share passes of canonical shapes (``canonical_batches``).

@@ -16,7 +16,12 @@ HOLD_OUT = "env.order=fixed has a hold-out; report the share with the results"
 
 
 def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
-    """Check that the catalogue and the goals exist; ``folder`` has the official files."""
+    """Check that the catalogue and the goals exist.
+
+    Args:
+        config: The environment's configuration.
+        folder: Folder of the official files (``WEBSHOP_DATA``); None if it is not set.
+    """
     # Not an error, because parity with verl-agent needs this order.
     if config.order == "verl_agent":
         text = (
@@ -46,7 +51,13 @@ def check_data(config: WebshopConfig, folder: str | None) -> Iterator[Finding]:
 def check_loaded(
     config: WebshopConfig, folder: str | None, load: Callable[[], WebshopEnvironment]
 ) -> Iterator[Finding]:
-    """Check the official files' SHA-256, and the overlap of test and training goals."""
+    """Check the official files' SHA-256, and the overlap of test and training goals.
+
+    Args:
+        config: The environment's configuration.
+        folder: Folder of the official files; None if it is not set.
+        load: Opens the environment, whose panels are compared.
+    """
     if config.catalogue == "official" and folder is not None:
         for file, state in survey(Path(folder)):
             if state in ("ok", "there"):

@@ -177,6 +177,7 @@ class ChoicePolicy:
         # N prompts, P of them distinct, with up to A commands.
         distinct, row_N = _distinct(ids)
         reader, read_P = self._prompts(distinct)
+        # At temperature 0 the log-probabilities are those of temperature 1.
         logprob_PA = self._logprobs(reader, read_P, temperature or 1.0)
         count_P = torch.tensor([len(prompt.commands) for prompt in read_P], device=self.device)
         uniform_N = None if temperature == 0 else uniforms_NL[:, 0]

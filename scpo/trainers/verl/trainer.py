@@ -171,7 +171,7 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
 
     @property
     def _ranks(self) -> int:
-        """Number of data-parallel ranks of the update, known since verl has balanced the batch."""
+        """Number of data-parallel ranks of the update, known once verl has balanced a batch."""
         return int(max(self.actor_rollout_wg._dispatch_info["actor"])) + 1
 
     @property

@@ -121,10 +121,10 @@ class LandmarkBound:
                 before |= landmarks.get(fact, 0)
 
             for fact in self._adds[number]:
-                if state >> fact & 1:
+                if state & (1 << fact):
                     continue
                 # The landmarks that the fact would have if no other step added it.
-                through_step = before | 1 << fact
+                through_step = before | (1 << fact)
                 old = landmarks.get(fact)
                 if old is None:
                     new = through_step
@@ -291,7 +291,7 @@ class _Search:
             for step in steps:
                 applicable = not step.needs & ~state
                 if applicable and not (step.goes and went):
-                    yield state & ~step.removes | step.adds, step.goes
+                    yield (state & ~step.removes) | step.adds, step.goes
 
 
 def _options(task: Task) -> Iterator[Facts]:
@@ -332,7 +332,9 @@ def _relevant(steps: Iterable[Step], options: Sequence[Facts]) -> list[Step]:
     more = _union(options)
     while more != read:
         read = more
-        more = _union(chain([read], (step.needs for step in steps if step.adds & read)))
+        for step in steps:
+            if step.adds & read:
+                more |= step.needs
     cut = [Step(s.needs, s.adds & read, s.removes & read, s.goes) for s in steps if s.adds & read]
     others = [step for step in cut if not step.goes]
     moves = _merged_moves([step for step in cut if step.goes])

@@ -309,6 +309,7 @@ class _Resolver:
             result = (self.variables[atom], int(effect.literal.negated))
             # A precondition that guarantees the result leaves nothing to change.
             if result not in preconditions:
+                # Conditions that the preconditions guarantee need no check.
                 yield conditions - preconditions, result
 
 

@@ -158,8 +158,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--generate", action="store_true", help="write the generated catalogue into the folder"
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--products", type=int, default=1000)
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the generated catalogue (default: 0)"
+    )
+    parser.add_argument(
+        "--products", type=int, default=1000, help="its number of products (default: 1000)"
+    )
     arguments = parser.parse_args(words)
     folder = Path(arguments.folder) if arguments.folder else None
     if arguments.generate:
