@@ -95,8 +95,8 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
     # Overridden methods
 
     def _build_replay_buffer(self) -> Any:
-        # verl compares the mode with "sync" wherever its trainers differ, for the first time in this
-        # method; this trainer's algorithm is that of the mode "sync".
+        # verl compares the mode with "sync" wherever its trainers differ, and first in this method;
+        # this trainer's algorithm is that of the mode "sync".
         self.trainer_mode = "sync"
         buffer = super()._build_replay_buffer()
         # verl constructs the buffer, so its settings can only be set afterwards.
