@@ -117,6 +117,7 @@ class Selection:
             asked = part.as_asked_by(*self.experiments).rows
             rows = [row for row in asked if row.name in named]
         if self.rows:
+            # Chosen experiments decide on the seeds.
             if not self.experiments:
                 rows = _paired(part, rows, self.rows)
             by_name = {row.name: row for row in rows}

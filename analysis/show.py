@@ -267,7 +267,8 @@ def _named_table(named: Iterable[NamedComparison], benchmark: tuple[str, str]) -
     here = [each for each in named if each.benchmark == benchmark]
     if not any(each.difference.n for each in here):
         return []
-    measure, tests = here[0].measure, here[0].tests
+    # All comparisons of an experiment have one measure and are corrected together.
+    measure, tests, untested = here[0].measure, here[0].tests, here[0].untested
     table = _empty_table(here)
     for heading in ("pairs", measure.difference_unit, "p (Holm)"):
         table.add_column(heading, justify="right")
@@ -291,8 +292,8 @@ def _named_table(named: Iterable[NamedComparison], benchmark: tuple[str, str]) -
             "; p of the paired t-test after Holm's correction over the "
             f"{counted(tests, 'comparison')} of this experiment"
         )
-        if here[0].untested:
-            title += f", {here[0].untested} of them without two pairs (counted as p = 1)"
+        if untested:
+            title += f", {untested} of them without two pairs (counted as p = 1)"
     return [f"{title}\n", _fitted(table), *notes]
 
 

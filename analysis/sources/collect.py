@@ -270,6 +270,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
     columns = _empty_columns()
     archived: dict[Path, list[str]] = {}
     for run_id, copies in found.copies.items():
+        # Replaced by the first copy that can be read, if any.
         runs[run_id] = replace(copies[0], state=State.DAMAGED)
         for run in copies:
             if run.damage:

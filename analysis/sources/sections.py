@@ -465,11 +465,11 @@ def _settings(
         for _, run_id in here:
             settings[run_id] = usual.setting if usual else None
         for name, run in known:
-            joins = usual and not is_implied(record.experiment)
-            if usual and joins and _on_purpose(name, run, usual, known):
+            settings[run.id] = run.setting
+            if usual is None or is_implied(record.experiment):
+                continue
+            if _on_purpose(name, run, usual, known):
                 settings[run.id] = usual.setting
-            else:
-                settings[run.id] = run.setting
     return settings
 
 
@@ -508,10 +508,15 @@ def _usual(
     names = {row for row, _ in own}
 
     def rank(entry: tuple[str, Run]) -> tuple[bool, int, bool]:
-        row, run = entry
-        elsewhere = {both for both in established.get(run.setting, ()) if both[0] in names}
-        alike = len(elsewhere) if elsewhere <= own else 0
-        return (run.setting not in usual, -alike, row != DEFAULT)
+        name, run = entry
+        # This record's rows in the records whose usual setting this is.
+        elsewhere = set()
+        for row, setting in established.get(run.setting, ()):
+            if row in names:
+                elsewhere.add((row, setting))
+        # A row with a setting that it does not have here is of other runs.
+        same_rows = len(elsewhere) if elsewhere <= own else 0
+        return (run.setting not in usual, -same_rows, name != DEFAULT)
 
     return min(known, key=rank)[1] if known else None
 

@@ -102,7 +102,8 @@ def steps_to(level: float) -> Measure:
     """Measure: training steps until ``judged`` success first reaches a level (interpolated).
 
     A run that never reaches it counts with its last step, as in the restricted mean of survival
-    analysis. If such runs were left out, a method that fails more often would look better.
+    analysis. If such runs were left out, a method that fails more often would look better. A run
+    with fewer than two validations has no value.
     """
 
     def of(data: Logged, run: str) -> float | None:

@@ -215,7 +215,9 @@ def judge(
             continue
         pair = (found[0].row, found[1].row)
         verdict.measure = verdict.measure or entry.measure
-        if entry.measure == verdict.measure and pair not in verdict.withdrawn:
+        # The file may have named it in the other order when another benchmark was run.
+        listed = pair in verdict.withdrawn or pair[::-1] in verdict.withdrawn
+        if entry.measure == verdict.measure and not listed:
             verdict.withdrawn.append(pair)
     return verdict
 

@@ -96,6 +96,14 @@ def test_a_comparison_that_is_taken_out_after_its_results_is_still_tested(sweep,
     assert (primary(restored), late(restored), restored.withdrawn) == (PAIRS, [], ())
 
 
+def test_a_comparison_that_was_turned_round_between_benchmarks_is_withdrawn_once(sweep):
+    sweep(PAIRS[:1])
+    turned = [PAIRS[0][::-1]]
+    assert primary(sweep(turned, "env=webshop")) == turned
+    record = sweep([])
+    assert (primary(record), record.withdrawn) == (PAIRS[:1], (tuple(PAIRS[0]),))
+
+
 def test_a_comparison_whose_row_is_deleted_after_its_results_stays_in_the_correction(sweep):
     three = [*PAIRS, ["scpo", "grpo"]]
     left = {method: method for method in ("gigpo", "scpo")}
