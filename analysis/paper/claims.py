@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from analysis.names import ALL, JUDGED, success_metric
+from analysis.names import ALL, success_metric
 from analysis.paper.published import ablation, cost, main_table
 from analysis.sources.collected import Collected
 from analysis.sources.knobs import rows_of_knob
@@ -144,9 +144,8 @@ class Claim:
         curves = []
         for part in data.sections:
             if self.curve_of and self._is_about(part):
-                metric = success_metric(JUDGED[part.scale])
                 finished = part.row(self.curve_of).finished
-                curves += [data.series(run, metric).steps for run in finished]
+                curves += [data.series(run, _judged(part)).steps for run in finished]
         return bool(curves) and all(len(steps) < FEWEST_VALIDATIONS for steps in curves)
 
     def _is_about(self, part: Section) -> bool:
@@ -254,14 +253,14 @@ def narrower(data: Collected, part: Section) -> Values:
 # Quantities of a run
 
 
+def _judged(part: Section, column: str = ALL) -> str:
+    """Metric of success on the panel by which the section's benchmark and scale are judged."""
+    return success_metric(BENCHMARKS[part.env].judged[part.scale], column)
+
+
 def success(column: str = ALL) -> OfRun:
-    """Quantity of a run: success after the last step, on the panel that a scale is judged by."""
-
-    def measure(data: Collected, part: Section, run: str) -> float | None:
-        panel = BENCHMARKS[part.env].judged[part.scale]
-        return data.series(run, success_metric(panel, column)).last
-
-    return measure
+    """Quantity of a run: judged success after the last step, of all games or of a task family."""
+    return lambda data, part, run: data.series(run, _judged(part, column)).last
 
 
 def mean_of(metric: str, first: int = 0) -> OfRun:
@@ -281,7 +280,7 @@ def peak_of(metric: str) -> OfRun:
 
 def rise(data: Collected, part: Section, run: str) -> float | None:
     """Validation success after the last step minus before the first."""
-    values = data.series(run, success_metric(JUDGED[part.scale])).values
+    values = data.series(run, _judged(part)).values
     return values[-1] - values[0] if len(values) > 1 else None
 
 
@@ -290,7 +289,7 @@ def late_rise(data: Collected, part: Section, run: str) -> float | None:
 
     Below 0 on a plateau.
     """
-    series = data.series(run, success_metric(JUDGED[part.scale]))
+    series = data.series(run, _judged(part))
     if len(series.steps) < FEWEST_VALIDATIONS:
         return None
     end = series.steps[-1]
