@@ -401,11 +401,7 @@ def compare(
             sides makes no pair because one has no value, or all pairs have the same difference.
             Runs of a seed that only one side has are not considered.
     """
-    if isinstance(at, str) and at not in READINGS:
-        raise ConfigError(
-            f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step"
-        )
-
+    at = _checked_at(at)
     for name, table in (("first", first), ("second", second)):
         if not isinstance(table, pd.DataFrame):
             raise ConfigError(
@@ -430,6 +426,19 @@ def compare(
     table = pd.DataFrame(lines).set_index("metric")
     table.insert(list(table.columns).index("p") + 1, "p_holm", holm(table["p"].tolist()))
     return table
+
+
+def _checked_at(at: At) -> At:
+    """``at``, as an int if it is a step of another type, such as ``runs.step.max()`` of NumPy.
+
+    Raises:
+        ConfigError: It is neither one of ``READINGS`` nor a whole number.
+    """
+    if isinstance(at, str) and at in READINGS:
+        return at
+    if isinstance(at, Real) and float(at).is_integer():
+        return int(at)
+    raise ConfigError(f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step")
 
 
 def _warnings(

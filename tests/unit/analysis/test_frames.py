@@ -340,9 +340,17 @@ def test_the_step_that_a_warning_of_unlike_steps_advises_pairs_every_seed(folder
 @pytest.mark.filterwarnings("error:at=")
 @pytest.mark.filterwarnings("error:pairs were")
 @pytest.mark.filterwarnings("ignore:the two differ")
-def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder):
+@pytest.mark.parametrize("number", [int, np.int64, float])
+def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder, number):
     runs = scpo.load_runs(folder)
-    assert len(scpo.compare(runs[(runs.row == "scpo") & (runs.step <= 20)], runs[runs.row == "gigpo"], at=20))
+    assert len(scpo.compare(runs[(runs.row == "scpo") & (runs.step <= 20)], runs[runs.row == "gigpo"], at=number(20)))
+
+
+@pytest.mark.parametrize("at", [None, 20.5, math.nan])
+def test_what_is_no_training_step_is_refused(folder, at):
+    runs = scpo.load_runs(folder)
+    with pytest.raises(ConfigError, match=f"^at={at} is unknown; allowed are last, .* or a training step$"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], at=at)
 
 
 @pytest.mark.filterwarnings("error")
