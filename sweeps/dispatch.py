@@ -40,6 +40,7 @@ from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.notify import notify
+from sweeps.records.cancellation import FINAL
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
 from sweeps.start_checks import obstacles, refuse_what_cannot_start
@@ -47,8 +48,6 @@ from sweeps.terminal import say
 
 LISTED_RUNS = 12
 
-# States that do not change any more, so that such a run is not observed again.
-FINAL = (State.DONE, State.PRUNED)
 OTHER_CODE = Decision(Action.LEAVE, "not started under other code, see the note")
 LOST_REASON = "its process ended without recording why; the same command starts it again"
 
@@ -90,22 +89,27 @@ class Found:
         """
         outcomes = {**self.damaged, **ended}
         for run_id, decision in self.plan.items():
+            # Final states do not change any more, so these runs are not observed again.
+            if run_id in ended and ended[run_id].state in FINAL:
+                continue
             before = self.seen[run_id].state
-            if before in FINAL or (run_id in ended and ended[run_id].state in FINAL):
-                outcomes.setdefault(run_id, Outcome(before))
+            if before in FINAL:
+                outcomes[run_id] = Outcome(before)
                 continue
+
             now = _observed_end(self.folders[run_id], observer)
-            if run_id in self.refused and now.state is before:
-                # It is counted among the runs that were not started.
-                continue
-            if decision.action is not Action.START and now.state is before:
+            if run_id in ended:
+                outcomes[run_id] = _latest(ended[run_id], now)
+            elif decision.action is Action.START:
+                # It waited for a slot here; another process may have started it meanwhile.
+                if now.state in FINAL or now.state.live:
+                    outcomes[run_id] = now
+            elif now.state is not before:
+                outcomes[run_id] = now
+            # A refused run is counted among those that were not started.
+            elif run_id not in self.refused:
                 # The reason names what a person can do about it.
                 outcomes[run_id] = Outcome(before, decision.reason(run_id))
-            elif decision.action is not Action.START or run_id in ended:
-                outcomes[run_id] = _latest(ended.get(run_id), now)
-            elif now.state in FINAL or now.state.live:
-                # While the run waited for a slot here, another process started it.
-                outcomes[run_id] = now
         return outcomes
 
 
@@ -129,8 +133,7 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
     seen |= dict.fromkeys(archived, Observed(State.DONE))
     plan = reconcile(matrix.runs, seen, launcher_of(matrix).max_failures, runs_dir(matrix))
     plan |= archived
-    starts = _starts(matrix, plan)
-    refused = _refused(runs_dir(matrix), starts)
+    refused = _refused(runs_dir(matrix), _starts(matrix, plan))
     plan |= dict.fromkeys(refused, OTHER_CODE)
     starts = _starts(matrix, plan)
 
@@ -627,11 +630,18 @@ def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:
     return Outcome(seen.state, LOST_REASON if seen.state is State.LOST else status.reason, log)
 
 
-def _latest(ended: Outcome | None, now: Outcome) -> Outcome:
-    """Outcome of a run that is not final: what its launcher saw, or what was observed later."""
-    # A launcher also knows why a run could not be started, or why its end was not recorded.
-    if ended is None or ended.state is State.RUNNING or now.state in FINAL or now.state.live:
+def _latest(ended: Outcome, now: Outcome) -> Outcome:
+    """Outcome of a run: what its launcher saw, or what was observed later.
+
+    Args:
+        ended: The launcher's outcome, which is not final.
+        now: The present state.
+    """
+    # RUNNING: another process had it. A final or live state is also that of another process, which
+    # has continued the run since.
+    if ended.state is State.RUNNING or now.state in FINAL or now.state.live:
         return now
+    # A launcher also knows why a run could not be started, or why its end was not recorded.
     return ended
 
 

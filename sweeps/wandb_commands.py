@@ -62,7 +62,7 @@ def push(offline: Path) -> tuple[bool, str]:
     A push that takes longer than ``PUSH_S`` is stopped; the next call sends the folder again.
     """
     command = [sys.executable, "-m", "wandb", "sync", str(offline.resolve())]
-    # wandb writes logs of its own into the working directory: let that be the run's folder.
+    # wandb writes logs of its own into the working directory: make that the run's folder.
     of_run = offline.parents[1]
     try:
         done = subprocess.run(
@@ -92,7 +92,7 @@ def check_server(command: str) -> None:
             f"{command}: there is no key for W&B; `wandb login` once, or set WANDB_API_KEY"
         )
     url = wandb_url()
-    # wandb prints the address that it uses: let that be the one without a password.
+    # wandb prints the address that it uses: make that the one without a password.
     use_address(url)
     if unreachable := why_unreachable(url):
         raise ConfigError(
@@ -102,13 +102,18 @@ def check_server(command: str) -> None:
 
 
 def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) -> bool:
-    """Push every offline folder that was not pushed yet; True if all succeeded."""
+    """Push every offline folder that was not pushed yet; True if all succeeded.
+
+    False also if a run may not be read, because it may have such folders.
+    """
     offline = []
+    all_read = True
     for folder in folders:
         # `glob` finds nothing in a folder that may not be read.
         try:
             check_readable(folder.path)
         except UnreadableError as error:
+            all_read = False
             say_error(console, f"{folder.run_id}: {error}")
         for path in sorted(folder.path.glob("wandb/offline-run-*")):
             offline.append((folder, path))
@@ -118,7 +123,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
             f"{counted(len(folders), 'run')}, none with an offline W&B folder "
             "(wandb.mode=offline writes them)",
         )
-        return True
+        return all_read
     # Another ``push_one`` (of a test) sends nothing to W&B.
     if push_one is push:
         check_server("sync")
@@ -137,7 +142,7 @@ def sync(console: Console, folders: Sequence[RunFolder], push_one: Push = push) 
             say_error(console, f"{folder.run_id}: {message}")
 
     say(console, f"{counted(len(offline), 'offline folder')}, {failed} could not be synced")
-    return not failed
+    return all_read and not failed
 
 
 def add_view_arguments(parser: argparse.ArgumentParser) -> None:

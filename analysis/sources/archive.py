@@ -105,17 +105,58 @@ def read_archive(folder: Path) -> Archive:
         RecordError: The index or the table of runs cannot be read at all.
     """
     index, edited = read_index(folder)
-    problems = [Problem(f"{folder}/{INDEX}", edited)] if edited else []
-    experiments = tuple(_read_experiments(folder, index, problems))
-    # So far these are problems of the index. With any, no run may be added to the archive.
-    index_problems = tuple(problems)
-    lines = _read_lines(folder, index, problems)
-    table = _read_metrics(folder, index)
-    intact = locate(folder, METRICS, index) is not None
-    reasons = _damaged_metrics(index, lines, table, intact=intact)
+    experiments, damaged_records = _read_experiments(folder, index)
+    lines, damaged_lines = _read_lines(folder, index)
+    intact_table = locate(folder, METRICS, index)
+    table = _read_metrics(intact_table or folder / METRICS)
+    damage = _damaged_metrics(index, lines, table, intact=intact_table is not None)
+    runs, unusable_lines = _runs_of(folder, lines, table, damage)
+
+    undamaged = {run.id for run in runs.values() if not run.damage}
+    # Of the index, because a run whose line is damaged is not in ``runs``.
+    damaged = tuple(run for run in index.runs if run not in undamaged)
+    edits = []
+    if edited:
+        # If all runs still have the checksums of the edited index, the edit has damaged none.
+        edits.append(Problem(f"{folder}/{INDEX}", edited, harmless=not damaged))
+    index_problems = (*edits, *damaged_records)
+    problems = [*index_problems, *damaged_lines, *unusable_lines]
+    problems += _problems_of(folder, [run for run in runs.values() if run.damage])
+    if intact_table is None:
+        # After the runs, because they name what is missing.
+        problems.append(_other_metrics(folder, damaged))
+    return Archive(
+        runs=runs,
+        metrics=table[table["run"].isin(undamaged)],
+        experiments=tuple(experiments),
+        damaged=damaged,
+        index_problems=index_problems,
+        problems=tuple(problems),
+    )
+
+
+def _runs_of(
+    folder: Path,
+    lines: Mapping[str, Mapping[str, Any]],
+    table: pd.DataFrame,
+    damage: Mapping[str, str],
+) -> tuple[dict[str, Run], list[Problem]]:
+    """Make the runs from their lines.
+
+    Args:
+        folder: Folder of the archive.
+        lines: Lines of the runs by id.
+        table: Long table, sorted by ``KEY``.
+        damage: Run id -> description of the damage of its rows, from ``_damaged_metrics``.
+
+    Returns:
+        The runs by id, those with damaged or missing rows in state DAMAGED; and a problem for each
+        line that describes no run.
+    """
     steps = table.groupby("run")["step"].unique()
     numbers = _numbers_by_run(table)
     runs: dict[str, Run] = {}
+    problems = []
     for run_id, line in lines.items():
         try:
             run = _run(folder, line)
@@ -123,28 +164,14 @@ def read_archive(folder: Path) -> Archive:
             reason = f"its line in {RUNS} is no run's: {_complaint_of(error)}"
             problems.append(Problem(f"{folder}/{run_id}", reason))
             continue
-        damage = reasons.get(run_id) or _gap(run, steps[run_id].tolist(), numbers.get(run_id, {}))
-        if damage:
-            run = replace(run, state=State.DAMAGED, damage=f"{damage}. {_restore(folder)}")
+        found = damage.get(run_id)
+        if found is None:
+            # A run without any rows is in ``damage``, so this one has some.
+            found = _gap(run, steps[run_id].tolist(), numbers.get(run_id, {}))
+        if found is not None:
+            run = replace(run, state=State.DAMAGED, damage=f"{found}. {_restore(folder)}")
         runs[run_id] = run
-
-    problems += _problems_of(folder, [run for run in runs.values() if run.damage])
-    undamaged = {run.id for run in runs.values() if not run.damage}
-    damaged = tuple(run for run in index.runs if run not in undamaged)
-    if not intact:
-        # After the runs, because they name what is missing.
-        problems.append(_other_metrics(folder, damaged))
-    if not damaged:
-        # Whatever was changed in the index, all runs have their checksums.
-        problems = [replace(p, harmless=p.harmless or p.reason == edited) for p in problems]
-    return Archive(
-        runs=runs,
-        metrics=table[table["run"].isin(undamaged)],
-        experiments=experiments,
-        damaged=damaged,
-        index_problems=index_problems,
-        problems=tuple(problems),
-    )
+    return runs, problems
 
 
 def _complaint_of(error: Exception) -> str:
@@ -176,13 +203,14 @@ def _problems_of(folder: Path, damaged: list[Run]) -> list[Problem]:
 
 
 def _read_experiments(
-    folder: Path,
-    index: ArchiveIndex,
-    problems: list[Problem],
-) -> Iterator[ExperimentRecord]:
+    folder: Path, index: ArchiveIndex
+) -> tuple[list[ExperimentRecord], list[Problem]]:
+    """Read the undamaged records of experiments; also returns a problem for each damaged one."""
+    experiments = []
+    problems = []
     for number, record in enumerate(index.experiments, start=1):
         try:
-            yield ExperimentRecord.model_validate(unsealed(record))
+            experiments.append(ExperimentRecord.model_validate(unsealed(record)))
         except (ValueError, TypeError) as error:
             name = str(record.get("experiment"))[:60]
             reason = (
@@ -190,14 +218,20 @@ def _read_experiments(
                 f"{_restore(folder)}"
             )
             problems.append(Problem(f"{folder}/{INDEX}", reason))
+    return experiments, problems
 
 
 def _read_lines(
-    folder: Path,
-    index: ArchiveIndex,
-    problems: list[Problem],
-) -> dict[str, dict[str, Any]]:
-    """Read the lines of ``runs.parquet`` that match their checksums."""
+    folder: Path, index: ArchiveIndex
+) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Read ``runs.parquet``.
+
+    Returns:
+        The lines that match their checksums, by run id; and the problems of all others.
+
+    Raises:
+        RecordError: No line can be read.
+    """
     path = locate(folder, RUNS, index)
     groups = list(_row_groups(path or folder / RUNS))
     if not groups:
@@ -214,6 +248,7 @@ def _read_lines(
             if sums and line["id"] not in lines and line_sum(line) == sums.line:
                 lines[line["id"]] = line
 
+    problems = []
     if unlisted:
         reason = (
             f"{counted(len(unlisted), 'run')} in {RUNS} have no entry in {INDEX}: "
@@ -227,14 +262,13 @@ def _read_lines(
             f"{_restore(folder)}"
         )
         problems.append(Problem(f"{folder}/{RUNS}", reason))
-    return lines
+    return lines, problems
 
 
-def _read_metrics(folder: Path, index: ArchiveIndex) -> pd.DataFrame:
-    """Read all rows that can be read, sorted by ``KEY``."""
-    path = locate(folder, METRICS, index)
+def _read_metrics(path: Path) -> pd.DataFrame:
+    """Read all rows of ``metrics.parquet`` that can be read, sorted by ``KEY``."""
     groups = []
-    for group in _row_groups(path or folder / METRICS):
+    for group in _row_groups(path):
         # The columns of a damaged file may have other names or types. Such a group is left out; the
         # checksums then show that its runs are missing.
         with contextlib.suppress(pa.ArrowException, KeyError):

@@ -16,8 +16,10 @@ SCRIPT = r"""# completion of sweep.py, train.py and `python -m sweeps doctor`, f
 #     source <(python -m sweeps completion)
 _scpo_complete() {
     local line="${COMP_LINE:0:COMP_POINT}" word
+    # Any other call of Python: file names.
     case " $line" in *sweep.py\ *|*train.py\ *|*"-m sweeps doctor "*) ;; *) return 1 ;; esac
     word="${line##*[[:space:]]}"
+    # Bash splits a word at each =, and replaces only the part after the last one.
     local IFS=$'\n' prefix=""
     case "$word" in *=*) prefix="${word%"${word##*=}"}" ;; esac
     COMPREPLY=()
@@ -70,6 +72,7 @@ def _groups() -> list[str]:
 
 def _annotations(model: type[BaseModel], parts: list[str]) -> list[Any]:
     """Types of the field at a dotted key: several where a section is a union of models."""
+    # Models that may hold the next part of the key.
     members: list[type[BaseModel]] = [model]
     found: list[Any] = []
     for part in parts:
@@ -90,7 +93,7 @@ def _allowed(annotations: list[Any]) -> list[str]:
         elif typing.get_origin(annotation) is Literal:
             values += [str(argument) for argument in typing.get_args(annotation)]
         else:
-            values += _allowed(
-                [argument for argument in typing.get_args(annotation) if argument is not type(None)]
-            )
+            # Members of a union, items of a list; none for a plain type such as int.
+            arguments = typing.get_args(annotation)
+            values += _allowed([argument for argument in arguments if argument is not type(None)])
     return list(dict.fromkeys(values))

@@ -113,17 +113,14 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     return raw
 
 
-# Installed estimators bring folders of configuration files, which Hydra searches after conf/.
-_SEARCH_PATH: list[str] = []
-if FOLDERS[1:]:
-    folders = json.dumps([folder.as_uri() for folder in FOLDERS[1:]])
-    _SEARCH_PATH = [f"hydra.searchpath={folders}"]
-
-
 @functools.lru_cache(maxsize=1024)
 def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     """Compose the overrides with Hydra. The result is cached: do not modify it."""
-    asked = [*_SEARCH_PATH, *(override.for_hydra for override in overrides)]
+    asked = [override.for_hydra for override in overrides]
+    installed = [folder.as_uri() for folder in FOLDERS[1:]]
+    if installed:
+        # Installed packages bring folders of configuration files, which Hydra searches after conf/.
+        asked.insert(0, f"hydra.searchpath={json.dumps(installed)}")
     try:
         with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
             composed = hydra.compose("config", overrides=asked, return_hydra_config=True)
@@ -139,7 +136,7 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     chosen = composed.hydra.runtime.choices
     with open_dict(composed):
         del composed["hydra"]
-    check_names(composed, chosen, [it.key for it in overrides if not it.is_choice])
+    check_names(composed, chosen, [each.key for each in overrides if not each.is_choice])
     return composed
 
 
@@ -229,8 +226,12 @@ def _refuse_empty_folders(machine: Any) -> None:
     """
     if not isinstance(machine, Mapping):
         return
-    current = {name: f"machine.{name}=. for the current one" for name in ("runs_dir", "cache_dir")}
-    for name, otherwise in {**current, "archive": "machine.archive=null for none"}.items():
+    meant = {
+        "runs_dir": "machine.runs_dir=. for the current one",
+        "cache_dir": "machine.cache_dir=. for the current one",
+        "archive": "machine.archive=null for none",
+    }
+    for name, otherwise in meant.items():
         folder = machine.get(name)
         if isinstance(folder, str) and not folder.strip():
             raise ConfigError(
@@ -244,7 +245,9 @@ def _files_with_unknown_names(error: ValidationError) -> Iterator[str]:
     for detail in error.errors(include_url=False):
         if detail["type"] != "union_tag_invalid" or not detail["loc"]:
             continue
-        group, tag = detail["loc"][-1], detail["ctx"]["tag"]
+        # The section with the unknown name, which is called like its folder of files.
+        group = detail["loc"][-1]
+        tag = detail["ctx"]["tag"]
         line = re.compile(rf"^(name|kind): *{re.escape(tag)} *(#|$)", re.MULTILINE)
         for folder in FOLDERS:
             for path in sorted((folder / str(group)).glob("*.yaml")):

@@ -6,8 +6,9 @@ from typing import Any
 from scpo.records.identity import digest, identity
 from scpo.schema.run import RunConfig
 
-# Exact similarity is 0 or 1, so every threshold in (0, 1] accepts the same pairs, and the credit
-# above the soft base, (s - base) / (1 - base), is 1 for each of them.
+# Kind of scorer -> settings of the shaper that have no effect with it. Exact similarity is 0 or 1,
+# so every threshold in (0, 1] accepts the same pairs, and the credit above the soft base,
+# (s - base) / (1 - base), is 1 for each of them.
 UNREAD = {"exact": ("theta", "soft_base")}
 PREFIX = "method.shaper."
 

@@ -136,13 +136,15 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
     # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale, name) for axis in AXIS_KEYS}
-    asked_as = (
+    asked_as: tuple[str, ...] = (
         f"+experiment={name}",
         *_foreign(experiment, chosen, scale),
         *map(_axis_word, added),
     )
-    by_name = asked_as == (f"+experiment={experiment.name}",)
-    matrix = Matrix(experiment, scale, tuple(common), () if by_name else asked_as)
+    if asked_as == (f"+experiment={experiment.name}",):
+        # The name suffices.
+        asked_as = ()
+    matrix = Matrix(experiment, scale, tuple(common), asked_as)
     shared = parse_all(experiment.shared_overrides(scale))
     # The other rows stay in the experiment, so that its manifest keeps the runs that they have.
     rows = _selected(experiment.rows, selected)
@@ -153,11 +155,11 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
                 matrix.add(row, config)
 
     if not matrix.cells:
-        allowed = sorted({allowed for row in rows for allowed in row.scales})
+        scales = sorted({each for row in rows for each in row.scales})
         which = f"the rows {', '.join(row.name for row in rows)}" if selected else "its rows"
         raise ConfigError(
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
-            + ", ".join(f"scale={each}" for each in allowed)
+            + ", ".join(f"scale={each}" for each in scales)
         )
     left_out = [row.name for row in experiment.rows if row not in rows and scale in row.scales]
     if left_out:
@@ -170,7 +172,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             matrix.notes += repeated({f"row {row.name}, seeds": row.seeds or ()})
     matrix.notes += unread_in_rows(list(matrix.runs.values()))
     given = [override for override in common if override.key != "scale" and not override.of_machine]
-    # These overrides compose other runs than the exported one on purpose.
+    # These overrides compose other runs than the exported one on purpose. Seeds do not: the note
+    # compares the runs at the seed of the exported one.
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
@@ -181,11 +184,12 @@ def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:
     exported = matrix.experiment.of_run
     if exported is None:
         return
-    # With the run's seed, whichever seeds are asked for; an id ends in s<seed>-<hash>.
+    # The exported run's id ends in s<seed>-<hash>. Other seeds may be asked for, so the runs are
+    # compared at that seed.
     seed = int(exported.rsplit("-", 2)[1].removeprefix("s"))
-    configs = (config.model_copy(update={"seed": seed}) for config in matrix.runs.values())
+    ids = [run_id(config.model_copy(update={"seed": seed})) for config in matrix.runs.values()]
     runs_dir = Path(matrix.cells[0].config.machine.runs_dir)
-    if exported not in map(run_id, configs):
+    if exported not in ids:
         yield (
             f"{asked} is no longer the configuration of run {exported}: a file of conf/ that it "
             f"builds on, or {asked} itself, has changed since the export. To restore the run's: "
@@ -259,12 +263,12 @@ def _refuse_label_of_another(experiment: str, row: ExperimentRow, config: RunCon
     """Refuse a row with the label of a method that it does not run."""
     name = config.method.name
     own = METHOD_LABELS.get(name)
-    labelled = next((it for it, label in METHOD_LABELS.items() if label == row.label), None)
-    if labelled is not None and row.label != own:
+    methods = [method for method, label in METHOD_LABELS.items() if label == row.label]
+    if methods and row.label != own:
         raise ConfigError(
             f"experiment {experiment}, row {row.name}: its label {row.label} is that of "
-            f"method={labelled}, but it runs method={name}: give it the label "
-            f"{own or name}, or method={labelled} in its overrides"
+            f"method={methods[0]}, but it runs method={name}: give it the label "
+            f"{own or name}, or method={methods[0]} in its overrides"
         )
 
 
@@ -283,7 +287,11 @@ def _refuse_seeds_in_overrides(experiment: Experiment, scale: Scale) -> None:
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:
-    """Split the values of env, model and seeds from all other overrides."""
+    """Split the values of env, model and seeds from all other overrides.
+
+    Raises:
+        ConfigError: One of the three has no value, or ``seed`` is set in their place.
+    """
     axes: dict[str, list[Any]] = {}
     rest = []
     for override in overrides:
@@ -291,6 +299,7 @@ def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[O
         if override.key in AXIS_KEYS and (override.axis or override.value is not None):
             axes[override.key] = _values(override)
         elif override.key in AXIS_KEYS.values():
+            # An axis without a value (``env=null``), or ``seed`` instead of ``seeds``.
             values = override.text.partition("=")[2].strip("[]")
             meant = f"; write 'seeds=[{values}]'" if override.key == "seed" else ""
             raise ConfigError(
@@ -325,8 +334,13 @@ def _refuse_misspelt_seeds(overrides: Sequence[Override]) -> None:
 
 
 def _values(override: Override) -> list[Any]:
-    given = [parse(f"{override.key}={text}").value for text in override.axis] or override.value
-    values = given if isinstance(given, list) else [given]
+    """Values of an axis: of ``env=a,b``, ``'env=[a,b]'`` or ``env=a``."""
+    if override.axis:
+        values = [parse(f"{override.key}={text}").value for text in override.axis]
+    elif isinstance(override.value, list):
+        values = override.value
+    else:
+        values = [override.value]
     if not values:
         raise ConfigError(f"{override}: an axis needs at least one value")
     # Seeds are integers; all other axes name files.
@@ -488,14 +502,15 @@ def _labelled(experiment: Experiment, common: Sequence[Override]) -> Experiment:
 
 
 def _is_axis(experiment: Experiment, override: Override, scale: Scale) -> bool:
+    """True if an override with a list in brackets is an axis: its key takes a single value."""
     if not isinstance(override.value, list) or not override.sets:
         return False
     if override.is_group or override.is_host:
         return True
+    # The configuration of the first row shows whether the key takes a list.
     chosen = (f"scale={scale}", *experiment.shared_overrides(scale), *experiment.rows[0].overrides)
-    return not isinstance(
-        OmegaConf.select(compose_raw(parse_all(chosen)), override.key), ListConfig
-    )
+    value = OmegaConf.select(compose_raw(parse_all(chosen)), override.key)
+    return not isinstance(value, ListConfig)
 
 
 def _axis_texts(override: Override) -> tuple[str, ...]:
@@ -521,7 +536,7 @@ def _text(value: Any) -> str:
 
 
 def _short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Key -> as many of its last parts as tell it apart from the others: ``theta``.
+    """Key -> the fewest of its last parts that no other key ends in: ``theta``.
 
     ``method.shaper.states`` and ``method.estimator.states`` are ``shaper.states`` and
     ``estimator.states``.

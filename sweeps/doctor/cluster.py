@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
@@ -31,9 +32,28 @@ COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 # Limit in seconds for the answer of a command.
 TIMEOUT_S = 20
 
-# Columns of sinfo: partition (* marks the default), availability, time limit, cores of a node,
-# generic resources such as GPUs, and numbers of allocated/idle/other/all nodes.
+# Columns of sinfo: those of ``_NodeKind``.
 FIELDS = "%P|%a|%l|%c|%G|%F"
+
+
+class _NodeKind(NamedTuple):
+    """One row of sinfo: a partition has one for each kind of node.
+
+    Attributes:
+        partition: Its name; * marks the default partition.
+        available: ``up``, or why jobs cannot be started: ``down``, ``drain``, ``inact``.
+        time_limit: Longest time limit of a job.
+        cores: CPU cores of a node; with a + where nodes have different numbers.
+        resources: Generic resources of a node, such as GPUs; ``(null)`` for none.
+        nodes: Numbers of allocated/idle/other/all nodes; others are drained, down or reserved.
+    """
+
+    partition: str
+    available: str
+    time_limit: str
+    cores: str
+    resources: str
+    nodes: str
 
 
 def check_slurm(subject: Subject) -> Iterator[Finding]:
@@ -195,13 +215,16 @@ def _partition(
         gres: ``gres`` of the site file.
         output: Output of ``_sinfo`` for this partition.
     """
-    # sinfo may print warnings between its rows.
-    rows = [line.split("|") for line in output.splitlines() if line.count("|") == FIELDS.count("|")]
+    kinds = []
+    for line in output.splitlines():
+        # sinfo may print warnings between its rows.
+        if line.count("|") == FIELDS.count("|"):
+            kinds.append(_NodeKind(*line.split("|")))
     if name is None:
         # Without a partition, Slurm takes the default one.
-        rows = [row for row in rows if row[0].endswith("*")] or rows
+        kinds = [kind for kind in kinds if kind.partition.endswith("*")] or kinds
     check = f"partition {name or '(default)'}"
-    if not rows:
+    if not kinds:
         yield error(
             check,
             "the cluster has no such partition",
@@ -209,47 +232,48 @@ def _partition(
         )
         return
     if gres and any(request.resources.gpus for request in asked):
-        yield from _gres(check, gres, [row[4] for row in rows], launcher.site)
-    yield from _fits(check, asked, rows)
+        yield from _gres(check, gres, [kind.resources for kind in kinds], launcher.site)
+    yield from _fits(check, asked, kinds)
 
 
 def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[Finding]:
     """Report a ``gres`` of the site that no node of the partition has."""
     # A node with gpu:a800:4(S:0-1) meets requests of gpu:a800 and of gpu. The patterns split the
     # resources at commas outside parentheses, and cut off the number and the parentheses.
-    kinds = set()
+    names = set()
     for resource in re.findall(r"[^,()]+(?:\([^)]*\))?", ",".join(offered)):
-        kind = re.sub(r"(:\d+\w?)?(\(.*)?$", "", resource.strip())
-        kinds |= {kind, kind.partition(":")[0]} - {"", "null"}
-    if re.sub(r":\d+$", "", gres) not in kinds:
-        text = f"gres: {gres}; its nodes have {', '.join(sorted(kinds)) or 'none'}"
+        name = re.sub(r"(:\d+\w?)?(\(.*)?$", "", resource.strip())
+        names |= {name, name.partition(":")[0]}
+    # A node without resources has (null), which the patterns turn into null.
+    names -= {"", "null"}
+    if re.sub(r":\d+$", "", gres) not in names:
+        text = f"gres: {gres}; its nodes have {', '.join(sorted(names)) or 'none'}"
         yield error(check, text, f"gres: <one of these>, or leave it out, in {site}")
 
 
-def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterator[Finding]:
-    """Check that a partition is up, and offers the cores, GPUs and hours that jobs ask for.
-
-    ``rows``: the partition's rows of sinfo, with the columns of ``FIELDS``.
-    """
-    if all(available != "up" for _, available, *_ in rows):
-        yield error(check, f"is {rows[0][1]}", "another partition, or wait")
+def _fits(check: str, asked: Sequence[Request], kinds: Sequence[_NodeKind]) -> Iterator[Finding]:
+    """Check that a partition is up, and offers the cores, GPUs and hours that jobs ask for."""
+    if all(kind.available != "up" for kind in kinds):
+        yield error(check, f"is {kinds[0].available}", "another partition, or wait")
         return
 
-    # Numbers of allocated, idle, other (drained, down or reserved) and all nodes, by row.
-    counts = [[int(count) for count in row[5].split("/")] for row in rows]
-    usable = sum(allocated + idle for allocated, idle, *_ in counts)
+    usable = 0
+    all_nodes = 0
+    for kind in kinds:
+        allocated, idle, _, total = [int(count) for count in kind.nodes.split("/")]
+        usable += allocated + idle
+        all_nodes += total
     if not usable:
-        nodes = counted(sum(total for *_, total in counts), "node")
         yield warning(
             check,
-            f"up, and none of its {nodes} takes jobs now{_reasons()}",
+            f"up, and none of its {counted(all_nodes, 'node')} takes jobs now{_reasons()}",
             "jobs wait until a node is back (`sinfo -R` has the reasons), or another partition",
         )
         return
 
-    # A partition has a row for each kind of node. A job fits if the largest kind has enough.
-    cores = max(int(re.sub(r"\D", "", row[3]) or 0) for row in rows)
-    gpus = max(_gpus_in(row[4]) for row in rows)
+    # A job fits if the largest kind of node has enough.
+    cores = max(int(re.sub(r"\D", "", kind.cores) or 0) for kind in kinds)
+    gpus = max(_gpus_in(kind.resources) for kind in kinds)
     asked_cores = max(request.resources.cpus for request in asked)
     asked_gpus = max(request.resources.gpus for request in asked)
     if cores < asked_cores:
@@ -261,7 +285,7 @@ def _fits(check: str, asked: Sequence[Request], rows: list[list[str]]) -> Iterat
     if gpus < asked_gpus:
         fix = "another partition, or trainer=verl_1gpu" if asked_gpus > 1 else "another partition"
         yield error(check, f"nodes have {gpus} GPUs, a job asks for {asked_gpus}", fix)
-    longest = max(_hours(row[2]) for row in rows)
+    longest = max(_hours(kind.time_limit) for kind in kinds)
     asked_h = max(request.limit_min for request in asked) / 60
     if asked_h > longest:
         yield warning(

@@ -22,10 +22,13 @@ from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, Basis, Duration, duration
 from sweeps.resources import resources, trains_in_verl, verl_trainer
 
-# Major version of CUDA in PyPI's default build of each torch release.
+# Release of torch -> major version of CUDA in its default build on PyPI, which its version does not
+# show: 2.10 requires the packages nvidia-*-cu12, 2.11 those of CUDA 13.
 CUDA_OF_TORCH: dict[tuple[int, ...], str] = {
-    (2, 10): "13",
+    (2, 9): "12",
+    (2, 10): "12",
     (2, 11): "13",
+    (2, 12): "13",
     (2, 13): "13",
 }
 
@@ -81,7 +84,10 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
 
 
 def _all_that_fit(fitting: list[tuple[float, Finding]]) -> Finding:
-    """One finding for all kinds of run that fit; ``fitting`` has the GiB and finding of each."""
+    """One finding for all kinds of run that fit.
+
+    ``fitting``: needed GiB and finding of each kind.
+    """
     most, largest = max(fitting, key=lambda kind: kind[0])
     if len(fitting) == 1:
         return largest
@@ -121,7 +127,7 @@ def check_driver(subject: Subject) -> Iterator[Finding]:
     torch = installed_version("torch")
     if driver is None or torch is None or not any(map(_on_gpus, subject.configs)):
         return
-    # "2.13.0+cu130" is release 2.13, built for CUDA 13.
+    # "2.13.0+cu130" is release 2.13, built for CUDA 13. Builds of PyPI have no suffix.
     release = tuple(int(part) for part in torch.split("+")[0].split(".")[:2])
     build = torch.partition("+cu")[2]
     cuda = build[:2] if build else CUDA_OF_TORCH.get(release)

@@ -10,6 +10,7 @@ from scpo.errors import RecordError
 from scpo.records import RunFolder, State, Status, StopRequest
 from scpo.records.files import locked
 
+# States that do not change any more, except by ``retry`` after a search has pruned the run.
 FINAL = (State.DONE, State.PRUNED)
 
 # State -> state after a retry; others stay as they are.
@@ -52,15 +53,13 @@ def settle(folder: RunFolder) -> bool:
     with locked(folder.lock) as free:
         request = folder.read_stop()
         before = folder.read_status()
-        if (
-            free
-            and request is not None
-            and request.state.settled
-            and before.state not in (*FINAL, request.state)
-        ):
+        # A request to interrupt a run ends its process only, and there is none.
+        if not free or request is None or not request.state.settled:
+            return free
+        if before.state not in (*FINAL, request.state):
             reason = reason_of_end(request, before)
             folder.update_status(state=request.state, reason=reason, pid=None)
-        return free
+        return True
 
 
 def reason_of_end(request: StopRequest, before: Status) -> str:

@@ -135,23 +135,32 @@ class Plan:
         """Lines about seeds given twice, and settings that have no effect on the search's runs."""
         given = {"seeds": self._given_seeds, "search.fresh_seeds": self.search.fresh_seeds}
         space = {name: dimension.key for name, dimension in self.search.space.items()}
-        configs = [self.base]
+        return [
+            *repeated(given),
+            *self._replaced_panels(),
+            *unread_in_space(self._with_each_scorer(), space),
+        ]
+
+    def _with_each_scorer(self) -> list[RunConfig]:
+        """The run at the first seed with each scorer that a trial may have."""
         for dimension in self.search.space.values():
-            # If the scorer is searched, a dimension has an effect if any of the scorers reads it.
             if dimension.key == "scorer":
-                choices = [{"scorer": name} for name in values(dimension)]
-                configs = [next(self.configurations(self.seeds[:1], each)) for each in choices]
-        return [*repeated(given), *self._replaced_panels(), *unread_in_space(configs, space)]
+                configs: list[RunConfig] = []
+                for name in values(dimension):
+                    configs += self.configurations(self.seeds[:1], {"scorer": name})
+                return configs
+        return [self.base]
 
     def _replaced_panels(self) -> Iterator[str]:
+        """Note overrides of validation panels, in whose place trials have their own."""
         for override in self.overrides:
-            if any(
-                _sets(override, key) or override.key.startswith(f"{key}.") for key in self._panels
-            ):
-                yield (
-                    f"{override} has an effect on the winner's runs only: trials have the panels "
-                    "of search.tuning"
-                )
+            for key in self._panels:
+                if _sets(override, key) or override.key.startswith(f"{key}."):
+                    yield (
+                        f"{override} has an effect on the winner's runs only: trials have the "
+                        "panels of search.tuning"
+                    )
+                    break
 
     def runs(self, params: Params) -> dict[str, RunConfig]:
         """Configurations of a trial's runs by id, one for each seed."""
@@ -249,35 +258,47 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
 
 def _check_space(plan: Plan) -> None:
     """Check that each choice and both ends of each range can be composed and make other runs."""
-    space = plan.search.space
-    for name, dimension in space.items():
+    for name, dimension in plan.search.space.items():
         place = f"search.space.{name}"
-        points = _outer(dimension)
-        for value in points:
-            if points.count(value) > 1:
-                what = f"{value} is given {points.count(value)} times; give each value once"
-                if not isinstance(dimension, Choice):
-                    what = f"{value} is the only value; the step may be at most high - low"
-                raise ConfigError(f"{place}: {what}")
-        # Not every file that a config group may choose has the keys that other dimensions vary.
-        inside = {
-            other.key: _outer(other)[0]
-            for other in space.values()
-            if other.key.startswith(f"{dimension.key}.")
-        }
-        ids: dict[str, Any] = {}
-        for value in points:
-            try:
-                id_ = _id_with(plan, {dimension.key: value, **inside})
-            except ConfigError as error:
-                raise ConfigError(f"{place}: {value} cannot run: {error}") from None
-            if id_ in ids and not _has_effect_with_others(plan, dimension, ids[id_], value):
+        _refuse_repeated(place, dimension)
+        _refuse_without_runs(plan, place, dimension)
+
+
+def _refuse_repeated(place: str, dimension: Dimension) -> None:
+    """Refuse a choice with a value twice, and a range that has one value only."""
+    points = _outer(dimension)
+    for value in points:
+        if points.count(value) > 1:
+            what = f"{value} is given {points.count(value)} times; give each value once"
+            if not isinstance(dimension, Choice):
+                what = f"{value} is the only value; the step may be at most high - low"
+            raise ConfigError(f"{place}: {what}")
+
+
+def _refuse_without_runs(plan: Plan, place: str, dimension: Dimension) -> None:
+    """Refuse a dimension with a value that cannot run, or with two values that make equal runs."""
+    # Set together with a choice of a config group, because not every file that it may choose has
+    # the keys that other dimensions vary: such a file cannot run.
+    inside = {}
+    for each in plan.search.space.values():
+        if each.key.startswith(f"{dimension.key}."):
+            inside[each.key] = _outer(each)[0]
+    # Run id -> value that makes this run.
+    value_of: dict[str, Any] = {}
+    for value in _outer(dimension):
+        try:
+            name = _id_with(plan, {dimension.key: value, **inside})
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {value} cannot run: {error}") from None
+        if name in value_of:
+            other = value_of[name]
+            if not _has_effect_with_others(plan, dimension, other, value):
                 raise ConfigError(
-                    f"{place}: {dimension.key}={ids[id_]} and {dimension.key}={value} make the "
+                    f"{place}: {dimension.key}={other} and {dimension.key}={value} make the "
                     f"same runs, as {_why_without_effect(dimension)}. Take it out of the space: "
                     f"'~{place}'"
                 )
-            ids[id_] = value
+        value_of[name] = value
 
 
 def _outer(dimension: Dimension) -> list[Any]:
@@ -295,16 +316,20 @@ def _has_effect_with_others(plan: Plan, varied: Dimension, one: Any, other: Any)
 
     For example ``env.wordings.seed``, which is read at a dose of wordings above 0 only.
     """
-    others = (each for each in plan.search.space.values() if each is not varied)
-    for setting in ({each.key: value} for each in others for value in _outer(each)):
-        with contextlib.suppress(ConfigError):
-            first = _id_with(plan, {**setting, varied.key: one})
-            if first != _id_with(plan, {**setting, varied.key: other}):
-                return True
+    for each in plan.search.space.values():
+        if each is varied:
+            continue
+        for value in _outer(each):
+            # A combination that cannot run shows nothing.
+            with contextlib.suppress(ConfigError):
+                first = _id_with(plan, {each.key: value, varied.key: one})
+                if first != _id_with(plan, {each.key: value, varied.key: other}):
+                    return True
     return False
 
 
 def _why_without_effect(dimension: Dimension) -> str:
+    # Of the parsed override, only the key is used; null can be given to any.
     if parse(f"{dimension.key}=null").of_machine:
         return "settings of this section do not change what a run computes"
     return "this configuration does not read the setting"

@@ -91,8 +91,12 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
 
 
 def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
-    """Number of runs that the budget leaves, without ended trials and finished runs of others."""
-    # By settings, because another trial with the same ones repeats a failed trial.
+    """Number of runs still to come: those of the budget without finished ones.
+
+    The runs of a pruned trial count as finished, because it is not continued.
+    """
+    # Settings -> number of their finished runs. By settings and not by trial, because the budget
+    # counts settings: another trial with the same ones repeats a failed trial.
     finished = {}
     for trial in trials:
         if trial.state.name in ("COMPLETE", "PRUNED"):
@@ -207,8 +211,10 @@ def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
         for folder in search_folder.search_folders(runs_dir):
             with contextlib.suppress(ScpoError):
                 plan = search_folder.read_plan(folder)
-                trials = read_trials(plan)
-                members[folder.name] = {run for trial in trials for run in plan.runs(trial.params)}
+                ids: set[str] = set()
+                for trial in read_trials(plan):
+                    ids.update(plan.runs(trial.params))
+                members[folder.name] = ids
     return members
 
 
@@ -222,7 +228,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _load_optuna() -> None:
-    """Check the packages of the search and of its summary, before hours of training."""
+    """Check the packages of the search and of its summary, and silence Optuna.
+
+    At the start, because a package that only the summary needs would be missed after hours of
+    training.
+    """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"a search needs {', '.join(missing)}; {install_command('search')}")

@@ -22,8 +22,10 @@ ENVIRONMENTS = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop"}
 
 # val_data_size of verl-agent's script.
 VALIDATION_EPISODES = 128
+
+# Output of verl-agent's examples/data_preprocess/prepare.py. The fork's environments draw the
+# tasks; of these files it uses only the numbers of rows.
 DATA = "~/data/verl-agent/text"
-"""Output of verl-agent's examples/data_preprocess/prepare.py; only its numbers of rows are used."""
 
 
 def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
@@ -45,7 +47,13 @@ def settings(config: RunConfig, run_folder: Path) -> list[Setting]:
 
 
 def command_line(config: RunConfig, chosen: Sequence[Setting], typed: Sequence[str]) -> list[str]:
-    """All overrides for the fork: those of the run, then ``typed``; the last one of a key wins."""
+    """All overrides for the fork, of which the last one of a key wins.
+
+    Args:
+        config: The run; its ``trainer.verl.overrides`` come second.
+        chosen: The run's ``settings``, which come first.
+        typed: Overrides from the command line, which come last.
+    """
     return [*(setting.override for setting in chosen), *_check(config).verl.overrides, *typed]
 
 
@@ -70,10 +78,10 @@ def _check(config: RunConfig) -> VerlTrainer:
 
     # The fork does not read these settings; the run would record another value as if it had taken
     # effect.
-    for key, configured, only in _fixed_settings(config, trainer):
-        if configured != only:
+    for key, configured, of_fork in _fixed_settings(config, trainer):
+        if configured != of_fork:
             raise ConfigError(
-                f"{key}={configured}: verl-agent knows {only} only; trainer=local and verl have "
+                f"{key}={configured}: verl-agent knows {of_fork} only; trainer=local and verl have "
                 "more"
             )
     return trainer
@@ -84,8 +92,11 @@ def _fixed_settings(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[s
     estimator = config.trained.estimator
     yield "trainer.verl.engine", trainer.verl.engine, "vllm"
     yield "env.prompt", config.env.prompt, "verl_agent"
-    skips = "trainer.skip_updates_without_advantage"
-    yield skips, trainer.skip_updates_without_advantage, False
+    yield (
+        "trainer.skip_updates_without_advantage",
+        trainer.skip_updates_without_advantage,
+        False,
+    )
     if config.env.name == "webshop":
         yield "env.setting", config.env.setting, "stack"
     if isinstance(estimator, GroupSettings) and estimator.name in OF_THE_FORK:
@@ -98,14 +109,9 @@ def _fixed_settings(config: RunConfig, trainer: VerlTrainer) -> Iterator[tuple[s
 def _data(config: RunConfig) -> Iterator[Setting]:
     """Tasks, episodes and environment."""
     trainer = config.trainer
-    # The fork's environments draw the tasks; of the files of prompts it uses only the number of
-    # rows.
-    yield Setting(
-        "data.train_files", f"{Path(DATA).expanduser()}/train.parquet", "verl-agent's prepare.py"
-    )
-    yield Setting(
-        "data.val_files", f"{Path(DATA).expanduser()}/test.parquet", "verl-agent's prepare.py"
-    )
+    data = Path(DATA).expanduser()
+    yield Setting("data.train_files", f"{data}/train.parquet", "verl-agent's prepare.py")
+    yield Setting("data.val_files", f"{data}/test.parquet", "verl-agent's prepare.py")
     yield Setting(
         "data.train_batch_size", prompts_per_step(config), "trainer.groups; method.sampling"
     )
@@ -131,6 +137,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     rollout = "actor_rollout_ref.rollout"
     verl = trainer.verl
     loss = trainer.loss
+    micro_rows, micro_source = micro_batch(config, trainer)
 
     # Model.
     yield Setting("actor_rollout_ref.model.path", config.model.path, "model")
@@ -138,7 +145,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting(
         "actor_rollout_ref.model.enable_gradient_checkpointing",
         verl.gradient_checkpointing,
-        "trainer.verl",
+        "trainer.verl.gradient_checkpointing",
     )
 
     # Optimizer, batches and loss.
@@ -148,7 +155,7 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
         trainer.mini_batch_rows,
         "trainer.mini_batch_rows; counts rows",
     )
-    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
+    yield Setting(f"{actor}.ppo_micro_batch_size_per_gpu", micro_rows, micro_source)
     yield Setting(f"{actor}.clip_ratio_low", loss.clip_low, "trainer.loss.clip_low")
     yield Setting(f"{actor}.clip_ratio_high", loss.clip_high, "method.clip_high")
     yield Setting(f"{actor}.clip_ratio_c", loss.dual_clip, "trainer.loss.dual_clip")
@@ -162,16 +169,18 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
 
     # Reference policy.
     yield Setting(
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer)
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", micro_rows, micro_source
     )
     yield Setting(
-        "actor_rollout_ref.ref.fsdp_config.param_offload", verl.offload_reference, "trainer.verl"
+        "actor_rollout_ref.ref.fsdp_config.param_offload",
+        verl.offload_reference,
+        "trainer.verl.offload_reference",
     )
 
     # Rollout engine.
-    yield Setting(f"{rollout}.name", "vllm", "appendix A.2")
+    yield Setting(f"{rollout}.name", "vllm", "the paper's appendix A.2")
     yield Setting(f"{rollout}.temperature", trainer.temperature, "trainer.temperature")
-    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", *micro_batch(config, trainer))
+    yield Setting(f"{rollout}.log_prob_micro_batch_size_per_gpu", micro_rows, micro_source)
     yield Setting(
         f"{rollout}.tensor_model_parallel_size",
         verl.tensor_parallel,
@@ -190,15 +199,22 @@ def _policy(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
         trainer.validation.temperature,
         "trainer.validation.temperature",
     )
-    yield Setting(f"{rollout}.val_kwargs.do_sample", trainer.validation.temperature > 0, "as above")
+    yield Setting(
+        f"{rollout}.val_kwargs.do_sample",
+        trainer.validation.temperature > 0,
+        "trainer.validation.temperature",
+    )
 
 
 def _optimizer(actor: str, trainer: VerlTrainer) -> Iterator[Setting]:
     """AdamW and gradient clip of the policy."""
     optimizer = trainer.optimizer
     yield Setting(f"{actor}.optim.lr", optimizer.learning_rate, "trainer.optimizer.learning_rate")
-    warmup = "trainer.optimizer.warmup_steps; its first step learns at a rate of 0"
-    yield Setting(f"{actor}.optim.lr_warmup_steps", optimizer.warmup_steps, warmup)
+    yield Setting(
+        f"{actor}.optim.lr_warmup_steps",
+        optimizer.warmup_steps,
+        "trainer.optimizer.warmup_steps; its first step learns at a rate of 0",
+    )
     yield Setting(
         f"{actor}.optim.weight_decay", optimizer.weight_decay, "trainer.optimizer.weight_decay"
     )
@@ -214,10 +230,9 @@ def _method(config: RunConfig) -> Iterator[Setting]:
     estimator = config.trained.estimator
     sampling = config.trained.sampling
     actor = "actor_rollout_ref.actor"
-    own = estimator.name if estimator.name in OF_THE_FORK else "grpo"
     yield Setting(
         "algorithm.adv_estimator",
-        own,
+        estimator.name if estimator.name in OF_THE_FORK else "grpo",
         "method.estimator; grpo for one that the fork lacks, whose advantages the hooks replace",
     )
     yield Setting("algorithm.gamma", estimator.gamma, "method.estimator.gamma")
@@ -241,7 +256,9 @@ def _method(config: RunConfig) -> Iterator[Setting]:
         similar = estimator.anchors == "similar"
         yield Setting("algorithm.gigpo.enable_similarity", similar, "method.estimator.anchors")
         yield Setting(
-            "algorithm.gigpo.similarity_thresh", estimator.anchor_similarity, "method.estimator"
+            "algorithm.gigpo.similarity_thresh",
+            estimator.anchor_similarity,
+            "method.estimator.anchor_similarity",
         )
     if sampling is not None and sampling.rule == "dynamic":
         yield Setting("algorithm.filter_groups.enable", True, "method.sampling")
@@ -274,7 +291,8 @@ def _critic(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:
     yield Setting("critic.model.path", config.model.path, "model")
     yield Setting("critic.model.use_remove_padding", True, "verl-agent's script")
     yield Setting("critic.model.enable_gradient_checkpointing", True, "verl-agent's script")
-    yield Setting("critic.ppo_micro_batch_size_per_gpu", *micro_batch(config, trainer))
+    micro_rows, micro_source = micro_batch(config, trainer)
+    yield Setting("critic.ppo_micro_batch_size_per_gpu", micro_rows, micro_source)
 
 
 def _run(config: RunConfig, trainer: VerlTrainer) -> Iterator[Setting]:

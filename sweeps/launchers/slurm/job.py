@@ -57,11 +57,15 @@ class Supervisor:
     """Watch the process of one run from its job.
 
     Attributes:
-        process: Process of the run, once it is started.
+        folder: The run.
+        job: Record of its job, with the counts of time limits and preemptions.
+        scheduler: Slurm.
         ran_s: Seconds since the job got its node. Slurm may delay the job's step while the node is
             busy with the end of an earlier job, and a warning that it sends meanwhile is lost.
         now: Clock, in seconds.
         sleep: Waits for a number of seconds.
+        process: Process of the run, once it is started.
+        cause: Why the job must leave its node; None while it need not.
     """
 
     folder: RunFolder
@@ -151,6 +155,7 @@ class Supervisor:
             self.process.terminate()
 
     def _is_cancelled(self) -> bool:
+        """True if a person or a search has asked the run to end for good."""
         # A damaged request also stops the run, but does not count as a cancellation here.
         with contextlib.suppress(RecordError):
             request = self.folder.read_stop()

@@ -106,11 +106,12 @@ class Cluster(CountsSignals):
         return read_site(self.launcher.site)
 
     def submit_all(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], title: str) -> list[str]:
-        """Submit one array per request; returns the ids of the jobs.
+        """Submit the runs as arrays of jobs with equal requests; returns the ids of the jobs.
 
         Raises:
             ConfigError: A node cannot read or write the files of its jobs; nothing was submitted.
-            RefusedError: The scheduler rejected an array; the message lists those submitted before.
+            RefusedError: The scheduler rejected an array, or the account may have no more jobs. The
+                message counts the runs that were submitted before.
         """
         configs = {run_id: config for run_id, (_, config) in runs.items()}
         limits = self._limits()
@@ -118,19 +119,20 @@ class Cluster(CountsSignals):
         check_reachable(self.runs_dir)
         # Jobs may start days later, when the working tree has changed.
         snapshot = freeze(self.runs_dir, key_variables(configs.values()))
-        ids: list[str] = []
-
         # Counted before the probe, whose own job would count for a while.
         allowed = self._further_jobs(limits)
         self._check_nodes([array.request for array in arrays], snapshot)
-        for array in arrays:
-            # Runs beyond the account's limit stay PENDING; the next call submits them.
-            fitting = array.run_ids
-            if allowed is not None:
-                fitting = fitting[: max(0, allowed - len(ids))]
-            folders = [runs[run_id][0] for run_id in fitting]
-            try:
-                if folders:
+
+        # Job ids of the submitted runs, one for each.
+        ids: list[str] = []
+        try:
+            for array in arrays:
+                # Runs beyond the account's limit stay PENDING; the next call submits them.
+                fitting = array.run_ids
+                if allowed is not None:
+                    fitting = fitting[: allowed - len(ids)]
+                if fitting:
+                    folders = [runs[run_id][0] for run_id in fitting]
                     folder = new_folder(self.runs_dir, title)
                     ids += submit(self._submission(folder, folders, array, snapshot), self.sbatch)
                 if len(fitting) < len(array.run_ids):
@@ -139,12 +141,11 @@ class Cluster(CountsSignals):
                         "MaxSubmitJobs), and has them all; give the same command again when some "
                         "have ended"
                     )
-            except RefusedError as error:
-                rest = f"; submitted before that: {counted(len(ids), 'run')}" if ids else ""
-                raise RefusedError(
-                    f"{error}. {self._not_submitted(runs, len(ids))}{rest}"
-                ) from None
-
+        except RefusedError as error:
+            text = f"{error}. {self._not_submitted(runs, len(ids))}"
+            if ids:
+                text += f"; submitted before that: {counted(len(ids), 'run')}"
+            raise RefusedError(text) from None
         return ids
 
     def _not_submitted(
@@ -283,7 +284,8 @@ class Cluster(CountsSignals):
             submissions = list(self.planned(configs))
         except ConfigError as error:
             refused = error
-            # As many jobs at a time as there are runs suffice for any number of arrays.
+            # As many jobs at a time as there are runs suffice for any number of arrays. The copy
+            # shares ``_noted``, so that no note is printed twice.
             enough = self.launcher.model_copy(update={"parallelism": len(configs)})
             submissions = list(replace(self, launcher=enough).planned(configs))
         show_submissions(console, submissions, key_variables(configs.values()))
@@ -361,6 +363,8 @@ def _memory(submission: Submission) -> str:
     flag = submission.site.memory_flag(submission.request.resources.memory_gb)
     if flag is None:
         return "(default)"
+    # Slurm's own meaning of --mem=0.
     if flag == "0":
         return "whole node"
+    # 65536M is 64 GB.
     return f"{int(flag[:-1]) / 1024:g} GB"

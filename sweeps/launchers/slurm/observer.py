@@ -46,6 +46,7 @@ class Observer:
         """State of a run; RecordError if its records are damaged or may not be read."""
         check_readable(folder.path)
         observed = self._once(folder)
+        # Asked again once for all runs: by then, the last output of their ended jobs has appeared.
         if observed.state is State.LOST and observed.job is JobState.ENDED and self._asked == 1:
             self._sleep(ASK_AGAIN_S)
             self._ask()
@@ -100,10 +101,9 @@ def _never_starts(folder: RunFolder, reason: str) -> str:
     """What to do about a job that never starts; empty for other reasons of waiting."""
     if reason not in NEVER_STARTS:
         return ""
-    cancel, retry = (
-        command_on(folder.path.parent, f"sweeps {what}", folder.run_id)
-        for what in ("cancel", "retry")
-    )
+    runs_dir = folder.path.parent
+    cancel = command_on(runs_dir, "sweeps cancel", folder.run_id)
+    retry = command_on(runs_dir, "sweeps retry", folder.run_id)
     return f", never starts: {NEVER_STARTS[reason]}, then `{cancel}`, `{retry}` and the sweep again"
 
 
@@ -144,7 +144,7 @@ def cancel(
     unanswered = False
 
     def end_job() -> bool:
-        """Cancel the job unless its run trains; True if it does, and so ends by itself."""
+        """Cancel the job, unless its run trains: then return True, as the job ends by itself."""
         nonlocal unanswered
         listed = scheduler.jobs() if job else {}
         if listed is None:

@@ -128,10 +128,13 @@ def _write(target: Path, files: dict[str, bytes], secret_names: Collection[str])
     try:
         with _describing_write_errors(target, files):
             _fill(draft, files, secret_names)
-        # Renamed only when complete, so that other sweeps never use an incomplete snapshot. One of
-        # them may have created the same snapshot in the meantime.
-        if not target.exists():
-            draft.rename(target)
+            # Renamed only when complete, so that other sweeps never use an incomplete snapshot.
+            try:
+                draft.rename(target)
+            except OSError:
+                # Another sweep may have created the same snapshot in the meantime.
+                if not target.exists():
+                    raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from rich.console import Console
 
+from scpo.errors import UnreadableError
 from scpo.records import JsonLines
 from scpo.records.health import RULES
 from sweeps import wandb_commands
@@ -74,3 +75,15 @@ def test_each_offline_folder_is_pushed_once(tmp_path):
     assert not worked
     assert "error: " in said
     assert "3 offline folders, 1 could not be synced" in said
+
+
+def test_a_run_that_may_not_be_read_is_no_success(tmp_path, monkeypatch):
+    folder = fake.make_run(tmp_path)
+
+    def refuse(_):
+        raise UnreadableError("permission denied")
+
+    monkeypatch.setattr(wandb_commands, "check_readable", refuse)
+    worked, said = shown(wandb_commands.sync, [folder], lambda _: (True, "done"))
+    assert not worked
+    assert f"error: {folder.run_id}: permission denied" in said

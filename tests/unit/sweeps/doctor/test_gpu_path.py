@@ -4,6 +4,8 @@ import re
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from scpo.findings import Level
 from sweeps.compose.configuration import compose_run
 from sweeps.doctor import gpu_path
@@ -55,6 +57,15 @@ def test_a_driver_too_old_for_torch(subject, commands, monkeypatch):
     monkeypatch.setattr(gpu_path, "installed_version", lambda _: "2.11.0")
     found = gpu_path.check_driver(subject("scale=paper"))
     assert_finds(found, "error", "550.54.15; torch 2.11.0 is built for CUDA 13, which needs 580", "a driver of 580")
+
+
+@pytest.mark.parametrize(("release", "cuda"), [("2.10.0", "12"), ("2.12.0", "13"), ("2.13.0+cu126", "12")])
+def test_the_cuda_that_a_release_of_torch_is_built_for(release, cuda, subject, commands, monkeypatch):
+    """2.10 was taken for a build of CUDA 13, and 2.12 for one of an unknown CUDA."""
+    commands("nvidia-smi", "echo 550.54.15")
+    monkeypatch.setattr(gpu_path, "installed_version", lambda _: release)
+    (found,) = gpu_path.check_driver(subject("scale=paper"))
+    assert found.level is (Level.OK if cuda == "12" else Level.ERROR)
 
 
 def test_flash_attn_that_is_asked_for_and_missing(subject):

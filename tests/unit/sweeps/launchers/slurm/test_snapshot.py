@@ -146,3 +146,18 @@ def test_a_snapshot_that_others_may_write_is_refused(code, tmp_path):
 def test_nothing_in_the_shipped_code_looks_like_a_secret():
     """An example in a comment is found too, and every submission was refused for it."""
     assert snapshot.locate(Path("runs")).parent.name == snapshot.SNAPSHOTS
+
+
+def test_the_same_snapshot_of_another_sweep_at_the_same_moment_is_used(code, tmp_path, monkeypatch):
+    rename = Path.rename
+
+    def meanwhile(draft, target):
+        """The other sweep's snapshot appears just before ours is renamed."""
+        target.mkdir(mode=0o700)
+        (target / "train.py").write_text("1")
+        return rename(draft, target)
+
+    monkeypatch.setattr(Path, "rename", meanwhile)
+    made = snapshot.freeze(tmp_path / "runs")
+    assert content(made) == {"train.py": "1"}
+    assert [path.name for path in made.parent.iterdir()] == [made.name]
