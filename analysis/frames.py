@@ -91,7 +91,7 @@ def load_runs(
     Returns:
         A data frame with the columns ``run, method, seed, row, step, metric, value`` and ``env,
         model, scale, setting, differs, configuration``, sorted by run, metric and step. The last
-        six show which runs must not be pooled:
+        six show which runs must not be pooled.
 
         - ``row`` is the name of the run's row in the tables (``scpo``, ``chronological``, ...). If
           a run is in rows of several names, it has the name that most runs of its configuration

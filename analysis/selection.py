@@ -59,11 +59,12 @@ class Selection:
             raise ConfigError(
                 "no row has all that --rows, --experiment and --env ask for; leave one of them out"
             )
+        # The rows of chosen experiments are chosen, too.
         names = self.rows
         if self.experiments and not self.rows:
             names = tuple(dict.fromkeys(row.name for part in selected for row in part.rows))
         if self.rows and self.common_seeds:
-            # Rows that differed only in seeds that not all of them have.
+            # On common seeds, sections may be equal that had other seeds before.
             selected = _without_repeats(selected)
         told_apart = compared_with_present(_told_apart_by_seeds(selected, data.by_id))
         return replace(

@@ -92,6 +92,7 @@ def named_by(
             label = f"{first.label} − {second.label}"
             found.append(NamedComparison(benchmark, label, measure, pairs, change, p_value(change)))
 
+    # `holm` does not count NaN, so each comparison that cannot be tested adds a p-value of 1.
     p_values = [comparison.p for comparison in found]
     tested = sum(not math.isnan(p) for p in p_values)
     untested = len(found) - tested + without_runs
