@@ -320,6 +320,7 @@ def _run_elsewhere(matrix: Matrix) -> Iterator[str]:
 
     Processes of Slurm jobs are not named, because `status` shows the jobs.
     """
+    # Each process once, in order: it may execute several runs.
     processes: dict[str, None] = {}
     ids = []
     for run_id in matrix.runs:
@@ -438,11 +439,11 @@ def record_of_call(matrix: Matrix) -> Manifest:
 def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
     """Name the file's comparisons that are not tested, and those tested but no longer in it."""
     if record.named_late:
-        pairs = ", ".join(" − ".join(pair) for pair in record.named_late)
         yield (
-            f"{pairs}: named by {record.experiment}, with this measure, after runs of both rows "
-            "had finished, so not among those that were named before the runs and are tested. To "
-            "test it, name it in an experiment with seeds of its own before these run"
+            f"{_shown_pairs(record.named_late)}: named by {record.experiment}, with this "
+            "measure, after runs of both rows had finished, so not among those that were named "
+            "before the runs and are tested. To test it, name it in an experiment with seeds of "
+            "its own before these run"
         )
     if not record.primary:
         return
@@ -451,19 +452,23 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
     without_row = [pair for pair in record.withdrawn if not rows.issuperset(pair)]
     named = f"named before the runs by {record.primary.measure}, and not in the file of"
     if tested:
-        pairs = ", ".join(" − ".join(pair) for pair in tested)
         yield (
-            f"{pairs}: {named} {record.experiment} any more; still tested, because the correction "
-            "of the others must not depend on results"
+            f"{_shown_pairs(tested)}: {named} {record.experiment} any more; still tested, because "
+            "the correction of the others must not depend on results"
         )
     if without_row:
-        pairs = ", ".join(" − ".join(pair) for pair in without_row)
-        deleted = ", ".join(sorted({name for pair in without_row for name in pair} - rows))
+        compared = {name for pair in without_row for name in pair}
+        deleted = ", ".join(sorted(compared - rows))
         yield (
-            f"{pairs}: {named} {record.experiment} any more; without {deleted} among the rows of "
-            "this call, each counts as p = 1, because the correction of the others must not depend "
-            "on results"
+            f"{_shown_pairs(without_row)}: {named} {record.experiment} any more; without {deleted} "
+            "among the rows of this call, each counts as p = 1, because the correction of the "
+            "others must not depend on results"
         )
+
+
+def _shown_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    """Comparisons in a message: ``scpo − gigpo, scpo − grpo``."""
+    return ", ".join(" − ".join(pair) for pair in pairs)
 
 
 def of_replaced_record(matrix: Matrix) -> Iterator[str]:

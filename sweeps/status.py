@@ -196,6 +196,7 @@ def _table(rows: Iterable[RunStatus]) -> Table:
     table = Table(*columns, box=None)
     for row in rows:
         step, attempt = f"{row.step}/{row.steps}", str(row.attempt)
+        # Unknown for these.
         if row.state in (State.DAMAGED, State.UNREADABLE):
             step, attempt = "", ""
         left = "" if row.left_s is None else about(row.left_s).removeprefix("about ")
@@ -223,7 +224,7 @@ def remarks_of(folder: RunFolder, *, live: bool, rules: Path = RULES) -> list[Re
 
     Args:
         folder: The run.
-        live: True for a run that has not ended, which is also checked for a stall.
+        live: True for a run in state RUNNING, which is also checked for a stall.
         rules: File of the rules.
     """
     by_name = read_rules(rules)

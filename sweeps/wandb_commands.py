@@ -53,6 +53,7 @@ PINNED = (
 MOST_GROUPS = 50
 # Seconds after which a push is given up: W&B repeats its requests for hours.
 PUSH_S = 900
+# Pushes one offline folder; returns success and a message.
 Push = Callable[[Path], tuple[bool, str]]
 
 
@@ -229,7 +230,13 @@ def overview(entity: str, project: str, name: str = NAME) -> Any:
 
 def health_metrics() -> tuple[str, ...]:
     """Metrics that conf/health.yaml examines and that the other sections do not show."""
-    metrics = [rule.metric for rule in read_rules().values() if hasattr(rule, "metric")]
-    # W&B cannot plot a pattern with *. A metric may have several rules.
-    plotted = [metric for metric in metrics if "*" not in metric and metric not in CREDIT]
-    return tuple(dict.fromkeys(plotted))
+    shown = {*SUCCESS, *CREDIT, *SPEED}
+    # Each once, although a metric may have several rules; in the order of the file.
+    metrics: dict[str, None] = {}
+    for rule in read_rules().values():
+        # The rule of a stall has no metric.
+        metric = getattr(rule, "metric", None)
+        # W&B cannot plot a pattern with *.
+        if metric is not None and "*" not in metric and metric not in shown:
+            metrics[metric] = None
+    return tuple(metrics)

@@ -162,6 +162,7 @@ def _choices(overrides: Sequence[Override]) -> tuple[Override, ...]:
 
 
 def _set(raw: DictConfig, override: Override, choices: tuple[Override, ...]) -> None:
+    """Set a plain override in a composition of ``choices``."""
     try:
         # Merged, as in Hydra: a mapping changes only the keys that it names.
         OmegaConf.update(raw, override.target, override.value, merge=True)
@@ -197,11 +198,14 @@ def refers_to(raw: DictConfig, key: str) -> bool:
 
 
 def _texts(data: Any) -> Iterator[str]:
+    """All text values in a configuration, at any depth."""
     if isinstance(data, str):
         yield data
-    elif isinstance(data, dict | list):
-        values = data.values() if isinstance(data, dict) else data
-        for value in values:
+    elif isinstance(data, dict):
+        for value in data.values():
+            yield from _texts(value)
+    elif isinstance(data, list):
+        for value in data:
             yield from _texts(value)
 
 
@@ -280,6 +284,11 @@ def seeded_runs(
 
 
 def _with_values(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
+    """A copy of the composition with the values set at their keys; itself without any.
+
+    Raises:
+        ConfigError: A key has no place in the composition.
+    """
     if values:
         # The composition is cached and shared by all seeds.
         raw = copy.deepcopy(raw)
@@ -298,6 +307,7 @@ def _with_values(values: Mapping[str, Any], raw: DictConfig) -> DictConfig:
 
 
 def _refuse_host_without_shaper(raw: DictConfig, overrides: Sequence[Override]) -> None:
+    """Refuse ``method.host=...`` for a method that has no shaper, where it would have no effect."""
     host = next((override for override in overrides if override.is_host), None)
     if host is not None and OmegaConf.select(raw, "method.shaper") is None:
         raise ConfigError(

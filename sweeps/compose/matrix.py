@@ -234,14 +234,22 @@ def _row_runs(
     shared: Sequence[Override],
     common: Sequence[Override],
 ) -> Iterator[RunConfig]:
+    """Compose the runs of a row: at each choice of environment and model, and each seed.
+
+    Args:
+        row: The row.
+        axes: Values of the axes by ``AXIS_KEYS``.
+        shared: Overrides of the experiment.
+        common: Overrides of the command line.
+    """
     own = parse_all(row.overrides)
-    # An axis that a row sets itself does not vary that row.
     fixed = {override.key for override in own}
-    groups = dict(axes)
-    # ``seeded_runs`` sets all seeds in one composition.
-    del groups["seeds"]
-    for axis in fixed & groups.keys():
-        del groups[axis]
+    # An axis that a row sets itself does not vary that row. Seeds are not varied here, because
+    # ``seeded_runs`` sets all of them in one composition.
+    groups = {}
+    for axis, values in axes.items():
+        if axis not in fixed and axis != "seeds":
+            groups[axis] = values
     seeds = axes["seeds"] if row.seeds is None else row.seeds
 
     # The command line replaces overrides of the experiment, but not of its rows.
@@ -313,13 +321,17 @@ def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[O
 def _refuse_ambiguous_seeds(override: Override) -> None:
     """Refuse ``seeds=3``: the seed 3 or, as in the file of an experiment, three seeds?"""
     number = override.value
+    # Lists are clear; None is refused with the axes that have no value.
     if override.key != "seeds" or not isinstance(number, int | float | str):
         return
+    # Python counts True as an int.
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise ConfigError(f"{override}: seeds are whole numbers from 0: 'seeds=[0,1,2]'")
     message = f"{override}: the seed {number} is 'seeds=[{number}]'"
     if number > 1:
-        several = range(number) if number <= 10 else (0, 1, "...", number - 1)
+        several: Sequence[Any] = range(number)
+        if number > 10:
+            several = (0, 1, "...", number - 1)
         message += f", {number} seeds are 'seeds=[{','.join(map(str, several))}]'"
     raise ConfigError(message)
 

@@ -57,7 +57,7 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
     # Needed GiB and finding of each kind of run that fits.
     fitting: list[tuple[float, Finding]] = []
     for config in subject.configs:
-        if not isinstance(config.model, HuggingFaceModel) or not resources(config).gpus:
+        if not isinstance(config.model, HuggingFaceModel) or not _on_gpus(config):
             continue
         parts = gpu_table(config, gib)
         check = f"gpu memory {config.method.name} {config.model.name} {config.env.benchmark}"

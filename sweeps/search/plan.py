@@ -354,6 +354,7 @@ def _axes(overrides: Iterable[Override]) -> dict[str, Any]:
 
 
 def _refuse_contradictions(search: Search, overrides: Iterable[Override]) -> None:
+    """Refuse keys that are set in two ways: by search, dimensions and overrides of the runs."""
     for override in parse_all(search.overrides):
         if override.key in SET_BY_SEARCH:
             raise ConfigError(
@@ -436,17 +437,33 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
 
 def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
     """Repeat of the first settings whose tries have all failed, if they have a retry left."""
-    from optuna.trial import TrialState
-
-    same: dict[str, list[FrozenTrial]] = {}
-    for trial in trials:
-        same.setdefault(key_of_params(trial.params), []).append(trial)
-    for tries in same.values():
-        failed = all(trial.state is TrialState.FAIL for trial in tries)
-        # The first try is not a retry.
-        if failed and len(tries) - 1 < retries:
+    for tries in tries_by_settings(trials):
+        if _all_failed(tries) and _retries_left(tries, retries):
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None
+
+
+def tries_by_settings(trials: "Sequence[FrozenTrial]") -> "list[list[FrozenTrial]]":
+    """Group the trials with the same settings: a first try and its retries."""
+    groups: dict[str, list[FrozenTrial]] = {}
+    for trial in trials:
+        groups.setdefault(key_of_params(trial.params), []).append(trial)
+    return list(groups.values())
+
+
+def _all_failed(tries: "Sequence[FrozenTrial]") -> bool:
+    """True if each of these trials has failed."""
+    return all(trial.state.name == "FAIL" for trial in tries)
+
+
+def given_up(tries: "Sequence[FrozenTrial]", retries: int) -> bool:
+    """True if all tries of some settings have failed and they are not tried again."""
+    return _all_failed(tries) and not _retries_left(tries, retries)
+
+
+def _retries_left(tries: "Sequence[FrozenTrial]", retries: int) -> bool:
+    # The first try is not a retry.
+    return len(tries) - 1 < retries
 
 
 def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:

@@ -24,8 +24,8 @@ from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
-from sweeps.search.plan import Plan, first, make_plan
-from sweeps.search.space import describe, key_of_params, shown
+from sweeps.search.plan import Plan, first, given_up, make_plan, tries_by_settings
+from sweeps.search.space import describe, shown
 from sweeps.search.study import Study, counts, read_trials
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
 from sweeps.terminal import say, wide
@@ -91,23 +91,23 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
 
 
 def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
-    """Number of runs still to come: those of the budget without finished ones.
+    """Number of runs still to come: those of the budget without those that are over.
 
-    The runs of a pruned trial count as finished, because it is not continued.
+    All runs of a trial are over once it is complete or pruned, or has failed without a retry left.
     """
-    # Settings -> number of their finished runs. By settings and not by trial, because the budget
-    # counts settings: another trial with the same ones repeats a failed trial.
-    finished = {}
-    for trial in trials:
-        if trial.state.name in ("COMPLETE", "PRUNED"):
-            finished[key_of_params(trial.params)] = len(plan.seeds)
-        elif trial.state.name == "RUNNING":
-            done = [_done(config) for config in plan.runs(trial.params).values()]
-            finished[key_of_params(trial.params)] = sum(done)
-    return max(0, plan.trials * len(plan.seeds) - sum(finished.values()))
+    over = 0
+    # The budget counts settings, so a retry of a failed trial adds no runs.
+    for tries in tries_by_settings(trials):
+        states = {trial.state.name for trial in tries}
+        if states & {"COMPLETE", "PRUNED"} or given_up(tries, plan.search.retries):
+            over += len(plan.seeds)
+        elif "RUNNING" in states:
+            over += sum(_done(config) for config in plan.runs(tries[0].params).values())
+    return max(0, plan.trials * len(plan.seeds) - over)
 
 
 def _done(config: RunConfig) -> bool:
+    """True if the run is finished on this disk."""
     folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
     try:
         return folder.path.exists() and folder.read_status().state is State.DONE

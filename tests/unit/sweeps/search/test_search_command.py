@@ -1,16 +1,19 @@
 import errno
 import importlib.util
 import os
+import re
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from optuna.trial import TrialState, create_trial
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError
 from sweeps.compose.overrides import read_request
 from sweeps.search import driver
 from sweeps.search import search_command as search
+from sweeps.search.space import distributions
 from tests.support.fake_runs import QUICK
 from tests.support.searches import InstantLauncher
 
@@ -34,6 +37,22 @@ def test_a_preview_shows_space_budget_and_first_settings_and_writes_nothing(tmp_
 
 def test_a_preview_at_the_papers_scale_says_what_it_would_cost():
     assert "about 2,496 GPU-hours" in call("+search=scpo", "scale=paper", "dry_run=true")[1]
+
+
+def test_settings_that_failed_too_often_are_no_longer_to_come(monkeypatch):
+    """They counted as hours still to start although no retry was left."""
+
+    def still_to_start(failures):
+        def trials(plan):
+            space = distributions(plan.search.space)
+            return [create_trial(state=TrialState.FAIL, params=plan.default(), distributions=space)] * failures
+
+        monkeypatch.setattr(search, "read_trials", trials)
+        text = call("+search=scpo", "scale=paper", "dry_run=true")[1]
+        return re.search(r"of which ([\d,]+) still to start", " ".join(text.split()))[1]
+
+    # One retry, so the second failure ends one of the 24 settings.
+    assert [still_to_start(failures) for failures in range(3)] == ["2,496", "2,496", "2,392"]
 
 
 def test_a_missing_package_is_told_before_anything_runs(monkeypatch):
