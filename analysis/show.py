@@ -1,6 +1,6 @@
 """The table at the end of ``sweep.py``: plain text of at most 100 columns.
 
-It reads only the metrics that it shows, directly from the run folders and without pandas, so that a
+It reads only the runs of the experiment, directly from their folders and without pandas, so that a
 finished sweep prints it at once.
 """
 
@@ -20,14 +20,13 @@ from analysis.rendering.table import no_spread
 from analysis.sources.code_versions import code_notes
 from analysis.sources.rows import NOT_APPLICABLE, Row
 from analysis.sources.run_records import (
-    LOGS,
     ExperimentRecord,
     Problem,
     Run,
     noted,
     one_processor_type,
     read_experiments,
-    read_lines,
+    read_numbers,
     read_runs,
 )
 from analysis.sources.sections import benchmarks, record_rows
@@ -349,13 +348,10 @@ def _read_finished(
 
 def _read(run: Run) -> dict[str, Series]:
     points: dict[str, list[tuple[int, float]]] = {}
-    for line in read_lines(run, LOGS[:1]):
-        for metric, value in line.items():
-            if _is_shown(metric) and isinstance(value, (int, float)):
-                points.setdefault(metric, []).append((line["step"], value))
-    # These logs are read only to notice damage, because of which all other tables leave out a run.
-    for _ in read_lines(run, LOGS[1:]):
-        pass
+    # All numbers are read, because all other tables leave out a run for damage to any of them.
+    for metric, step, value in read_numbers(run):
+        if _is_shown(metric):
+            points.setdefault(metric, []).append((step, value))
     return {metric: make_series(values) for metric, values in points.items()}
 
 

@@ -15,13 +15,12 @@ from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
-    MOVE_AWAY,
     ExperimentRecord,
     Problem,
     Run,
     noted,
     read_experiments,
-    read_lines,
+    read_numbers,
     read_runs,
 )
 from analysis.sources.sections import sections
@@ -32,11 +31,8 @@ from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive, lost_index
 from scpo.records.files import check_readable
-from scpo.records.ranges import complaint
 from scpo.records.status import State, state_of
 
-# Larger numbers are ignored: integers in W&B's JSON may be too large for a float.
-LARGEST_NUMBER = 1e300
 NO_INDEX = (
     f"has {METRICS} or {RUNS}, and no {INDEX} to check them by: a folder of built tables, or an "
     "archive that lost it. Name the folder of the runs, or restore the file"
@@ -314,23 +310,12 @@ def _logged(run: Run) -> dict[str, list[Any]]:
         RecordError: A log is damaged, or holds a value that cannot have been measured.
     """
     columns = _empty_columns()
-    for line in read_lines(run):
-        step = line["step"]
-        for metric, value in line.items():
-            if metric == "step" or not _is_number(value):
-                continue
-            if reason := complaint(metric, step, float(value)):
-                raise RecordError(f"{run.folder}: {reason}. {MOVE_AWAY}")
-            columns["run"].append(run.id)
-            columns["step"].append(step)
-            columns["metric"].append(metric)
-            columns["value"].append(float(value))
+    for metric, step, value in read_numbers(run):
+        columns["run"].append(run.id)
+        columns["step"].append(step)
+        columns["metric"].append(metric)
+        columns["value"].append(value)
     return columns
-
-
-def _is_number(value: Any) -> bool:
-    # False for NaN, too, which fails every comparison.
-    return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER
 
 
 def _series_by_run(metrics: pd.DataFrame) -> dict[str, dict[str, Series]]:

@@ -35,6 +35,7 @@ from scpo.records.files import (
 )
 from scpo.records.logs import read_present
 from scpo.records.manifest import EXPERIMENTS, Manifest, PlannedRun
+from scpo.records.ranges import complaint
 from scpo.records.record_checks import check_id, check_records, explained
 from scpo.records.run_folders import RunFolder, observe
 from scpo.records.status import State, Status, state_of
@@ -51,6 +52,9 @@ AND = "+"
 METRICS_LOG = "metrics.jsonl"
 LOGS = (METRICS_LOG, "timing.jsonl")
 MOVE_AWAY = "Move the folder elsewhere."
+
+# Larger numbers are ignored: integers in W&B's JSON may be too large for a float.
+LARGEST_NUMBER = 1e300
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 OFFLINE = (
     "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
@@ -419,6 +423,27 @@ def read_lines(run: Run, logs: Iterable[str] | None = None) -> Iterator[dict[str
             else:
                 _check_downloaded(path, run.config, lines)
         yield from lines
+
+
+def read_numbers(run: Run) -> Iterator[tuple[str, int, float]]:
+    """Yield (metric, step, value) for every number that a run logged; other values are skipped.
+
+    Raises:
+        RecordError: A log is damaged, or holds a value that cannot have been measured.
+    """
+    for line in read_lines(run):
+        step = line["step"]
+        for metric, value in line.items():
+            if metric == "step" or not _is_number(value):
+                continue
+            if reason := complaint(metric, step, float(value)):
+                raise RecordError(f"{run.folder}: {reason}. {MOVE_AWAY}")
+            yield metric, step, float(value)
+
+
+def _is_number(value: Any) -> bool:
+    # False for NaN, too, which fails every comparison.
+    return isinstance(value, (int, float)) and abs(value) < LARGEST_NUMBER
 
 
 def _check_downloaded(

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from analysis.show import CREDIT, experiment_table
+from analysis.sources.collect import collect
 from scpo.records.code_files import code_files
 from tests.support.run_records import (
     LABELS,
@@ -64,6 +65,19 @@ def test_small_credit_has_significant_digits(tmp_path):
         log_lines(log.parent, lines)
     write_experiment(tmp_path, {"scpo": runs}, name="one")
     assert "0.00018 ± 0.00000" in experiment_table(tmp_path, "one")
+
+
+def test_a_time_that_cannot_have_been_measured_is_damage_as_in_every_other_table(tmp_path):
+    runs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
+    log = tmp_path / runs[1]["id"] / "timing.jsonl"
+    log.write_text(log.read_text() + json.dumps({"step": 41, "timing_s/step": -1.0}) + "\n")
+    write_experiment(tmp_path, {"scpo": runs}, name="one")
+    text = experiment_table(tmp_path, "one")
+    assert f"{runs[1]['id']} is DAMAGED" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("left out: ")]
+    assert "timing_s/step is -1.0 at step 41, not in [0, inf]" in line
+    (problem,) = collect(tmp_path).problems
+    assert line == f"left out: {problem.path}: {problem.reason}"
 
 
 def test_published_numbers_are_labelled_as_another_scale(tmp_path):
