@@ -120,6 +120,10 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     - Several values (``key=a,b``) add an axis.
     - Any other override applies to every row, after the row's own overrides, and may not contradict
       them.
+
+    Raises:
+        ConfigError: An override is wrong, a run cannot be composed, or no row has a run at this
+            scale.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     selected, common = _split_rows(common)
@@ -161,22 +165,42 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
             + ", ".join(f"scale={each}" for each in scales)
         )
-    left_out = [row.name for row in experiment.rows if row not in rows and scale in row.scales]
-    if left_out:
-        matrix.notes.append(
-            f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
-        )
-    matrix.notes += repeated(axes)
-    for row in rows:
-        if scale in row.scales:
-            matrix.notes += repeated({f"row {row.name}, seeds": row.seeds or ()})
-    matrix.notes += unread_in_rows(list(matrix.runs.values()))
+    matrix.notes += _notes(matrix, rows, axes, selected)
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose. Seeds do not: the note
     # compares the runs at the seed of the exported one.
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
+
+
+def _notes(
+    matrix: Matrix,
+    rows: Sequence[ExperimentRow],
+    axes: Mapping[str, Sequence[Any]],
+    selected: Override | None,
+) -> Iterator[str]:
+    """Note rows without runs, values that are given twice, and settings without an effect.
+
+    Args:
+        matrix: The complete matrix.
+        rows: The selected rows.
+        axes: Values of the axes.
+        selected: The override that selects rows; None without one.
+    """
+    left_out = []
+    for row in matrix.experiment.rows:
+        if row not in rows and matrix.scale in row.scales:
+            left_out.append(row.name)
+    if left_out:
+        yield (
+            f"{selected}: no runs of {', '.join(left_out)} (n/a in tables unless they ran earlier)"
+        )
+    yield from repeated(axes)
+    for row in rows:
+        if matrix.scale in row.scales:
+            yield from repeated({f"row {row.name}, seeds": row.seeds or ()})
+    yield from unread_in_rows(list(matrix.runs.values()))
 
 
 def _no_longer_as_exported(matrix: Matrix, asked: str) -> Iterator[str]:

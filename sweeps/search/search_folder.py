@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 PLAN, SUMMARY, WINNER = "search.json", "summary.md", "best.yaml"
-AXES = ("scale", "env", "model")
+# Keys that the winner's file sets in its axes and scales, and so not in the overrides of its rows.
+NOT_IN_ROWS = ("scale", "env", "model")
 
 # Number of complete trials that the summary shows.
 SHOWN = 10
@@ -61,7 +62,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def _with_runs_in(runs_dir: Path, plan: Plan) -> Plan:
-    """The plan with its runs in ``runs_dir``, wherever they were when it was written."""
+    """The plan with its runs in ``runs_dir``, which may have moved since it was written."""
     if Path(plan.base.machine.runs_dir).resolve() == runs_dir.resolve():
         return plan
     key = "machine.runs_dir"
@@ -79,9 +80,11 @@ def search_folders(runs_dir: Path) -> list[Path]:
 def write_results(plan: Plan, trials: "Sequence[FrozenTrial]") -> list[Path]:
     """Write summary, winner and plots into the search's folder; returns the files."""
     results = ranked(trials)
-    files = [write_winner(plan, results[0], default_result(plan, results))] if results else []
+    winner = []
+    if results:
+        winner.append(write_winner(plan, results[0], default_result(plan, results)))
     plots = write_plots(plan, trials)
-    return [write_summary(plan, trials, plots), *files, *plots]
+    return [write_summary(plan, trials, plots), *winner, *plots]
 
 
 def write_winner(plan: Plan, best: Result, default: Result | None) -> Path:
@@ -133,7 +136,7 @@ def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, A
 def _experiment_row(plan: Plan, name: str, label: str, values: list[str]) -> dict[str, Any]:
     kept = []
     for override in plan.overrides:
-        if not override.of_machine and override.key not in AXES:
+        if not override.of_machine and override.key not in NOT_IN_ROWS:
             kept.append(override.text)
     return {"name": name, "label": label, "overrides": [*kept, *values], "scales": [plan.scale]}
 
@@ -180,15 +183,12 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
     setting = ", ".join(f"{name} = {value}" for name, value in best.params.items())
-    tied = [
-        str(trial.number)
-        for trial in results
-        if math.isclose(trial.summary.mean, best.summary.mean)
-    ]
-    lines = [
-        f"**Best: trial {best.number}, {_mean(best)}.** {setting}",
-        "",
-    ]
+    tied = []
+    for result in results:
+        # Not ==, because means of equal values can differ in the last bit.
+        if math.isclose(result.summary.mean, best.summary.mean):
+            tied.append(str(result.number))
+    lines = [f"**Best: trial {best.number}, {_mean(best)}.** {setting}", ""]
     if len(tied) > 1:
         lines += [
             f"Tied: the trials {', '.join(tied)} have this mean, and nothing tells them apart; "

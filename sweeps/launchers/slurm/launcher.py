@@ -158,9 +158,10 @@ class Cluster(CountsSignals):
             # Damaged records are reported elsewhere.
             with contextlib.suppress(RecordError):
                 states[observer.observe(folder).state] += 1
-        shown = ", ".join(f"{states[state]} {state}" for state in sorted(states) if state.startable)
+        # The submitted runs are QUEUED now; runs in these states have no job.
+        shown = [f"{states[state]} {state}" for state in sorted(states) if state.startable]
         text = f"Not submitted: {counted(len(runs) - submitted, 'run')}"
-        return f"{text} ({shown})" if shown else text
+        return f"{text} ({', '.join(shown)})" if shown else text
 
     def _check_nodes(self, requests: Sequence[Request], snapshot: Path) -> None:
         """Probe a node of each partition that this launcher has not probed yet."""
