@@ -392,3 +392,22 @@ def test_verls_configuration_without_a_run_folder_names_the_command_that_makes_o
 
     with pytest.raises(Exception, match=r"no scpo\.run_folder.*python train\.py --prepare"):
         workplace_of(OmegaConf.create({"trainer": {}}))
+
+
+def test_a_run_that_is_asked_to_stop_stops_only_at_a_step_with_a_checkpoint(run):
+    """A request during a step's validation ended the run at once: the steps since the last checkpoint were lost."""
+    made = run("method=grpo")
+    trainer = trainer_of(made)
+    trainer.tracker = Tracker(made.place.folder, made.place.config)
+    trainer.memory = SimpleNamespace(take=dict)
+    sealed = []
+    trainer.sealing = SimpleNamespace(start=lambda step, sums: sealed.append(step))
+    trainer.total_training_steps = 9
+    trainer._saved_step, trainer._checksums_wait, trainer._save_s = None, 0.0, 0.0
+    made.place.stop_file.touch()
+    with trainer.tracker:
+        trainer._finished({}, 1)
+        assert (trainer.total_training_steps, sealed) == (9, [])
+        trainer._saved_step = 2
+        trainer._finished({}, 2)
+    assert (trainer.total_training_steps, sealed) == (2, [2])

@@ -383,8 +383,11 @@ class ScpoTrainer(PPOTrainerSync):  # type: ignore[misc]  # verl is untyped
             took.setdefault(SAVE_CHECKPOINT, self._save_s)
         parts = compared(self.place.config, took)
         self.tracker.log(step, learned, without_samples(took) | parts | self.memory.take())
-        if self._saved_step == step:
-            self.sealing.start(step, self.tracker.sums)
+        if self._saved_step != step:
+            # Never stop without a checkpoint of this step: a request to stop that came during the
+            # validation, after `on_step_end`, is heeded after the next step.
+            return
+        self.sealing.start(step, self.tracker.sums)
         if self.place.stop_file.exists():
             # verl's loop ends at this step.
             self.total_training_steps = step
