@@ -441,9 +441,9 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
     if record.named_late:
         yield (
             f"{_shown_pairs(record.named_late)}: named by {record.experiment}, with this "
-            "measure, after runs of both rows had finished, so not among those that were named "
-            "before the runs and are tested. To test it, name it in an experiment with seeds of "
-            "its own before these run"
+            "measure, after runs of both rows had finished or another measure of its had results, "
+            "so not among those that were named before the runs and are tested. To test it, name "
+            "it in an experiment with seeds of its own before these run"
         )
     if not record.primary:
         return

@@ -88,7 +88,7 @@ class Verdict:
 
     Attributes:
         named: Those that were named before both of their rows had finished runs.
-        late: Those that were named after.
+        late: Those that were named after, or by another measure after results by the first one.
         withdrawn: Those that were named before, have results, and are not in the file any more, or
             there with another measure. A row of them may have been deleted, too.
         measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
@@ -157,6 +157,7 @@ def judge(
 
     An experiment has one measure: that of the comparisons that its file named in time, or else that
     of the first comparison that was taken out. Withdrawn comparisons by another one are left out.
+    After results by one measure, all comparisons by another one are late.
 
     Args:
         runs_dir: Folder of the runs.
@@ -179,32 +180,49 @@ def judge(
     def finished(compared: Iterable[Side]) -> bool:
         return _both_finished(runs_dir, compared, archived)
 
-    verdict = Verdict(measure)
-    present: set[tuple[str, ...]] = set()
-    for pair in pairs:
-        late = False
-        # `str` for mypy: a file that names pairs also names a measure.
-        for comparison in _of_pair(
-            sides, pair, finished, experiment=experiment, scale=scale, measure=str(measure)
-        ):
-            present.add(comparison.key)
-            if comparison.key not in entries:
-                entries[comparison.key] = comparison
-                verdict.new.append(comparison)
-            late = late or entries[comparison.key].late
-        (verdict.late if late else verdict.named).append(pair)
-
-    # Of the experiment's other comparisons, those whose rows are found were taken out of its file.
-    verdict.measure = measure if verdict.named else None
-    for entry in entries.values():
-        of_this_call = (entry.experiment, entry.scale) == (experiment, scale)
-        # A late comparison is not tested, so it needs not be kept in the correction.
-        if entry.late or entry.key in present or not of_this_call:
-            continue
+    def found_rows(entry: NamedComparison) -> tuple[Side, Side] | None:
         # Present rows come last, because `_rows_of` takes the last row of a configuration.
         benchmark = entry.env, entry.model
         configured = (*deleted.get(benchmark, ()), *sides.get(benchmark, {}).values())
-        found = _rows_of(entry, configured)
+        return _rows_of(entry, configured)
+
+    in_time = []
+    for entry in entries.values():
+        # A late comparison is not tested, so it needs not be kept in the correction.
+        if not entry.late and (entry.experiment, entry.scale) == (experiment, scale):
+            in_time.append(entry)
+    # A new measure may have been chosen for the results by the earlier one, even where the rows of
+    # a pair have none yet; with it, the earlier comparisons would leave the correction.
+    replaced = any(
+        entry.measure != measure and (found := found_rows(entry)) is not None and finished(found)
+        for entry in in_time
+    )
+
+    verdict = Verdict(measure)
+    present: set[tuple[str, ...]] = set()
+    for pair in pairs:
+        # `str` for mypy: a file that names pairs also names a measure.
+        of_pair = list(
+            _of_pair(
+                sides, pair, finished, experiment=experiment, scale=scale, measure=str(measure)
+            )
+        )
+        late = replaced and not of_pair
+        for comparison in of_pair:
+            present.add(comparison.key)
+            if comparison.key not in entries:
+                entry = comparison.model_copy(update={"late": comparison.late or replaced})
+                entries[entry.key] = entry
+                verdict.new.append(entry)
+            late = late or entries[comparison.key].late
+        (verdict.late if late else verdict.named).append(pair)
+
+    # Of the comparisons named in time, those whose rows are found were taken out of the file.
+    verdict.measure = measure if verdict.named else None
+    for entry in in_time:
+        if entry.key in present:
+            continue
+        found = found_rows(entry)
         if found is None:
             # It is of other settings of the rows, or of a benchmark that this call does not run.
             continue

@@ -86,6 +86,23 @@ def test_a_measure_that_is_chosen_after_the_results_is_late(sweep):
     assert (primary(record), record.primary.measure, late(record)) == (PAIRS, AREA, [])
 
 
+def test_a_measure_that_is_replaced_after_results_is_late_for_pairs_without_results_too(sweep):
+    """With a new pair by the new measure, the earlier comparisons left the test and its correction."""
+    rows = {"grpo": "grpo", "gigpo": "gigpo"}
+    sweep(PAIRS[:1], rows=rows)
+    for _ in range(2):
+        record = sweep(PAIRS, measure=LAST, finish=False)
+        assert (primary(record), record.primary.measure, late(record)) == (PAIRS[:1], AREA, PAIRS)
+    record = sweep(PAIRS[:1])
+    assert (primary(record), late(record)) == (PAIRS[:1], [])
+
+
+def test_a_measure_that_is_replaced_before_results_is_the_named_one(sweep):
+    sweep(PAIRS[:1], rows={"grpo": "grpo", "gigpo": "gigpo"}, finish=False)
+    record = sweep(PAIRS, measure=LAST)
+    assert (primary(record), record.primary.measure, late(record)) == (PAIRS, LAST, [])
+
+
 @pytest.mark.parametrize("left", [PAIRS[:1], []], ids=["one", "none"])
 def test_a_comparison_that_is_taken_out_after_its_results_is_still_tested(sweep, left):
     sweep(PAIRS)
