@@ -11,6 +11,9 @@
 env, model and seeds replace an axis of the experiment; any other key=value applies to every row,
 and key=a,b adds an axis: python sweep.py +experiment=one method.shaper.theta=0.4,0.6
 
+The table at the end also has the seeds and rows of earlier calls with the same overrides in the
+same folder; a note under it names them.
+
 A dry run writes nothing. Ctrl-C stops the runs and keeps their state. Exit status: 0 all done (or,
 on Slurm, submitted), 1 some failed or were lost, 2 wrong command, 3 the rest is run by another
 process or was cancelled, 130 interrupted. Runs of another process are not waited for; they count as
@@ -102,6 +105,7 @@ def show_table(console: Console, matrix: Matrix) -> None:
     else:
         if table:
             say(console, table)
+            show.show_notes(console, dispatch.of_earlier_calls(matrix))
     show.show_files(console, runs_dir)
 
 

@@ -436,6 +436,43 @@ def record_of_call(matrix: Matrix) -> Manifest:
     return matrix.manifest.model_copy(update={"primary": None})
 
 
+def of_earlier_calls(matrix: Matrix) -> Iterator[str]:
+    """Name the seeds and rows of the table at the end where it has runs of earlier calls."""
+    shown, named = record_of_call(matrix), matrix.manifest
+    counts = [sum(len(row.runs) for row in record.rows) for record in (shown, named)]
+    further = counts[0] - counts[1]
+    if not further:
+        return
+    in_table, of_call = [], []
+    for shown_values, named_values in zip(_axes_of(shown), _axes_of(named), strict=True):
+        if shown_values != named_values:
+            in_table.append(shown_values)
+            of_call.append(named_values)
+    values = f": {'; '.join(in_table)}" if in_table else ""
+    own = f"; this call named {'; '.join(of_call)}" if of_call else ""
+    yield (
+        f"the table is of all runs of {matrix.experiment.name} in {runs_dir(matrix)} with these "
+        f"overrides, {further} of them of earlier calls{values}{own}"
+    )
+
+
+def _axes_of(record: Manifest) -> list[str]:
+    """Seeds, rows, environments and models of a manifest's runs, each as words."""
+    runs = [run for row in record.rows for run in row.runs]
+    rows = (row.name for row in record.rows if row.runs)
+    axes: list[tuple[str, Iterable[str]]] = [
+        ("seed", map(str, sorted({run.seed for run in runs}))),
+        ("row", rows),
+        ("env", sorted({run.env for run in runs})),
+        ("model", sorted({run.model for run in runs})),
+    ]
+    words = []
+    for axis, values in axes:
+        listed = list(values)
+        words.append(f"{axis}{'s' if len(listed) > 1 else ''} {', '.join(listed)}")
+    return words
+
+
 def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
     """Name the file's comparisons that are not tested, and those tested but no longer in it."""
     if record.named_late:

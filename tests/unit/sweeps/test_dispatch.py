@@ -434,6 +434,32 @@ def test_runs_of_earlier_seeds_stay_in_the_table_of_a_call(tmp_path):
     assert not list(dispatch.of_replaced_record(matrix))
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["seeds=[0,1,2]"], None),
+        (["seeds=[0,1]"], "2 of them of earlier calls: seeds 0, 1, 2; this call named seeds 0, 1\n"),
+        (
+            ["seeds=[0]", "rows=[scpo]"],
+            "5 of them of earlier calls: seeds 0, 1, 2; rows scpo, no_monotonicity; this call named seed 0; row scpo\n",
+        ),
+    ],
+)
+def test_a_note_under_the_table_names_its_seeds_and_rows_of_earlier_calls(tmp_path, monkeypatch, words, told):
+    own = [*fake.QUICK, f"machine.runs_dir={tmp_path}"]
+    for each in (["seeds=[0,1,2]"], words):
+        matrix = expand("ablation_monotonicity", [*own, *each])
+        for config in matrix.runs.values():
+            run_config.ensure(config)
+        manifest.update(tmp_path, matrix.manifest)
+    monkeypatch.setattr(dispatch, "has_results", lambda _: True)
+    monkeypatch.setattr(dispatch, "dispatch", lambda *_: 0)
+    out = io.StringIO()
+    sweep.sweep(Console(file=out, width=500), read_request(["+experiment=ablation_monotonicity", *own, *words]))
+    of_all = f"note: the table is of all runs of ablation_monotonicity in {tmp_path} with these overrides, "
+    assert f"{of_all}{told}" in out.getvalue() if told else "the table is of all" not in out.getvalue()
+
+
 def sweep_here(matrix, monkeypatch):
     """(exit status, what was printed) of a sweep on this machine that starts nothing."""
     monkeypatch.setattr(dispatch, "refuse_what_cannot_start", lambda _: None)
