@@ -246,21 +246,38 @@ CONTROLS = (
 
 
 def is_method(row: Row) -> bool:
-    """True if a row is a method, registered here or not; False for a variant of one."""
+    """True if a row is named as a method, registered here or not; False for a variant of one."""
     return row.name in METHODS or row.name == row.method
 
 
 def method_of(row: Row) -> Method:
-    """The row's method; an unregistered one is a trained method with the row's label."""
-    return METHODS.get(row.name) or Method(row.label, TRAINED, row.label)
+    """The row's method, with the row's label if it is not named as a registered one."""
+    if row.name in METHODS:
+        return METHODS[row.name]
+    kind = METHODS[row.method].kind if row.method in METHODS else TRAINED
+    return Method(row.label, kind, row.label)
+
+
+def _is_row_of_method(row: Row, rows: Iterable[Row]) -> bool:
+    """True if a row is a method's row among these rows, under the method's name or another one."""
+    if is_method(row):
+        return True
+    # One that is named as the method comes first.
+    return row.only_of_method and not any(other.name == row.method for other in rows if other.runs)
 
 
 def method_rows(part: Section) -> list[Row]:
     """Rows of a section that tables of methods have.
 
-    These are the methods, and the variants of which no experiment has a table of its own.
+    These are the methods, the variants of which no experiment has a table of its own, and the rows
+    that the user chose by name.
     """
-    return [row for row in part.rows if is_method(row) or part.is_loose(row)]
+    rows = []
+    for row in part.rows:
+        is_asked = row.name in part.asked_rows
+        if is_asked or part.is_loose(row) or _is_row_of_method(row, part.rows):
+            rows.append(row)
+    return rows
 
 
 def variants(parts: Iterable[Section]) -> str:
@@ -351,7 +368,7 @@ def compared(rows: Sequence[Row], chosen: Sequence[str] = ()) -> tuple[Row, ...]
     """
     methods: dict[str, Row] = {}
     for row in rows:
-        if is_method(row):
+        if _is_row_of_method(row, rows):
             methods[row.name] = replace(row, label=method_of(row).label)
     if chosen:
         by_name = {row.name: methods.get(row.name, row) for row in rows}

@@ -128,7 +128,13 @@ class Selection:
         for family in families:
             names = tuple(name for name in family.rows if name in kept)
             cut.append(replace(family, rows=names))
-        return replace(part, rows=tuple(rows), families=tuple(cut), experiments=experiments)
+        return replace(
+            part,
+            rows=tuple(rows),
+            families=tuple(cut),
+            experiments=experiments,
+            asked_rows=self.rows,
+        )
 
 
 def _paired(part: Section, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

@@ -50,6 +50,8 @@ class Row:
         runs: Its runs.
         method: Method of its runs; empty while none has started.
         differs: Differences from the section's other rows besides the method; empty if none.
+        only_of_method: It is an experiment's only row of its method and changes no setting of it,
+            so that it is the method's row, under a name of its own.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Row:
     runs: tuple[RowRun, ...]
     method: str = ""
     differs: str = ""
+    only_of_method: bool = False
 
     @property
     def finished(self) -> tuple[str, ...]:
@@ -148,6 +151,7 @@ class Section:
             settings on other seeds; empty otherwise.
         left_out: Note on the seeds that the choice of common seeds left out and on those that are
             shown; empty without that choice, or if nothing was left out.
+        asked_rows: Names of its rows that the user chose by name; empty: all.
     """
 
     scale: str
@@ -164,6 +168,7 @@ class Section:
     seeds: str = ""
     left_out: str = ""
     reworded: float = 0.0
+    asked_rows: tuple[str, ...] = ()
 
     def row(self, name: str) -> Row:
         """Row of this name; an empty one if there is none."""

@@ -33,11 +33,13 @@ from analysis.sources.settings import (
     differing_keys,
     is_prompted,
     method_settings,
+    own_method_differences,
     reworded_dose,
     same_games,
     setting_differences,
     unusual_comparison,
 )
+from scpo.records.identity import method_choices
 from scpo.records.manifest import PlannedRun
 from scpo.records.status import State
 
@@ -48,6 +50,9 @@ _Key: TypeAlias = tuple[str, str, str, str | None]
 
 # (scale, environment, model) -> usual setting of a record -> its (row, setting) pairs
 _Established: TypeAlias = dict[tuple[str, str, str], dict[str, set[tuple[str, str]]]]
+
+# (experiment, environment, model, row) of each row that is its experiment's only one of a method.
+_OnlyRows: TypeAlias = frozenset[tuple[str, str, str, str]]
 
 # How a run that only prompts differs from one that trains, and this one from it, if they agree in
 # all settings that both read.
@@ -88,6 +93,7 @@ def sections(
     problems: list[Problem] = []
     records = tuple(records)
     established = _established(records, runs)
+    only = _only_rows(records, runs)
     for record in records:
         settings = _settings(record, runs, established)
         for row in record.rows:
@@ -101,7 +107,7 @@ def sections(
 
     parts = []
     for key, draft in drafts.items():
-        part, displaced = draft.section(key, runs)
+        part, displaced = draft.section(key, runs, only)
         parts.append(part)
         problems += displaced
 
@@ -270,9 +276,9 @@ class _Draft:
         seeds = self.asked.setdefault(name, {})
         seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Runs) -> tuple[Section, list[Problem]]:
+    def section(self, key: _Key, runs: Runs, only: _OnlyRows) -> tuple[Section, list[Problem]]:
         """The section, and the problems of runs that it does not show."""
-        scale, _, _, setting = key
+        scale, env, model, setting = key
         chosen, problems = self._choose(scale, runs)
         problems += self._not_shown(chosen)
         planned = (run for seeds in chosen.values() for run in seeds.values())
@@ -280,7 +286,12 @@ class _Draft:
         usual = next((run for run in settled if run.setting == setting), None)
         every: dict[str, Row] = {}
         for name, seeds in chosen.items():
-            every[name] = self._row(name, list(seeds.values()), scale, runs, usual)
+            row = self._row(name, list(seeds.values()), scale, runs, usual)
+            experiments = {
+                entry.experiment for asked in self.asked[name].values() for entry in asked
+            }
+            is_only = any((experiment, env, model, name) in only for experiment in experiments)
+            every[name] = replace(row, only_of_method=is_only)
         families = []
         for record in self.experiments.values():
             families.append(self._family(record, every))
@@ -416,6 +427,50 @@ def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
     if known.head.scale == scale:
         return known.state
     return f"of scale {known.head.scale}"
+
+
+# Rows of methods
+
+
+def _only_rows(records: Sequence[ExperimentRecord], runs: Runs) -> _OnlyRows:
+    """Rows that are their experiment's only one of a method and change none of its settings."""
+    # Each experiment's rows by their place and method, with a run of each.
+    of_method: dict[tuple[str, str, str, str], dict[str, Run]] = {}
+    # (scale, environment, model, method) -> a run of a row that is named as the method.
+    usual: dict[tuple[str, str, str, str], Run] = {}
+    for record in records:
+        for (env, model), here in _by_benchmark(record).items():
+            for name, run_id in here:
+                if run_id not in runs or runs[run_id].foreign:
+                    continue
+                run = runs[run_id]
+                method = run.head.method.name
+                if not is_implied(record.experiment):
+                    rows = of_method.setdefault((record.experiment, env, model, method), {})
+                    rows.setdefault(name, run)
+                if name == method:
+                    usual.setdefault((record.scale, env, model, method), run)
+    only = set()
+    for (experiment, env, model, method), rows in of_method.items():
+        for name, run in rows.items():
+            place = (run.head.scale, env, model, method)
+            if len(rows) == 1 and not _changes_method(run, usual.get(place)):
+                only.add((experiment, env, model, name))
+    return frozenset(only)
+
+
+def _changes_method(run: Run, usual: Run | None) -> bool:
+    """True if a run has other settings of its method than the paper or a run of the method's row.
+
+    Args:
+        run: The run.
+        usual: A run of a row that is named as the method; None if there is none.
+    """
+    if unusual_comparison(run.config) or method_choices(run.config["method"]):
+        return True
+    return usual is not None and bool(
+        own_method_differences(run.config, usual.config, without=("method.label",))
+    )
 
 
 # Settings

@@ -105,9 +105,10 @@ class Effect:
     def smallest(self) -> float:
         """Smallest true difference that these pairs detect with 80 % power, uncorrected.
 
-        NaN for fewer than ``FEWEST`` pairs, whose verdict is OPEN for any result of the test.
+        NaN for fewer than ``FEWEST`` pairs, whose verdict is OPEN for any result of the test, and
+        if all pairs have the same difference: without spread, they would detect any difference.
         """
-        if self.difference.n < FEWEST:
+        if self.difference.n < FEWEST or self.difference.std == 0:
             return math.nan
         return resolvable(self.difference.std, self.difference.n)
 

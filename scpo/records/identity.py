@@ -69,7 +69,7 @@ def recorded_id(config: Mapping[str, Any]) -> str:
         _benchmark(config["env"]),
         config["model"]["name"],
         config["method"]["name"],
-        *_choices(config["method"]),
+        *method_choices(config["method"]),
         f"s{config['seed']}",
     ]
     return "-".join([*map(_slug, words), digest(hashed)[:HASH_LENGTH]])
@@ -120,7 +120,7 @@ def _benchmark(env: Mapping[str, Any]) -> str:
     return str(env["name"])
 
 
-def _choices(method: Mapping[str, Any]) -> list[str]:
+def method_choices(method: Mapping[str, Any]) -> list[str]:
     """Words for the estimator and the settings of the shaper that differ from the paper's."""
     shaper = method.get("shaper")
     if method.get("kind") == "prompted" or shaper is None:

@@ -234,3 +234,56 @@ def test_titles_say_that_observations_are_reworded(tmp_path):
     figure = fig_learning.build(data).figure
     labels = [" ".join(axis.get_ylabel().split()) for axis in figure.axes]
     assert any("choice policy, reworded observations, dose 1" in label for label in labels)
+
+
+def write_own(folder, *, name="mine", words=("method=grpo",), experiment="mymix"):
+    """Two methods, and a row with a name of its own."""
+    rows = {method: [write_run(folder, method, overrides=(f"method={method}",))] for method in ("scpo", "gigpo")}
+    rows[name] = [write_run(folder, name, overrides=words)]
+    write_experiment(folder, rows, name=experiment)
+    return collect(folder)
+
+
+def labels(data):
+    made = build(data.at_scale("mini"))
+    return [cells[1] for block in made.blocks if "(valid_seen)" in block.title for cells in block.rows], made.caption
+
+
+def test_an_experiments_only_row_of_a_method_is_in_the_table_under_its_own_label(tmp_path):
+    data = write_own(tmp_path)
+    shown, caption = labels(data)
+    assert shown == ["GiGPO", "mine", "SCPO", "SCPO − GiGPO", "SCPO − mine"]
+    assert "Variants of a method" not in caption
+    drawn = fig_learning.build(data.at_scale("mini")).numbers
+    assert {cells[1] for block in drawn.blocks for cells in block.rows} == {"GiGPO", "mine", "SCPO"}
+    # The table has the method's own row once another experiment has one.
+    write_experiment(tmp_path, {"grpo": [write_run(tmp_path, "grpo", 1, overrides=("method=grpo",))]}, name="other")
+    assert labels(collect(tmp_path))[0][:3] == ["GRPO†", "GiGPO", "SCPO"]
+    assert "mine" in labels(Selection(experiments=("mymix",)).of(collect(tmp_path)))[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("method=scpo", "method.shaper.theta=0.4"),  # not the only row of its method
+        ("method=grpo", "method.estimator.std_floor=0.1"),  # other settings than the method's row elsewhere
+    ],
+)
+def test_a_variant_is_counted_and_shown_only_where_it_is_named(tmp_path, words):
+    write_experiment(tmp_path, {"grpo": [write_run(tmp_path, "grpo", overrides=("method=grpo",))]}, name="other")
+    data = write_own(tmp_path, words=words)
+    of_own = Selection(experiments=("mymix",)).of(data)
+    shown, caption = labels(of_own)
+    assert "mine" not in shown
+    assert "Variants of a method (1 row) are in" in caption
+    named, caption = labels(Selection(rows=("scpo", "gigpo", "mine")).of(data))
+    assert named[:3] == ["GiGPO", "mine", "SCPO"]
+    assert "Variants of a method" not in caption
+
+
+def test_an_only_row_with_other_settings_of_the_credit_is_a_variant(tmp_path):
+    methods = ("gigpo", "grpo")
+    rows = {name: [write_run(tmp_path, name, overrides=(f"method={name}",))] for name in methods}
+    rows["mine"] = [write_run(tmp_path, "mine", overrides=("method=scpo", "method.shaper.theta=0.4"))]
+    write_experiment(tmp_path, rows, name="mymix")
+    assert labels(collect(tmp_path))[0] == ["GRPO", "GiGPO"]

@@ -264,3 +264,16 @@ def test_settings_that_a_block_shares_are_in_its_heading_and_not_in_its_rows(tmp
     assert one.title.endswith("policy, train_panel.games=512, valid_seen.games=all, valid_unseen.games=all")
     assert [row[0] for row in (*demo.rows, *one.rows)] == ["GRPO", "GiGPO", "SCPO", "GiGPO", "SCPO"]
     assert not made.footnotes
+
+
+def test_pairs_without_spread_promise_no_smallest_difference(tmp_path):
+    listed = []
+    for row in ("scpo", "gigpo"):
+        runs = [write_study_run(tmp_path, row, seed, rising(0.9)) for seed in (0, 1, 2)]
+        listed.append({"name": row, "label": row.upper(), "runs": runs})
+    primary = {"measure": "validation_area", "comparisons": [("scpo", "gigpo")]}
+    record = {"experiment": "main_table", "title": "Main", "scale": "study", "rows": listed, "primary": primary}
+    write_json(tmp_path / "experiments" / "main_table-study.json", record)
+    (line,) = lines(tab_study_effects.build(collect(tmp_path).at_scale("study")))
+    assert line["Verdict"] == "open"
+    assert (line["Difference (points) mean"], line["Smallest found mean"]) == ("+0.0", "")
