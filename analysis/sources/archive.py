@@ -102,10 +102,11 @@ def read_archive(folder: Path) -> Archive:
     """Read everything in an archive that is undamaged.
 
     Raises:
-        RecordError: The index or the table of runs cannot be read at all.
+        RecordError: The index was changed or cannot be read, or no line of the table of runs can be
+            read.
     """
     index, edited = read_index(folder)
-    experiments, damaged_records = _read_experiments(folder, index)
+    experiments = _read_experiments(folder, index)
     lines, damaged_lines = _read_lines(folder, index)
     intact_table = locate(folder, METRICS, index)
     table = _read_metrics(intact_table or folder / METRICS)
@@ -115,11 +116,10 @@ def read_archive(folder: Path) -> Archive:
     undamaged = {run.id for run in runs.values() if not run.damage}
     # Of the index, because a run whose line is damaged is not in ``runs``.
     damaged = tuple(run for run in index.runs if run not in undamaged)
-    edits = []
+    index_problems: tuple[Problem, ...] = ()
     if edited:
         # If all runs still have the checksums of the edited index, the edit has damaged none.
-        edits.append(Problem(f"{folder}/{INDEX}", edited, harmless=not damaged))
-    index_problems = (*edits, *damaged_records)
+        index_problems = (Problem(f"{folder}/{INDEX}", edited, harmless=not damaged),)
     problems = [*index_problems, *damaged_lines, *unusable_lines]
     problems += _problems_of(folder, [run for run in runs.values() if run.damage])
     if intact_table is None:
@@ -202,23 +202,22 @@ def _problems_of(folder: Path, damaged: list[Run]) -> list[Problem]:
     return [Problem(str(folder), reason)]
 
 
-def _read_experiments(
-    folder: Path, index: ArchiveIndex
-) -> tuple[list[ExperimentRecord], list[Problem]]:
-    """Read the undamaged records of experiments; also returns a problem for each damaged one."""
+def _read_experiments(folder: Path, index: ArchiveIndex) -> list[ExperimentRecord]:
+    """Read the records of experiments.
+
+    Raises:
+        RecordError: One of them has another form. A table without it would take its rows from
+            another experiment.
+    """
     experiments = []
-    problems = []
-    for number, record in enumerate(index.experiments, start=1):
+    for record in index.experiments:
         try:
             experiments.append(ExperimentRecord.model_validate(unsealed(record)))
-        except (ValueError, TypeError) as error:
+        except ValidationError as error:
             name = str(record.get("experiment"))[:60]
-            reason = (
-                f"record {number}, of experiment {name}, is damaged: {_complaint_of(error)}. "
-                f"{_restore(folder)}"
-            )
-            problems.append(Problem(f"{folder}/{INDEX}", reason))
-    return experiments, problems
+            reason = f"{INDEX}: the record of {name}: {first_complaint(error)}"
+            raise unreadable(folder, reason) from error
+    return experiments
 
 
 def _read_lines(

@@ -14,11 +14,11 @@ def folder_meant(paths: Iterable[Path]) -> str:
     """`; did you mean x?` for the first path with a folder of runs near it, or an empty string.
 
     A path is near the folders inside it, folders of a similar name and, if it is itself a run
-    folder or a file, the folders that contain it. For an archive that lost its index there is no
-    hint, because no other folder has its runs.
+    folder or a file, the folders that contain it. For an archive that is damaged or lost its index
+    there is no hint, because no other folder has its runs.
     """
     for path in paths:
-        if lost_index(path):
+        if is_archive(path) or lost_index(path):
             continue
         if hint := did_you_mean(str(path), (), [str(folder) for folder in _near(path)]):
             return hint

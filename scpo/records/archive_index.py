@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from scpo.errors import RecordError, first_line
-from scpo.records.files import FileSum, change, first_complaint, read_bytes, unsealed
+from scpo.records.files import SEAL, FileSum, change, first_complaint, read_bytes, unsealed
 
 METRICS, RUNS, INDEX = "metrics.parquet", "runs.parquet", "experiments.json"
 STAGED = ".new"
@@ -62,11 +62,13 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
     """Read the index of an archive.
 
     Returns:
-        The index, and a description of its damage; None if its checksum is right. Callers must
-        check each run of a damaged index.
+        The index, and a note if it has no checksum of its own; None if it has. Callers must then
+        check each run.
 
     Raises:
-        RecordError: The index is missing, not JSON, or of another form.
+        RecordError: The index is missing, not JSON, of another form, or was changed: its checksum
+            or that of a record in it is not that of the content. Without its own record, a row of
+            an experiment could be taken from another experiment.
     """
     damage = None
     try:
@@ -75,13 +77,29 @@ def read_index(folder: Path) -> tuple[ArchiveIndex, str | None]:
             content = unsealed(record)
         except ValueError as error:
             damage = str(error)
-            # A damaged index may still be readable; callers then verify runs one by one.
-            content = {key: value for key, value in record.items() if key != "checksum"}
-        return ArchiveIndex.model_validate(content), damage
+            content = {key: value for key, value in record.items() if key != SEAL}
+        index = ArchiveIndex.model_validate(content)
     except ValidationError as error:
         raise unreadable(folder, f"{INDEX}: {first_complaint(error)}") from error
     except (RecordError, ValueError, TypeError, RecursionError) as error:
         raise unreadable(folder, f"{INDEX}: {first_line(error)}") from error
+    if damaged := _damaged_records(index):
+        raise unreadable(folder, f"{INDEX}: edited or damaged records: {', '.join(damaged)}")
+    if damage and SEAL in record:
+        raise unreadable(folder, f"{INDEX}: {damage}")
+    return index, damage
+
+
+def _damaged_records(index: ArchiveIndex) -> list[str]:
+    """Names of the experiments whose records do not have the checksum of their content."""
+    names = []
+    for number, record in enumerate(index.experiments, start=1):
+        try:
+            unsealed(record)
+        except ValueError:
+            # With its place, because the name may be what was changed.
+            names.append(f"{str(record.get('experiment'))[:60]} (record {number})")
+    return names
 
 
 def unreadable(folder: Path, what: str) -> RecordError:

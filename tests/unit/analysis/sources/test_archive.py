@@ -1,5 +1,6 @@
 """An archive of finished runs: the tables of their folders, merged by run id, the same bytes; damage is named."""
 
+import json
 import os
 import random
 import re
@@ -10,14 +11,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.__main__ import main
 from analysis.sources import archive_writing as module
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.tables.tab_ablation import build
-from scpo.errors import RecordError
+from scpo.errors import ConfigError, RecordError
 from scpo.records import archive_index
 from scpo.records.archive_index import INDEX, METRICS, RUNS, is_archive
-from scpo.records.files import write_json
+from scpo.records.files import sealed, write_json
 from scpo.records.run_folders import finished_in
 from tests.support.run_records import write_ablation, write_experiment, write_run
 
@@ -304,6 +306,43 @@ def test_the_three_files_change_together_or_not_at_all(tmp_path, monkeypatch):
         if not killed:
             break
     assert (seen, after) == ({2, 3}, 5)
+
+
+def of_two_experiments(tmp_path):
+    """An archive of two experiments with one row of the same name, and its index."""
+    runs = tmp_path / "runs"
+    for name, seed in (("main_table", 0), ("other", 1)):
+        write_experiment(runs, {"scpo": [write_run(runs, seed=seed)]}, name=name)
+    archive(collect(runs), tmp_path / "study")
+    return tmp_path / "study", json.loads((tmp_path / "study" / INDEX).read_text())
+
+
+@pytest.mark.parametrize(("places", "named"), [([0], ["main_table (record 1)"]), ([0, 1], ["main_table", "other"])])
+@pytest.mark.parametrize("resealed", [False, True])
+def test_no_row_is_taken_from_another_experiment_where_a_record_was_edited(tmp_path, capsys, places, named, resealed):
+    folder, index = of_two_experiments(tmp_path)
+    for place in places:
+        index["experiments"][place]["title"] += " edited"
+    (folder / INDEX).write_text(json.dumps(sealed(index) if resealed else index))
+    out = tmp_path / "out"
+    assert main(["figures", "tab_main", "--runs-dir", str(folder), "--out", str(out)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "experiments.json: edited or damaged records: " in told
+    assert all(name in told for name in named)
+    assert "Restore its files from a copy" in told
+    assert not out.exists()
+    with pytest.raises(ConfigError, match="edited or damaged records: main_table"):
+        finished_in(str(folder))
+
+
+def test_an_archive_whose_index_lost_a_record_is_refused(tmp_path):
+    folder, index = of_two_experiments(tmp_path)
+    del index["experiments"][0]
+    (folder / INDEX).write_text(json.dumps(index))
+    data = collect(folder)
+    (problem,) = data.problems
+    assert not data.by_id
+    assert "its checksum is not that of its content: it was edited or damaged). Restore its files" in problem.reason
 
 
 def test_an_archive_without_checksums_is_refused(tmp_path):
