@@ -116,6 +116,17 @@ def test_a_scheduler_that_does_not_answer_gets_nothing_twice(matrix, slurm):
     assert len(slurm.submitted) == 4
 
 
+def test_jobs_of_which_squeue_lists_none_are_not_submitted_twice_while_sacct_knows_them(matrix, slurm):
+    sweep(matrix, slurm)
+    slurm.lists = False
+    assert shown(slurm) == {"UNKNOWN": 4}
+    assert "4 the scheduler does not say whether its job lives" in sweep(matrix, slurm)
+    assert len(slurm.submitted) == 4
+    slurm.lists = True
+    slurm.run_all()
+    assert (shown(slurm), len(slurm.submitted)) == ({"DONE": 4}, 4)
+
+
 def test_a_dead_job_is_lost_and_submitted_again(matrix, slurm):
     sweep(matrix, slurm)
     job_id = next(iter(slurm.queue))

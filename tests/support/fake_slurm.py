@@ -51,7 +51,8 @@ Fate = Callable[[FakeJob, int, Supervisor], None]
 
 @dataclass
 class FakeSlurm:
-    """``answers`` False: slurmctld is down. ``step_s``: how long a training step takes on its clock.
+    """``answers`` False: slurmctld is down. ``lists`` False: squeue's list is empty.
+    ``step_s``: how long a training step takes on its clock.
 
     ``step_waited_s``: how long a job has had its node when its process starts. ``preempts_at_start``: Slurm warned it
     meanwhile.
@@ -62,6 +63,7 @@ class FakeSlurm:
     preempts_at_start: bool = False
     now_s: float = 0.0
     answers: bool = True
+    lists: bool = True
     job_limits: JobLimits = field(default_factory=JobLimits)
     queue: dict[str, FakeJob] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)  # run ids, one for each time a job was made for it
@@ -85,13 +87,14 @@ class FakeSlurm:
     def jobs(self):
         if not self.answers:
             return None
-        return {key: ListedJob(job.name, job.state, "None") for key, job in self.queue.items()}
+        queue = self.queue if self.lists else {}
+        return {key: ListedJob(job.name, job.state, "None") for key, job in queue.items()}
 
     def limits(self, account=None, qos=None):
         return self.job_limits
 
-    def ends(self, job_ids):
-        return {}
+    def ends(self, job_ids, names=()):
+        return {key: "PENDING" if job.state is JobState.QUEUED else "RUNNING" for key, job in self.queue.items()}
 
     def cancel(self, job_id):
         self._answer()

@@ -83,8 +83,17 @@ def shares(sizes: Sequence[int], running: int, array_size: int | None = None) ->
 
 
 def parse_fields(lines: Sequence[str], names: Sequence[str]) -> list[Mapping[str, str]]:
-    """Rows of ``sacctmgr --parsable2`` by the names of their columns."""
-    return [dict(zip(names, line.split("|"), strict=False)) for line in lines]
+    """Rows of ``sacctmgr --parsable2`` by the names of their columns.
+
+    Lines with another number of fields are left out: notices of the site, and rows that are cut
+    off, of which a limit may have lost digits.
+    """
+    rows: list[Mapping[str, str]] = []
+    for line in lines:
+        fields = line.split("|")
+        if len(fields) == len(names):
+            rows.append(dict(zip(names, fields, strict=True)))
+    return rows
 
 
 def number(text: str | None) -> int | None:

@@ -1,10 +1,12 @@
 """States of runs and their jobs, with one query of Slurm for all; cancelling a run with its job.
 
-Before a run is reported as lost, Slurm is asked a second time.
+Before a run is reported as lost, or as interrupted, Slurm is asked a second time, and then its
+accounting: an answer without any jobs may also be one that was cut off.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import IntEnum
 
 from scpo.records import RunFolder, State, run_folders
@@ -12,6 +14,7 @@ from scpo.records.files import check_readable
 from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
+from sweeps.launchers.slurm.job_lines import is_end
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
 from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError, Slurm
 from sweeps.records import cancellation
@@ -33,7 +36,8 @@ class Observer:
     """Observer of runs at one moment.
 
     If a run has a job, Slurm is queried once for all runs, before their records are read: a run
-    that ends in between is then seen as DONE and not as LOST.
+    that ends in between is then seen as DONE and not as LOST. Its accounting is queried once for
+    each submission of which squeue does not list a job.
     """
 
     def __init__(self, scheduler: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -41,16 +45,21 @@ class Observer:
         self._sleep = sleep
         self._listed: Mapping[str, ListedJob] | None = None
         self._asked = 0
+        # Answers of sacct by the name of the submission.
+        self._accounts: dict[str, Mapping[str, str] | None] = {}
 
     def observe(self, folder: RunFolder) -> Observed:
         """State of a run; RecordError if its records are damaged or may not be read."""
         check_readable(folder.path)
         observed = self._once(folder)
         # Asked again once for all runs: by then, the last output of their ended jobs has appeared.
-        if observed.state is State.LOST and observed.job is JobState.ENDED and self._asked == 1:
+        if _lacks_job(observed) and self._asked == 1:
             self._sleep(ASK_AGAIN_S)
             self._ask()
             observed = self._once(folder)
+        # Started again, the run would have two jobs.
+        if _lacks_job(observed) and self._doubt(read_job(folder)):
+            return replace(observed, job=JobState.UNKNOWN)
         return observed
 
     def remark(self, folder: RunFolder, observed: Observed, *, log: bool = True) -> str:
@@ -69,11 +78,13 @@ class Observer:
             reason = listed[job_id].why
             if reason != "None":
                 parts.append(f"waits: {reason}{_never_starts(folder, reason)}")
+        if observed.job is JobState.UNKNOWN and self._listed is not None:
+            parts.append(self._doubt(job))
         if observed.state is State.LOST:
-            ended = self.scheduler.ends([job.job_id]) if job.job_id else {}
-            parts.append(f"ended: {ended.get(job.job_id or '', 'the scheduler does not know it')}")
+            ended = (self._account_of(job) or {}).get(job.job_id or "")
+            parts.append(f"ended: {ended or 'the scheduler does not know it'}")
             parts += _last_words(folder) if log else []
-        return ", ".join(parts)
+        return ", ".join(filter(None, parts))
 
     def adopt(self, folder: RunFolder) -> Job | None:
         """Record the id of a job whose driver died before it could; None if Slurm does not list it.
@@ -92,9 +103,40 @@ class Observer:
             self._ask()
         return run_folders.observe(folder, None if job is None else job.state(self._listed))
 
+    def _doubt(self, job: Job | None) -> str:
+        """Why a job that squeue does not list may not be over; empty if it is.
+
+        It is also empty if accounting does not know the job, or is disabled.
+        """
+        if job is None or job.job_id is None:
+            return ""
+        states = self._account_of(job)
+        if states is None:
+            return "squeue does not list it, and sacct does not answer"
+        state = states.get(job.job_id)
+        if state is None or is_end(state):
+            return ""
+        return f"squeue does not list it, and sacct says it is {state}"
+
+    def _account_of(self, job: Job) -> Mapping[str, str] | None:
+        """States of the jobs of this job's submission by id; None if accounting does not answer."""
+        if job.job_id is None:
+            return {}
+        if job.name not in self._accounts:
+            self._accounts[job.name] = self.scheduler.ends([job.job_id], [job.name])
+        return self._accounts[job.name]
+
     def _ask(self) -> None:
         self._listed = self.scheduler.jobs()
         self._asked += 1
+
+
+def _lacks_job(observed: Observed) -> bool:
+    """True if the run would be started again because Slurm does not list its job.
+
+    An interrupted run is included, since a requeued job waits to go on with it.
+    """
+    return observed.job is JobState.ENDED and observed.state in (State.LOST, State.INTERRUPTED)
 
 
 def _never_starts(folder: RunFolder, reason: str) -> str:

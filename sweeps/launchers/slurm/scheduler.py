@@ -1,4 +1,7 @@
-"""Slurm's commands: list our jobs, their ends and limits; cancel or requeue a job."""
+"""Slurm's commands: list our jobs, their ends and limits; cancel or requeue a job.
+
+Sites print notices, and an answer may be cut off: a job that an answer lacks may exist.
+"""
 
 import os
 import pwd
@@ -15,6 +18,8 @@ from sweeps.launchers.slurm.job_limits import (
     parse_fields,
     smallest,
 )
+from sweeps.launchers.slurm.job_lines import ABOUT_A_JOB, CutOffError, parse_job_lines, state_word
+from sweeps.launchers.slurm.refusal import UNSURE
 
 # slurmctld may be slow to answer on a busy cluster.
 COMMAND_TIMEOUT_S = 60
@@ -31,8 +36,17 @@ QUEUED = (
 )
 
 
+# Variables of the user's shell that limit, format or shorten what Slurm's commands print: with
+# SQUEUE_STATES=RUNNING, waiting jobs would be missing, which looks as if they had ended.
+PREFERENCES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
+
+
 class SchedulerError(ScpoError, RuntimeError):
     """The scheduler refused a command or does not answer."""
+
+
+class NoAnswerError(SchedulerError):
+    """The scheduler does not answer now, but may do so later."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +65,15 @@ class Slurm:
     """
 
     def jobs(self) -> Mapping[str, ListedJob] | None:
-        """Our waiting and running jobs by id, from one squeue call; None without an answer."""
+        """Our waiting and running jobs by id, from one squeue call.
+
+        None without an answer, or if the answer is cut off. Lines that are not about a job, such as
+        a notice of the site, are skipped.
+        """
         # Id, state, reason and name. The name is last because it may contain the separator |.
         format_ = "%i|%T|%r|%j"
         try:
-            lines = _ask(
+            output = _output(
                 "squeue",
                 "--noheader",
                 "--array",
@@ -65,21 +83,38 @@ class Slurm:
             )
         except SchedulerError:
             return None
+        lines = _lines(output)
+        # A name that is cut off looks like another job's, but its line has no end.
+        if lines and not output.endswith("\n") and ABOUT_A_JOB.match(lines[-1]):
+            return None
         jobs = {}
-        for line in lines:
-            job_id, state, why, name = line.split("|", 3)
-            jobs[job_id] = ListedJob(name, _state(state), why)
+        try:
+            for ids, (state, why, name) in parse_job_lines(lines, columns=4):
+                for job_id in ids:
+                    jobs[job_id] = ListedJob(name, _state(state), why)
+        except CutOffError:
+            return None
         return jobs
 
-    def ends(self, job_ids: Iterable[str]) -> Mapping[str, str]:
-        """Final state of each job by id, from one sacct call; unknown jobs are left out.
+    def ends(self, job_ids: Iterable[str], names: Iterable[str] = ()) -> Mapping[str, str] | None:
+        """State of each job by id in Slurm's accounting, from one sacct call.
 
-        A state includes an exit status other than 0: ``FAILED, exit status 3``.
+        Other elements of an array are included; jobs that it does not know are left out, which are
+        all without accounting. None if the answer is cut off, or accounting does not answer.
+
+        A state includes an exit status other than 0: ``FAILED, exit status 3``. That of a job that
+        is not over is not final: see ``job_lines.is_end``.
+
+        Args:
+            job_ids: Ids of jobs, also of elements of arrays.
+            names: Names that the jobs may have, since Slurm reuses ids; empty: any name.
         """
+        # Waiting elements are recorded as a group, which is found under the array's id.
+        arrays = sorted({job_id.partition("_")[0] for job_id in job_ids})
         # Without ids, sacct would list all jobs of today.
-        ids = ",".join(job_ids)
-        if not ids:
+        if not arrays:
             return {}
+        named = ",".join(names)
         try:
             lines = _ask(
                 "sacct",
@@ -87,14 +122,20 @@ class Slurm:
                 "--noheader",
                 "--parsable2",
                 "--format=JobID,State,ExitCode",
-                f"--jobs={ids}",
+                f"--jobs={','.join(arrays)}",
+                *([f"--name={named}"] if named else []),
             )
+        except NoAnswerError:
+            return None
         except SchedulerError:
             return {}
         ends = {}
-        for line in lines:
-            job_id, state, code = line.split("|", 2)
-            ends[job_id] = ", ".join(filter(None, (state, _exit_status(code))))
+        try:
+            for ids, (state, code) in parse_job_lines(lines, columns=3):
+                for job_id in ids:
+                    ends[job_id] = ", ".join(filter(None, (state, _exit_status(state, code))))
+        except CutOffError:
+            return None
         return ends
 
     def cancel(self, job_id: str) -> None:
@@ -170,10 +211,11 @@ def cancel_named(name: str) -> None:
     _ask("scancel", f"--user={os.getuid()}", f"--name={name}")
 
 
-def _exit_status(code: str) -> str:
+def _exit_status(state: str, code: str) -> str:
     """``status:signal`` of sacct in words; empty for 0:0."""
     status, _, signal = code.partition(":")
-    if signal not in ("", "0"):
+    # A job that was out of memory has 0:125, which is not the number of a signal.
+    if signal not in ("", "0") and state_word(state) != "OUT_OF_MEMORY":
         return f"ended by signal {signal}"
     return "" if status in ("", "0") else f"exit status {status}"
 
@@ -194,16 +236,47 @@ def _state(word: str) -> JobState:
 
 def _ask(*command: str) -> list[str]:
     """Lines of a command's output that are not empty; SchedulerError on failure."""
+    return _lines(_output(*command))
+
+
+def _lines(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.strip()]
+
+
+def _output(*command: str) -> str:
+    """A command's output without its warnings; SchedulerError on failure."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            # The names of jobs may be in any encoding.
+            errors="replace",
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+            env=_environment(),
         )
     except FileNotFoundError as error:
         raise SchedulerError(
             f"{command[0]} is not installed: launcher=slurm_... needs a machine with Slurm"
         ) from error
+    except OSError as error:
+        raise SchedulerError(f"{command[0]} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise SchedulerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
+        raise NoAnswerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
     if done.returncode != 0:
-        raise SchedulerError(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
-    return [line for line in done.stdout.splitlines() if line.strip()]
+        reason = (done.stderr or done.stdout).strip()
+        kind = NoAnswerError if UNSURE.search(reason) else SchedulerError
+        raise kind(f"{' '.join(command)}: {reason}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """Environment of Slurm's commands: that of this process without ``PREFERENCES``."""
+    kept = {}
+    for name, value in os.environ.items():
+        if not name.startswith(PREFERENCES):
+            kept[name] = value
+    # Groups of an array's elements are not shortened.
+    kept["SLURM_BITSTR_LEN"] = "0"
+    return kept

@@ -54,6 +54,13 @@ FIRST_NODE = ("--nodes=1", "--ntasks=1", "--overlap")
 # end it, and a job that ends by itself is not requeued. The job then asks Slurm what it missed.
 START_QUIETLY = """sh -c 'trap "" USR2 TERM; exec "$@"' sh"""
 
+# Method of submitit's executor that reads the job's id from sbatch's output.
+READS_JOB_ID = "_get_job_id_from_submission_command"
+
+# sbatch's line with the id of the job, or of the array. A site's submission script may print lines
+# about other jobs ("job 42 of 100 left this month").
+SUBMITTED = re.compile(r"^Submitted batch job (\d+)\b", re.MULTILINE)
+
 # Factor from estimated hours to the time limit. The paper: "wall-clock times vary with cluster
 # load".
 MARGIN = 1.5
@@ -358,10 +365,28 @@ def _submit(submission: Submission, folder: Path) -> "list[SubmittedJob[str]]":
 
     # -P: import the code from the snapshot on PYTHONPATH, not from the working directory of sbatch.
     python = f"{START_QUIETLY} {shlex.quote(sys.executable)} -P"
+    # submitit takes the first "job <number>" of sbatch's output. Replaced in the class, since it
+    # makes another executor for an array.
+    setattr(SlurmExecutor, READS_JOB_ID, staticmethod(_job_id_of))
     executor = SlurmExecutor(folder, python=python)
     executor.update_parameters(**_parameters(submission))
     with executor.batch():
         return [executor.submit(_run_job(run)) for run in submission.runs]
+
+
+def _job_id_of(output: bytes | str) -> str:
+    """The job's id in the output of sbatch.
+
+    Raises:
+        FailedSubmissionError: It names no job, or several.
+    """
+    from submitit.core.utils import FailedSubmissionError
+
+    text = output if isinstance(output, str) else output.decode(errors="replace")
+    ids = set(SUBMITTED.findall(text))
+    if len(ids) != 1:
+        raise FailedSubmissionError(text)
+    return str(ids.pop())
 
 
 def _parameters(submission: Submission) -> dict[str, Any]:

@@ -66,6 +66,15 @@ def test_the_limits_of_the_account_and_its_quality_of_service_are_read(tmp_path,
     assert Slurm().limits("lab", "none") == JobLimits(array_size=1001, submitted=1, running=1)
 
 
+def test_notices_and_rows_that_are_cut_off_are_no_limits(tmp_path, monkeypatch):
+    """Of "lab|20|100|normal", the limit was 1 job."""
+    (tmp_path / "sacctmgr").write_text("#!/bin/sh\necho 'NOTICE: maintenance on Friday'\nprintf 'lab|20|1'\n")
+    (tmp_path / "sacctmgr").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Slurm().limits() == JobLimits()
+    assert Slurm().limits("lab") == JobLimits()
+
+
 def test_without_slurm_there_are_no_limits(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert Slurm().limits() == JobLimits()

@@ -17,13 +17,14 @@ class Scheduler:
 
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), 0
+        self.ended = {"7_0": "NODE_FAIL"}
 
     def jobs(self):
         self.asked += 1
         return self.answers[min(self.asked, len(self.answers)) - 1]
 
-    def ends(self, job_ids):
-        return {"7_0": "NODE_FAIL"}
+    def ends(self, job_ids, names=()):
+        return self.ended
 
 
 QUEUED = {"7_0": ListedJob("sweep-0a", JobState.QUEUED, "Resources")}
@@ -60,6 +61,53 @@ def test_a_run_is_lost_only_if_its_job_is_gone_twice(folder):
     assert (seen.state, asked, slept) == ("LOST", 2, 1)
     assert looked(folder, {}, RUNNING)[1].state == "RUNNING"
     assert looked(folder, {}, None)[1].state == "UNKNOWN"
+
+
+@pytest.mark.parametrize("recorded", [State.RUNNING, State.PENDING, State.INTERRUPTED])
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "REQUEUED", "SUSPENDED", "CONFIGURING", "COMPLETING"])
+def test_a_job_that_squeue_does_not_list_may_live_by_sacct(folder, recorded, state):
+    """Its run was LOST, "ended: RUNNING", or INTERRUPTED; the next call submitted it a second time."""
+    folder.update_status(state=recorded)
+    scheduler = Scheduler({})
+    scheduler.ended = {"7_0": state}
+    observer = Observer(scheduler, lambda _: None)
+    seen = observer.observe(folder)
+    assert (seen.state, scheduler.asked) == ("UNKNOWN", 2)
+    assert observer.remark(folder, seen).endswith(f", squeue does not list it, and sacct says it is {state}")
+
+
+def test_accounting_that_does_not_answer_leaves_a_run_unknown(folder):
+    scheduler = Scheduler({})
+    scheduler.ended = None
+    observer = Observer(scheduler, lambda _: None)
+    seen = observer.observe(folder)
+    assert seen.state == "UNKNOWN"
+    assert observer.remark(folder, seen).endswith(", squeue does not list it, and sacct does not answer")
+
+
+@pytest.mark.parametrize("ended", [{}, {"7_0": "CANCELLED by 1000"}, {"7_1": "RUNNING"}])
+def test_a_job_that_sacct_does_not_know_or_that_ended_is_over(folder, ended):
+    scheduler = Scheduler({})
+    scheduler.ended = ended
+    assert Observer(scheduler, lambda _: None).observe(folder).state == "LOST"
+    folder.update_status(state=State.INTERRUPTED)
+    assert Observer(scheduler, lambda _: None).observe(folder).state == "INTERRUPTED"
+
+
+def test_sacct_is_asked_once_for_all_runs_of_a_submission(tmp_path, folder):
+    other = fake.make_run(tmp_path, "seed=1")
+    write_job(other, JOB.model_copy(update={"index": 1, "job_id": "7_1"}))
+    scheduler, asked = Scheduler({}), []
+
+    def ends(job_ids, names):
+        asked.append((*job_ids, *names))
+        return {"7_0": "NODE_FAIL", "7_1": "PENDING"}
+
+    scheduler.ends = ends
+    observer = Observer(scheduler, lambda _: None)
+    assert [observer.observe(one).state for one in (folder, other)] == ["LOST", "UNKNOWN"]
+    assert observer.remark(folder, observer.observe(folder)).endswith("ended: NODE_FAIL")
+    assert asked == [("7_0", "sweep-0a")]
 
 
 def test_the_remark_says_what_a_person_would_ask(folder):

@@ -342,6 +342,8 @@ def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they
         ("echo sbatch: note: busy >&2; kill -9 $$", "sbatch: killed by SIGKILL"),
         ("echo Submitted batch job 7; echo disk full >&2; exit 1", "sbatch: exit status 1 without a reason"),
         ("exit 0", "sbatch named no job"),
+        ("echo sbatch: info: job 42 of 100 left this month", "sbatch named no job"),
+        ("echo Submitted batch job 7; echo Submitted batch job 8", "sbatch named no job"),
         ("echo 'sbatch: error: Socket timed out' >&2; exit 1", "sbatch: Socket timed out"),
     ],
 )
@@ -362,6 +364,23 @@ def test_an_sbatch_that_ends_without_a_reason_may_have_queued_its_jobs(tmp_path,
     assert (job.name, job.job_id) == (one.name, None)
     listed = {"7": ListedJob(one.name, JobState.QUEUED, "Priority")}
     assert job.state(listed) is JobState.ORPHANED
+
+
+@pytest.mark.parametrize("cluster", ["", " on cluster c1"])
+def test_the_job_is_read_from_sbatchs_own_line(tmp_path, monkeypatch, cluster):
+    """The jobs were recorded as 42_0 and 42_1: their runs were LOST, and the next call submitted them again."""
+    path = tmp_path / "bin" / "sbatch"
+    path.parent.mkdir()
+    before, after = "sbatch: info: job 42 of 100 left this month", "see job 43 for the bill"
+    path.write_text(f"#!/bin/sh\necho '{before}'\necho 'Submitted batch job 103{cluster}'\necho '{after}'\n")
+    path.chmod(0o700)
+    (tmp_path / "bin" / "srun").symlink_to(path)
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+    for seeds, ids in [((0, 1), ["103_0", "103_1"]), ((2,), ["103"])]:
+        folders = tuple(fake.make_run(tmp_path, f"seed={seed}") for seed in seeds)
+        one = replace(made(tmp_path), folder=submission.new_folder(tmp_path, "table"), runs=folders)
+        assert submission.submit(one, submission.call_sbatch) == ids
+        assert [read_job(folder).job_id for folder in folders] == ids
 
 
 def test_where_slurm_gave_no_answer_the_intent_stays_so_that_the_job_is_found(tmp_path):
