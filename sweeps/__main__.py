@@ -192,10 +192,19 @@ def _how_it_ends(folder: RunFolder) -> str:
 def retry(console: Console, arguments: argparse.Namespace) -> int:
     """Let runs start again."""
     code = EXIT_DONE
+    # Read for the first pruned run, because it composes the runs of all searches.
+    pruned_by_search: dict[str, set[str]] | None = None
     for folder in _chosen(arguments):
         try:
+            pruned = folder.read_status().state is State.PRUNED
+            if pruned and pruned_by_search is None:
+                pruned_by_search = search_command.runs_by_search(arguments.runs_dir, "PRUNED")
             cancellation.retry(folder)
             say(console, f"{folder.run_id}: {_how_it_goes_on(folder)}")
+            searches = pruned_by_search if pruned and pruned_by_search else {}
+            for name, members in searches.items():
+                if folder.run_id in members:
+                    say(console, f"    its trial in search {name} has ended and stays PRUNED")
         except ScpoError as error:
             say_error(console, str(error))
             code = EXIT_FAILED

@@ -72,8 +72,12 @@ def reason_of_end(request: StopRequest, before: Status) -> str:
     return f"{request.reason}; was {before.state}{stopped}"
 
 
-def retry(folder: RunFolder) -> None:
+def retry(folder: RunFolder, *, keep_failures: bool = False) -> None:
     """Let a cancelled, pruned or too often failed run, or one of a lost machine, start again.
+
+    Args:
+        folder: The run.
+        keep_failures: False if a person has looked at the run: its failures are counted from 0.
 
     Raises:
         RecordError: The run is done, or a process runs it.
@@ -91,8 +95,8 @@ def retry(folder: RunFolder) -> None:
             state = State.PENDING
         # The reason of a failed or interrupted run stays until it starts.
         reason = status.reason if state is status.state else None
-        # Failures are counted from 0 again, because a person has looked at the run.
-        folder.update_status(state=state, failures=0, reason=reason, pid=None)
+        failures = status.failures if keep_failures else 0
+        folder.update_status(state=state, failures=failures, reason=reason, pid=None)
 
 
 def _signal(folder: RunFolder) -> None:

@@ -3,110 +3,30 @@
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scpo.errors import RecordError, RecordWriteError
-from scpo.records import RunFolder, State, log_gaps, run_config, run_folders, verify
-from scpo.records.logs import read_whole
+from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.status import JobState
 from scpo.schema.run import RunConfig
 from sweeps.launchers.base import Launcher
 from sweeps.launchers.slurm.observer import Observer, cancel
 from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.records import cancellation
 from sweeps.search.plan import Plan
 from sweeps.search.space import shown
-from sweeps.search.study import ATTEMPTS, Study
+from sweeps.search.study import ATTEMPTS, PRUNING, Study
 from sweeps.search.trial_code import change_note, changed_trials
+from sweeps.search.trial_runs import TrialRun, end_of, mean_curve, read_curve, was_stopped
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 # Shortest pause between two polls, in seconds: each poll reads the records of all trials.
 LEAST_POLL_S = 0.5
-
-
-@dataclass(frozen=True)
-class TrialRun:
-    """State of one run of a trial.
-
-    Attributes:
-        run_id: Name of its folder.
-        seed: Its seed; the objective is averaged over the seeds.
-        state: Its observed state.
-        fresh: True if an attempt was made since the trial began. How earlier attempts ended does
-            not count against the trial.
-        curve: Values of the search's metric, by training step.
-        reason: Why it ended.
-        near: True if it has a Slurm job, or its last process was on this host.
-    """
-
-    run_id: str
-    seed: int
-    state: State
-    fresh: bool
-    curve: Mapping[int, float]
-    reason: str | None = None
-    near: bool = False
-
-    @property
-    def occupies_slot(self) -> bool:
-        """True if it is live, in a Slurm job or on this host."""
-        return self.near and self.state.live
-
-    @property
-    def dead(self) -> bool:
-        """True if its records are damaged, it is cancelled, or it failed or died in this trial.
-
-        One dead run fails the trial. A cancelled run is dead even if it was cancelled before the
-        trial or its first attempt, because nothing starts it before `retry`.
-        """
-        if self.state in (State.DAMAGED, State.CANCELLED):
-            return True
-        return self.fresh and self.state in (State.FAILED, State.LOST)
-
-    @property
-    def startable(self) -> bool:
-        """True if it may be started or resumed, and no process runs it."""
-        return self.state.startable and not self.dead
-
-    @property
-    def last(self) -> float:
-        """The metric at the last step; NaN if it was never measured."""
-        if not self.curve:
-            return math.nan
-        return self.curve[max(self.curve)]
-
-
-def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:
-    """How a trial with these runs ended (DONE, PRUNED or FAILED), and the reason of a failure.
-
-    (None, None) while the trial goes on.
-    """
-    dead = next((run for run in runs if run.dead), None)
-    if dead is not None:
-        return State.FAILED, f"{dead.run_id} {dead.state}: {dead.reason or 'its process died'}"
-    if any(run.state is State.PRUNED for run in runs):
-        return State.PRUNED, None
-    if any(run.state is not State.DONE for run in runs):
-        return None, None
-    empty = next((run for run in runs if math.isnan(run.last)), None)
-    if empty is not None:
-        why = f"{empty.run_id} is DONE without a value of the objective in its metrics.jsonl"
-        return State.FAILED, why
-    return State.DONE, None
-
-
-def mean_curve(runs: Sequence[TrialRun]) -> dict[int, float]:
-    """Mean of the metric over the seeds, at the steps that all seeds have reached."""
-    # A mean over some of the seeds would not be comparable with means over all of them.
-    common = set.intersection(*(set(run.curve) for run in runs))
-    curve = {}
-    for step in sorted(common):
-        curve[step] = math.fsum(run.curve[step] for run in runs) / len(runs)
-    return curve
 
 
 @dataclass
@@ -124,6 +44,7 @@ class Driver:
         _observer: Observer of the present poll.
         _under_way: Ids of runs that this driver has started and whose end is not reported yet.
         _never_started: Reasons why runs could not be started, by id.
+        _asked: Numbers of trials whose runs this driver has asked to stop, to prune them.
         _inherited: Ids of runs that a dead driver has started and that still occupy slots.
     """
 
@@ -136,6 +57,7 @@ class Driver:
     _under_way: set[str] = field(default_factory=set)
     _never_started: dict[str, str] = field(default_factory=dict)
     _inherited: set[str] = field(default_factory=set)
+    _asked: set[int] = field(default_factory=set)
 
     def run(self) -> bool:
         """Run until this driver has no trial left; False if a signal stopped it."""
@@ -192,10 +114,40 @@ class Driver:
         """
         with run_folders.driver_lock(Path(self.plan.base.machine.runs_dir)):
             for trial in self.study.mine():
-                for run in self._runs_now(trial):
+                if PRUNING in trial.user_attrs:
+                    continue
+                runs = self._runs_now(trial)
+                pruned_before = any(run.state is State.PRUNED for run in runs)
+                # This search's pruner judges their values first; the next poll prunes the trial.
+                if pruned_before and self.study.report(trial, mean_curve(runs)):
+                    continue
+                for run in runs:
                     waits = run.startable and run.run_id not in self._under_way
-                    if waits and self._has_free_slot() and not self.launcher.signals:
+                    if not waits or not self._has_free_slot() or self.launcher.signals:
+                        continue
+                    if run.state is not State.PRUNED or self._reopen(run, trial):
                         self._start(run.run_id, self._runs(trial)[run.run_id])
+
+    def _reopen(self, run: TrialRun, trial: "FrozenTrial") -> bool:
+        """Let a run start again that another search has pruned; False if it cannot start now.
+
+        The other search has ended its trial, or ends it when it reads the run next, and does not
+        stop the run again.
+        """
+        config = self._runs(trial)[run.run_id]
+        folder = RunFolder(Path(config.machine.runs_dir) / run.run_id)
+        try:
+            request = folder.read_stop()
+            cancellation.retry(folder, keep_failures=True)
+        except RecordError:
+            # A process runs it again, or its records are damaged: the next poll reads its state.
+            return False
+        pruned = (request.reason if request else run.reason) or "pruned"
+        own = self.plan.study_id in pruned
+        by = "this search had pruned before" if own else "another search had pruned"
+        self.say(f"note: trial {trial.number} lets {run.run_id} go on, which {by} ({pruned})")
+        # A job that was not taken out of the queue when the run was pruned runs it.
+        return self._run_now(run.run_id, config, trial).startable
 
     def _start(self, run_id: str, config: RunConfig) -> None:
         """Start a run, or note why it could not be started."""
@@ -224,8 +176,11 @@ class Driver:
         elif end is State.FAILED:
             self.study.fail(trial, reason or "")
             self.say(f"trial {trial.number}: FAILED, {reason}")
-        elif end is State.PRUNED or should_prune:
-            self._prune(trial)
+        elif end is State.PRUNED:
+            self.study.prune(trial)
+            self.say(f"trial {trial.number}: pruned")
+        elif should_prune or PRUNING in trial.user_attrs:
+            self._stop(trial, runs)
 
     def _name_other_code(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
         """Name the changed code of runs that had ended before the trial began, if any changed."""
@@ -236,16 +191,26 @@ class Driver:
         for numbers, files in changed_trials(self.plan, {trial.number: earlier}).items():
             self.say(f"note: {change_note(numbers, files)}; it was not run again")
 
-    def _prune(self, trial: "FrozenTrial") -> None:
-        """Prune the runs, then the trial.
+    def _stop(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
+        """Stop the runs of a trial that is to be pruned.
 
-        If this driver is killed in between, the next one finds PRUNED runs and prunes the trial.
+        The next polls end the trial: a run may be DONE before it reads the request to stop, and a
+        trial whose runs are all DONE is complete.
         """
+        if PRUNING not in trial.user_attrs:
+            # Recorded first: if this driver is killed, the next one goes on with the pruning.
+            self.study.begin_pruning(trial, {run.run_id: run.attempt for run in runs})
+        # Asked once only: a second signal would stop a run in the middle of its step, and another
+        # search may let a stopped run go on.
+        if trial.number in self._asked:
+            return
+        self._asked.add(trial.number)
         reason = f"pruned with trial {trial.number} of {self.plan.study_id}"
         for config in self._runs(trial).values():
-            cancel(run_config.ensure(config), self.scheduler, State.PRUNED, reason)
-        self.study.prune(trial)
-        self.say(f"trial {trial.number}: pruned")
+            folder = run_config.ensure(config)
+            request = folder.read_stop()
+            if request is None or not request.state.settled:
+                cancel(folder, self.scheduler, State.PRUNED, reason)
 
     def _runs_now(self, trial: "FrozenTrial") -> list[TrialRun]:
         """Present state of each run of a trial."""
@@ -266,23 +231,22 @@ class Driver:
             seen = self._observer.observe(folder)
             if seen.job is JobState.ORPHANED:
                 self._observer.adopt(folder)
-            # The files of a finished run may have been edited, or be of another configuration.
-            if status.state is State.DONE:
-                run_config.check(folder, config)
+            finished = status.state is State.DONE
             # Damaged lines that the run writes again have no values yet.
-            rewritten = verify.rewritten(folder, seen.state)
-            records = [] if rewritten else read_whole(folder, folder.metrics)
-            if status.state is State.DONE:
-                log_gaps.check(folder.metrics, config.model_dump(mode="json"), records)
+            curve = {}
+            if not verify.rewritten(folder, seen.state):
+                curve = read_curve(folder, config, self.plan.metric, finished=finished)
         except RecordError as error:
             return TrialRun(
                 run_id, config.seed, State.DAMAGED, fresh=True, curve={}, reason=str(error)
             )
 
-        curve = {}
-        for record in records:
-            if record.get(self.plan.metric) is not None:
-                curve[record["step"]] = float(record[self.plan.metric])
+        stopped = was_stopped(
+            seen.state,
+            status.attempt,
+            trial.user_attrs.get(PRUNING, {}).get(run_id),
+            asked=trial.number in self._asked,
+        )
         return TrialRun(
             run_id,
             config.seed,
@@ -291,6 +255,8 @@ class Driver:
             curve=curve,
             reason=status.reason,
             near=seen.job is not None or status.host == socket.gethostname(),
+            attempt=status.attempt,
+            stopped=stopped,
         )
 
     def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:

@@ -39,6 +39,9 @@ DRAWS = 50
 # Folder of all searches, next to the run folders.
 SEARCHES = "searches"
 
+# Key of the pruner, which may be null.
+PRUNER = "search.pruner"
+
 # Fields that may change during a search: they are not part of its hash.
 FREE = ("title", "fresh_seeds", "trials", "parallel", "retries", "storage")
 
@@ -228,6 +231,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
         for override in given
         if override.key.startswith("search.") or override.key == "scale"
     ]
+    _refuse_settings_of_no_pruner(name, of_search)
     raw = resolve(compose_raw([parse(f"+search={name}"), *of_search]))
     axes = _axes(given)
     for override in of_search:
@@ -254,6 +258,28 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
     _check_seeds(plan)
     _check_space(plan)
     return plan
+
+
+def _refuse_settings_of_no_pruner(name: str, overrides: Sequence[Override]) -> None:
+    """Refuse settings of the pruner of a search that has none, with the override that adds one."""
+    inside = {}
+    for override in overrides:
+        if override.key.startswith(f"{PRUNER}."):
+            inside[override.key.removeprefix(f"{PRUNER}.")] = override
+    if not inside:
+        return
+    others = [override for override in overrides if override not in inside.values()]
+    if compose_raw([parse(f"+search={name}"), *others]).search.pruner is not None:
+        return
+    given = next(iter(inside.values()))
+    settings = []
+    for field, example in {"name": "median", "startup_trials": 5, "warmup_steps": 0}.items():
+        value = inside[field].value if field in inside else example
+        settings.append(f"{field}: {value}")
+    raise ConfigError(
+        f"{given}: {PRUNER} is null here, so no trial is pruned. To prune: "
+        f"'{PRUNER}={{{', '.join(settings)}}}'"
+    )
 
 
 def _check_space(plan: Plan) -> None:

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import fnmatch
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from scpo.errors import ConfigError, RecordError, RecordWriteError, ScpoError
 from scpo.installed import install_command
-from scpo.progress import about
+from scpo.progress import about, counted
 from scpo.records import RunFolder, State
 from scpo.records.identity import run_id
 from scpo.schema.run import RunConfig
@@ -24,10 +24,11 @@ from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
-from sweeps.search.plan import Plan, first, given_up, make_plan, tries_by_settings
+from sweeps.search.plan import Plan, first, given_up, make_plan, propose, tries_by_settings
 from sweeps.search.space import describe, shown
-from sweeps.search.study import Study, counts, read_trials
+from sweeps.search.study import PRUNING, Study, counts, read_trials
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
+from sweeps.search.trial_values import value_notes
 from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def command(console: Console, request: Request, train_script: Path) -> int:
         console.print("Stopped; the same command goes on, runs from their checkpoints.")
         return EXIT_INTERRUPTED
     if elsewhere:
-        console.print(f"{len(elsewhere)} trials are another driver's.")
+        verb = "is" if len(elsewhere) == 1 else "are"
+        console.print(f"{counted(len(elsewhere), 'trial')} {verb} another driver's.")
         return EXIT_ELSEWHERE
     complete = any(trial.state.name == "COMPLETE" for trial in study.trials())
     return EXIT_DONE if complete else EXIT_FAILED
@@ -102,24 +104,26 @@ def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
         if states & {"COMPLETE", "PRUNED"} or given_up(tries, plan.search.retries):
             over += len(plan.seeds)
         elif "RUNNING" in states:
-            over += sum(_done(config) for config in plan.runs(tries[0].params).values())
+            runs = plan.runs(tries[0].params).values()
+            over += [_recorded(config) for config in runs].count(State.DONE)
     return max(0, plan.trials * len(plan.seeds) - over)
 
 
-def _done(config: RunConfig) -> bool:
-    """True if the run is finished on this disk."""
+def _recorded(config: RunConfig) -> State:
+    """The recorded state of a run; DAMAGED if it cannot be read."""
     folder = RunFolder(Path(config.machine.runs_dir) / run_id(config))
     try:
-        return folder.path.exists() and folder.read_status().state is State.DONE
+        return folder.read_status().state if folder.path.exists() else State.NEW
     except RecordError:
         # The driver reads the run next and fails its trial with the reason.
-        return False
+        return State.DAMAGED
 
 
 def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """Show what the search would do; nothing is written."""
     trials = read_trials(plan)
     _opening(console, plan, trials)
+    _show_notes(console, _to_go_on(plan, trials))
     settings = []
     if not trials:
         settings = first(plan, PREVIEWED)
@@ -136,6 +140,29 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     # One run is enough: runs are started one by one, all with the same request.
     launcher = open_launcher([plan.base], train_script, console)
     launcher.preview(console, {run_id(plan.base): plan.base})
+
+
+def _to_go_on(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[str]:
+    """Note the runs of present and next trials that were pruned, but not with these trials."""
+    if not trials:
+        settings = first(plan, PREVIEWED)
+    else:
+        settings = []
+        for trial in trials:
+            if trial.state.name == "RUNNING" and PRUNING not in trial.user_attrs:
+                settings.append(trial.params)
+        if (proposal := propose(plan, trials)) is not None:
+            settings.append(proposal.params)
+    pruned = []
+    for params in settings:
+        for name, config in plan.runs(params).items():
+            if _recorded(config) is State.PRUNED:
+                pruned.append(name)
+    if pruned:
+        yield (
+            f"another search or a deleted one had pruned {', '.join(pruned)}; this search lets "
+            f"{'them' if len(pruned) > 1 else 'it'} go on"
+        )
 
 
 def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
@@ -170,6 +197,7 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
     if trials:
         say(console, f"so far: {counts(trials)}")
         _show_notes(console, change_notes(plan, runs_of(plan, trials)))
+        _show_notes(console, value_notes(plan, trials))
 
 
 def _show_notes(console: Console, notes: Iterable[str]) -> None:
@@ -200,12 +228,16 @@ def summarise(console: Console, arguments: argparse.Namespace) -> int:
     for folder in chosen:
         plan = search_folder.read_plan(folder)
         trials = read_trials(plan)
+        _show_notes(console, value_notes(plan, trials))
         _ending(console, plan, trials, search_folder.write_results(plan, trials))
     return EXIT_DONE
 
 
-def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
-    """Ids of the trials' runs, by search; searches that cannot be read here are left out."""
+def runs_by_search(runs_dir: Path, state: str | None = None) -> dict[str, set[str]]:
+    """Ids of the trials' runs, by search; searches that cannot be read here are left out.
+
+    ``state``: only trials in this state of Optuna's, such as ``PRUNED``.
+    """
     members = {}
     if importlib.util.find_spec("optuna") is not None:
         for folder in search_folder.search_folders(runs_dir):
@@ -213,7 +245,8 @@ def runs_by_search(runs_dir: Path) -> dict[str, set[str]]:
                 plan = search_folder.read_plan(folder)
                 ids: set[str] = set()
                 for trial in read_trials(plan):
-                    ids.update(plan.runs(trial.params))
+                    if state in (None, trial.state.name):
+                        ids.update(plan.runs(trial.params))
                 members[folder.name] = ids
     return members
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from scpo.errors import RecordError
 from scpo.intervals import summarise
+from scpo.progress import counted
 from scpo.records.files import read_json, write_bytes, write_json
 from scpo.schema.search import Search
 from sweeps.compose.overrides import parse, parse_all
@@ -103,21 +104,31 @@ def winner_command(plan: Plan) -> str:
 
 def _winner_text(plan: Plan, best: Result, default: Result | None) -> str:
     seeds = ", ".join(map(str, plan.seeds))
+    reported = "# Chosen on those seeds, it is reported on others"
+    if _differ(best, default):
+        reported += ", together with the setting that the search started from."
+    elif default is not None:
+        reported += ". The search started from this setting."
+    else:
+        reported += "."
     head = (
         f"# @package _global_\n# The best of {plan.study_id}: trial {best.number}, mean "
-        f"{best.summary.mean:.4f} of {plan.metric} over seeds {seeds}.\n"
-        "# Chosen on those seeds, it is reported on others, together with the setting that the "
-        "search started from.\n"
+        f"{best.summary.mean:.4f} of {plan.metric} over seeds {seeds}.\n{reported}\n"
     )
     return head + yaml.safe_dump(
         {"experiment": _experiment(plan, best, default)}, sort_keys=False, width=120
     )
 
 
+def _differ(best: Result, default: Result | None) -> bool:
+    """True if the setting that the search started from has a result and is not the best one."""
+    return default is not None and default.number != best.number
+
+
 def _experiment(plan: Plan, best: Result, default: Result | None) -> dict[str, Any]:
     tuned = override_texts(plan.search.space, best.params)
     rows = [_experiment_row(plan, "tuned", f"tuned (trial {best.number})", tuned)]
-    if default is not None and default.number != best.number:
+    if _differ(best, default):
         rows.insert(0, _experiment_row(plan, "untuned", "as configured", []))
     # Names of experiments consist of letters, digits and underscores.
     study = "".join(letter if letter.isalnum() else "_" for letter in plan.study_id.lower())
@@ -160,7 +171,8 @@ def _summary_lines(plan: Plan, trials: "Sequence[FrozenTrial]", plots: Sequence[
     for note in version_notes(plan, runs_of(plan, trials)):
         lines += [f"Note: {note}.", ""]
     if results:
-        lines += [*_best(plan, results), "", *_table(results, list(plan.search.space)), ""]
+        pruned = sum(trial.state.name == "PRUNED" for trial in trials)
+        lines += [*_best(plan, results, pruned), "", *_table(results, list(plan.search.space)), ""]
     else:
         lines += ["No trial is complete: there is no best setting yet.", ""]
     lines += _failures(trials)
@@ -178,7 +190,7 @@ def _objective(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
     )
 
 
-def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
+def _best(plan: Plan, results: Sequence[Result], pruned: int) -> list[str]:
     best = results[0]
     default = default_result(plan, results)
     fresh = ", ".join(map(str, plan.search.fresh_seeds))
@@ -188,6 +200,11 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
         # Not ==, because means of equal values can differ in the last bit.
         if math.isclose(result.summary.mean, best.summary.mean):
             tied.append(str(result.number))
+    together = (
+        ", together with the setting that the search started from,"
+        if _differ(best, default)
+        else ""
+    )
     lines = [f"**Best: trial {best.number}, {_mean(best)}.** {setting}", ""]
     if len(tied) > 1:
         lines += [
@@ -199,7 +216,7 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
         f"The highest of {len(results)} noisy means is optimistic: part of it is luck on these "
         "seeds. A search's winner is never reported on the seeds it was chosen on "
         f"({', '.join(map(str, plan.seeds))}). Run it on fresh "
-        f"ones ({fresh}), together with the setting that the search started from, and report that:",
+        f"ones ({fresh}){together} and report that:",
         "",
         "```bash",
         winner_command(plan),
@@ -207,12 +224,18 @@ def _best(plan: Plan, results: Sequence[Result]) -> list[str]:
     ]
     if default is None:
         return lines
-    return [*lines, "", _gain_over(best, default)]
+    return [*lines, "", _gain_over(best, default, pruned)]
 
 
-def _gain_over(best: Result, default: Result) -> str:
+def _gain_over(best: Result, default: Result, pruned: int) -> str:
     if best.number == default.number:
-        return "No setting was better than the one the search started from."
+        if not pruned:
+            return "No setting was better than the one the search started from."
+        were = "was" if pruned == 1 else "were"
+        return (
+            "No setting of a completed trial was better than the one the search started from; "
+            f"{counted(pruned, 'trial')} {were} pruned."
+        )
     # Paired: both settings ran on the same seeds.
     gain = summarise(best.by_seed[seed] - default.by_seed[seed] for seed in best.by_seed)
     text = (

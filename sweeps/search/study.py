@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
 
 OWNER, RETRY_OF, ATTEMPTS, BY_SEED, REASON = "owner", "retry_of", "attempts", "by_seed", "reason"
+# Number of attempts of each run when this study decided to prune the trial. A PRUNED run is not
+# such a decision: searches share runs.
+PRUNING = "pruning"
 # Checksum of a complete trial's parameters, objective and values at each seed.
 RESULT_SUM = "checksum"
 
@@ -120,6 +123,11 @@ class Study:
             handle.set_user_attr(BY_SEED, named)
             handle.set_user_attr(RESULT_SUM, result_sum(trial.params, value, named))
         self._study.tell(trial.number, value, skip_if_finished=True)
+
+    def begin_pruning(self, trial: "FrozenTrial", attempts: Mapping[str, int]) -> None:
+        """Record that a trial is to be pruned, and the number of attempts of each run."""
+        with _unless_ended():
+            self._handle(trial).set_user_attr(PRUNING, dict(attempts))
 
     def prune(self, trial: "FrozenTrial") -> None:
         """Finish a trial that was stopped early; Optuna takes its last intermediate value."""

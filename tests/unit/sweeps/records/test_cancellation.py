@@ -75,6 +75,14 @@ def test_retry_forgets_the_failures(folder):
     assert (folder.read_status().state, folder.read_status().failures) == (State.FAILED, 0)
 
 
+def test_a_search_that_lets_a_pruned_run_go_on_keeps_its_failures(folder):
+    folder.update_status(state=State.FAILED, failures=3)
+    cancellation.cancel(folder, State.PRUNED, "worse than the median")
+    cancellation.retry(folder, keep_failures=True)
+    assert (folder.read_status().state, folder.read_status().failures) == (State.INTERRUPTED, 3)
+    assert not folder.stop.exists()
+
+
 def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
     seen = []
     cancellation.cancel(folder, end_job=lambda: bool(seen.append(folder.read_stop().state)))

@@ -1,4 +1,6 @@
+import shutil
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -6,8 +8,8 @@ from scpo.records import State, run_config
 from scpo.records.files import file_sum, locked
 from sweeps.records import cancellation
 from sweeps.search import driver
-from sweeps.search.driver import TrialRun, end_of, mean_curve
-from sweeps.search.study import RETRY_OF, Study
+from sweeps.search.study import PRUNING, RETRY_OF, Study
+from sweeps.search.trial_runs import TrialRun, end_of, mean_curve, was_stopped
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.searches import InstantLauncher, drive, plan_in
 
@@ -116,6 +118,148 @@ def test_a_hopeless_trial_is_pruned_and_its_runs_with_it(tmp_path):
         for config in plan.runs(trial.params).values():
             status = driver.run_config.ensure(config).read_status()
             assert (status.state, f"trial {trial.number} of {plan.study_id}" in status.reason) == (State.PRUNED, True)
+
+
+class Bad(InstantLauncher):
+    """The metric of every run after the first trial's falls to 0, so that the median pruner stops it at step 1."""
+
+    def _run(self, folder, config):
+        if config.method.shaper.theta == 0.6 and config.method.shaper.soft_base == 0.4:
+            return super()._run(folder, config)
+        self.steps = [0, 1]
+        super()._run(folder, config)
+        self.steps = None
+        folder.update_status(state=State.INTERRUPTED)
+
+
+PRUNING_WORDS = ("search.trials=2", "search.parallel=1", "search.sampler.name=tpe", "search.sampler.seed=1")
+PRUNER = "search.pruner={name:median,startup_trials:1,warmup_steps:0}"
+
+
+class GoingOn(InstantLauncher):
+    """Runs log the steps that they have not logged yet."""
+
+    def _run(self, folder, config):
+        self.steps = range(2 if folder.metrics.exists() else 0, config.trainer.steps + 1)
+        super()._run(folder, config)
+        self.steps = None
+
+
+@pytest.fixture
+def _worse_settings_later(monkeypatch):
+    """Every setting but the default is worse at step 1 and better at the end."""
+
+    def success(config, step):
+        default = config.method.shaper.theta == 0.6 and config.method.shaper.soft_base == 0.4
+        return 0.5 if default else 0.1 if step < 2 else 0.9
+
+    monkeypatch.setattr("tests.support.searches.success", success)
+
+
+@pytest.mark.usefixtures("_worse_settings_later")
+def test_a_search_without_a_pruner_lets_runs_go_on_that_another_search_has_pruned(tmp_path):
+    first = plan_in(tmp_path, *PRUNING_WORDS, PRUNER)
+    before, _ = drive(first, Bad())
+    assert states(before) == ["COMPLETE", "PRUNED"]
+    pruned = list(first.runs(before[1].params))
+
+    plan = plan_in(tmp_path, *PRUNING_WORDS, "search.pruner=null")
+    launcher = GoingOn()
+    trials, said = drive(plan, launcher)
+    assert (states(trials), best(trials).number, launcher.started) == (["COMPLETE", "COMPLETE"], 1, pruned)
+    for run_id in pruned:
+        why = f"another search had pruned (pruned with trial 1 of {first.study_id})"
+        assert f"note: trial 1 lets {run_id} go on, which {why}" in said
+    assert drive(first, InstantLauncher())[0] == before
+
+
+@pytest.mark.usefixtures("_worse_settings_later")
+def test_a_search_that_was_deleted_decides_anew_about_runs_that_it_had_pruned(tmp_path):
+    plan = plan_in(tmp_path, *PRUNING_WORDS, PRUNER)
+    drive(plan, Bad())
+    shutil.rmtree(plan.folder)
+    again = GoingOn()
+    trials, _ = drive(plan, again)
+    # The first trial's runs are found done, and the second one's first steps are still worse.
+    assert (states(trials), again.started) == (["COMPLETE", "PRUNED"], [])
+
+    shutil.rmtree(plan.folder)
+    patient = plan_in(tmp_path, *PRUNING_WORDS, PRUNER.replace("warmup_steps:0", "warmup_steps:2"))
+    assert states(drive(patient, again)[0]) == ["COMPLETE", "COMPLETE"]
+    assert len(again.started) == 2
+
+
+def deciding(tmp_path):
+    """A search with one trial, whose runs have folders."""
+    plan = plan_in(tmp_path, "search.trials=1", "search.pruner=null")
+    study, said = Study(plan), []
+    trial = study.next_trial()
+    folders = [run_config.ensure(config) for config in plan.runs(trial.params).values()]
+    searching = driver.Driver(plan, study, InstantLauncher(free=0), said.append)
+    return plan, study, folders, searching, said
+
+
+def finish(folder, plan):
+    """Let a run log all its steps and be DONE."""
+    config = run_config.check(folder)
+    InstantLauncher()._run(folder, config)
+
+
+def test_a_trial_whose_runs_are_all_done_before_they_could_be_stopped_is_complete(tmp_path, monkeypatch):
+    plan, study, folders, searching, said = deciding(tmp_path)
+    monkeypatch.setattr(study, "report", lambda trial, curve: True)
+    finish(folders[0], plan)
+    folders[1].update_status(state=State.RUNNING, attempt=1, host=socket.gethostname())
+    with locked(folders[1].lock):
+        searching.step()
+        assert folders[1].read_stop().state is State.PRUNED
+        searching.step()
+        assert states(study.trials()) == ["RUNNING"]
+        finish(folders[1], plan)
+    searching.step()
+    (trial,) = study.trials()
+    study.close()
+    assert (trial.state.name, said) == ("COMPLETE", [f"trial 0: {trial.value:.3f} (0.700, 0.720)"])
+
+
+def test_a_trial_with_one_run_done_and_one_stopped_is_pruned(tmp_path, monkeypatch):
+    plan, study, folders, searching, said = deciding(tmp_path)
+    monkeypatch.setattr(study, "report", lambda trial, curve: True)
+    finish(folders[0], plan)
+    searching.step()
+    assert folders[1].read_status().state is State.PRUNED
+    searching.step()
+    assert (states(study.trials()), said) == (["PRUNED"], ["trial 0: pruned"])
+    study.close()
+
+
+def test_a_driver_that_was_killed_after_the_decision_leaves_the_pruning_to_the_next(tmp_path):
+    plan, study, folders, _, _ = deciding(tmp_path)
+    study.begin_pruning(study.trials()[0], {folder.run_id: 0 for folder in folders})
+    study.close()
+    launcher = InstantLauncher()
+    trials, _ = drive(plan, launcher)
+    assert (states(trials), launcher.started) == (["PRUNED"], [])
+    assert [folder.read_status().state for folder in folders] == [State.PRUNED] * 2
+
+
+def test_a_stopped_run_that_another_search_lets_go_on_is_not_stopped_again(tmp_path, monkeypatch):
+    _, study, folders, searching, said = deciding(tmp_path)
+    monkeypatch.setattr(study, "report", lambda trial, curve: True)
+    folders[0].update_status(state=State.RUNNING, attempt=1, host=socket.gethostname())
+    folders[1].update_status(state=State.RUNNING, attempt=1, host=socket.gethostname())
+    with locked(folders[0].lock), locked(folders[1].lock):
+        searching.step()
+    assert study.trials()[0].user_attrs[PRUNING] == {folder.run_id: 1 for folder in folders}
+    for folder in folders:
+        cancellation.settle(folder)
+        cancellation.retry(folder)
+    with locked(folders[0].lock):
+        folders[0].update_status(state=State.RUNNING, attempt=2)
+        searching.step()
+    assert (states(study.trials()), said) == (["PRUNED"], ["trial 0: pruned"])
+    assert [folder.read_stop() for folder in folders] == [None, None]
+    study.close()
 
 
 def test_a_stop_signal_leaves_the_trials_to_the_next_call(tmp_path):
@@ -248,8 +392,31 @@ def test_a_run_that_was_cancelled_before_the_trial_fails_it():
     assert (end_of([trial_run(), old]), old.startable) == ((State.FAILED, "run-0 CANCELLED: cancelled"), False)
 
 
-def test_a_pruned_run_prunes_the_trial():
-    assert end_of([trial_run(), trial_run("PRUNED")]) == (State.PRUNED, None)
+def test_a_run_that_was_stopped_for_its_trial_prunes_it():
+    stopped = replace(trial_run("PRUNED"), stopped=True)
+    assert end_of([trial_run(), stopped]) == (State.PRUNED, None)
+
+
+def test_a_run_that_another_search_has_pruned_is_startable_and_ends_no_trial():
+    pruned = trial_run("PRUNED", fresh=False)
+    assert (end_of([trial_run(), pruned]), pruned.startable) == ((None, None), True)
+
+
+@pytest.mark.parametrize(
+    ("state", "attempt", "asked", "stopped"),
+    [
+        ("PRUNED", 2, False, True),
+        ("RUNNING", 2, True, False),  # it ends with its present step
+        ("RUNNING", 3, False, True),  # stopped, and started again by another search
+        ("INTERRUPTED", 2, True, True),  # stopped, and another search is about to start it
+        ("INTERRUPTED", 2, False, False),  # not asked yet by this driver, whose predecessor died
+        ("DONE", 2, True, False),
+        ("DONE", 3, True, False),
+    ],
+)
+def test_what_counts_as_stopped_for_a_trial_that_is_to_be_pruned(state, attempt, asked, stopped):
+    assert was_stopped(State(state), attempt, 2, asked=asked) is stopped
+    assert not was_stopped(State(state), attempt, None, asked=False)
 
 
 def test_a_run_without_the_metric_is_no_result():

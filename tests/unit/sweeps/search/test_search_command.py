@@ -10,10 +10,15 @@ from optuna.trial import TrialState, create_trial
 from rich.console import Console
 
 from scpo.errors import ConfigError, RecordWriteError
+from scpo.records import State, run_config
+from sweeps import __main__ as cli
 from sweeps.compose.overrides import read_request
+from sweeps.records import cancellation
 from sweeps.search import driver
 from sweeps.search import search_command as search
+from sweeps.search.plan import first, make_plan, propose
 from sweeps.search.space import distributions
+from sweeps.search.study import Study
 from tests.support.fake_runs import QUICK
 from tests.support.searches import InstantLauncher
 
@@ -118,3 +123,67 @@ def test_a_resumed_search_counts_the_runs_that_are_left(tmp_path, monkeypatch):
     assert "was stopped: " in told[0]
     call(*words)
     assert planned == [8, 4]
+
+
+@pytest.mark.parametrize(
+    ("others", "text"), [(1, "1 trial is another driver's."), (2, "2 trials are another driver's.")]
+)
+def test_trials_of_another_driver_are_counted(tmp_path, monkeypatch, others, text):
+    monkeypatch.setattr(search, "_drive", lambda *_: True)
+    monkeypatch.setattr(search.Study, "under_way", lambda _: [None] * others)
+    code, said = call("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}")
+    assert code == 3
+    assert text in said
+
+
+def test_a_dry_run_names_the_runs_that_another_search_has_pruned(tmp_path):
+    words = ("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", "search.trials=2")
+    plan = make_plan("scpo_theta_lambda", words[1:])
+    assert "pruned" not in call(*words, "dry_run=true")[1]
+    runs = plan.runs(first(plan, 1)[0])
+    for config in runs.values():
+        cancellation.cancel(run_config.ensure(config), State.PRUNED, "pruned with trial 3 of another")
+    told = f"note: another search or a deleted one had pruned {', '.join(runs)}; this search lets them go on"
+    assert told in " ".join(call(*words, "dry_run=true")[1].split())
+
+    # Of a search that has begun: the runs of its trials under way, and of the next one.
+    study = Study(plan)
+    trial = study.next_trial()
+    assert told in " ".join(call(*words, "dry_run=true")[1].split())
+    study.begin_pruning(trial, dict.fromkeys(runs, 0))
+    assert "had pruned" not in call(*words, "dry_run=true")[1]
+    following = plan.runs(propose(plan, study.trials()).params)
+    study.close()
+    one = next(iter(following))
+    cancellation.cancel(run_config.ensure(following[one]), State.PRUNED, "pruned with trial 3 of another")
+    told = f"another search or a deleted one had pruned {one}; this search lets it go on"
+    assert told in " ".join(call(*words, "dry_run=true")[1].split())
+
+
+def test_a_retried_run_of_a_pruned_trial_is_said_to_be_of_that_search(tmp_path, capsys):
+    plan = make_plan("scpo_theta_lambda", [*QUICK, f"machine.runs_dir={tmp_path}", "search.trials=1"])
+    study = Study(plan)
+    search.search_folder.write_plan(plan)
+    trial = study.next_trial()
+    folders = [run_config.ensure(config) for config in plan.runs(trial.params).values()]
+    for folder in folders:
+        cancellation.cancel(folder, State.PRUNED, f"pruned with trial 0 of {plan.study_id}")
+    study.prune(trial)
+    study.close()
+    assert cli.main(["retry", "*", "--runs-dir", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.count(f"its trial in search {plan.study_id} has ended and stays PRUNED") == len(folders)
+
+
+def test_settings_of_a_pruner_that_is_null_are_answered_with_the_override_that_adds_it():
+    for words in (("search.pruner.startup_trials=1",), ("search.pruner=null", "search.pruner.startup_trials=1")):
+        for name in ("scpo_theta_lambda", "scpo")[: len(words)]:
+            with pytest.raises(ConfigError) as error:
+                make_plan(name, words)
+            assert str(error.value) == (
+                "search.pruner.startup_trials=1: search.pruner is null here, so no trial is pruned. To prune: "
+                "'search.pruner={name: median, startup_trials: 1, warmup_steps: 0}'"
+            )
+    assert make_plan("scpo", ["search.pruner.startup_trials=1"]).search.pruner.startup_trials == 1
+    with pytest.raises(ConfigError, match=r"search\.pruner\.startup_trails"):
+        make_plan("scpo", ["search.pruner.startup_trails=1"])

@@ -1,8 +1,10 @@
 """What a search leaves: summary, winner, plots; on trials with results worked by hand."""
 
+import json
 import math
 import re
 import shlex
+import shutil
 
 import matplotlib
 import optuna
@@ -10,7 +12,8 @@ import pytest
 from optuna.trial import TrialState
 
 from scpo.errors import ConfigError, RecordError
-from scpo.records.files import write_json
+from scpo.records import JsonLines, run_folders
+from scpo.records.files import SEAL, file_sum, write_json
 from scpo.records.identity import run_id
 from sweeps import __main__ as cli
 from sweeps.compose.configuration import compose_run
@@ -19,8 +22,9 @@ from sweeps.compose.overrides import parse_all
 from sweeps.search import plots, search_folder
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study, default_result, ranked
+from sweeps.search.trial_values import value_notes
 from tests.support.fake_runs import QUICK
-from tests.support.searches import drive, plan_in
+from tests.support.searches import InstantLauncher, drive, plan_in
 
 
 def trial(plan, number, theta, soft_base, by_seed=None, *, state=TrialState.COMPLETE, **attributes):
@@ -97,7 +101,28 @@ def test_a_search_without_a_complete_trial_has_no_winner(plan):
 def test_a_winner_that_is_the_default_says_so_and_is_one_row(plan, trials):
     assert "No setting was better than the one the search started from." in text_of(plan, trials[:1])
     default = ranked(trials[:1])[0]
-    assert len(expand(str(search_folder.write_winner(plan, default, default))).experiment.rows) == 1
+    path = search_folder.write_winner(plan, default, default)
+    assert len(expand(str(path)).experiment.rows) == 1
+    assert (
+        "# Chosen on those seeds, it is reported on others. The search started from this setting.\n" in path.read_text()
+    )
+    assert "Run it on fresh ones (10, 11, 12) and report that:" in text_of(plan, trials[:1])
+
+
+def test_a_winner_is_reported_together_with_the_start_where_that_is_another_setting(plan, trials):
+    results = ranked(trials)
+    both = search_folder.write_winner(plan, results[0], default_result(plan, results)).read_text()
+    assert "reported on others, together with the setting that the search started from.\n" in both
+    assert "(10, 11, 12), together with the setting that the search started from, and report" in text_of(plan, trials)
+    single = search_folder.write_winner(plan, results[0], None).read_text()
+    assert "reported on others.\n" in single
+
+
+def test_the_start_is_the_best_of_the_completed_trials_where_others_were_pruned(plan, trials):
+    pruned = [trial(plan, 1 + at, 0.75, at / 5, state=TrialState.PRUNED) for at in range(2)]
+    none_better = "No setting of a completed trial was better than the one the search started from"
+    assert f"{none_better}; 1 trial was pruned.\n" in text_of(plan, [trials[0], pruned[0]])
+    assert f"{none_better}; 2 trials were pruned.\n" in text_of(plan, [trials[0], *pruned])
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
@@ -169,6 +194,45 @@ def test_a_summary_is_written_on_demand(tmp_path, capsys):
     assert re.search(r"2 COMPLETE\n.*summary\.md", capsys.readouterr().out)
     assert cli.main(["search", "other*", "--runs-dir", str(tmp_path)]) == 2
     assert plan.study_id in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["edited", "damaged", "with a right checksum", "deleted"])
+def test_a_finished_trial_whose_log_was_changed_later_is_named(tmp_path, capsys, how):
+    words = ("search.trials=1", "trainer.steps=1", "seeds=[0]")
+    plan = plan_in(tmp_path, *words)
+    search_folder.write_plan(plan)
+
+    class Recording(InstantLauncher):
+        def _run(self, folder, config):
+            super()._run(folder, config)
+            folder.note_sums({folder.metrics.name: file_sum(folder.metrics)})
+
+    trials, _ = drive(plan, Recording())
+    assert value_notes(plan, trials) == []
+    (folder,) = run_folders.list_runs(tmp_path)
+    if how == "deleted":
+        shutil.rmtree(folder.path)
+        assert value_notes(plan, trials) == []
+        return
+    text = folder.metrics.read_text()
+    value = str(trials[0].value)
+    folder.metrics.write_text(text.replace(value, "0.99") if how != "damaged" else text.replace("step", "ste"))
+    if how == "with a right checksum":
+        lines = [json.loads(line) for line in text.splitlines()]
+        folder.metrics.unlink()
+        log = JsonLines(folder.metrics)
+        for line in lines:
+            record = {key: 0.99 if str(each) == value else each for key, each in line.items()}
+            record.pop(SEAL, None)
+            log.append(record)
+        log.close()
+        folder.note_sums({folder.metrics.name: file_sum(folder.metrics)})
+    for call in (["search"], ["search", "scpo*"]):
+        assert cli.main([*call, "--runs-dir", str(tmp_path)]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"the recorded value of trial 0 can no longer be checked against {folder.run_id}: " in said
+        assert (f"is 0.99, and {value} was recorded" in said) == (how == "with a right checksum")
+        assert "1 COMPLETE" in said
 
 
 def test_a_search_whose_runs_folder_was_moved_is_read_and_written_there(tmp_path, monkeypatch, capsys):
