@@ -475,10 +475,15 @@ def _print_left_out(console: Console, report: Report, override: str) -> None:
         console.print("Not finished, so not in any mean:")
         unfinished = [f"  {line}" for line in report.unfinished]
         console.print(*unfinished, sep="\n", markup=False)
-    if report.unfinished and not report.commands:
+    if report.damaged:
+        console.print(
+            "No sweep makes damaged or unreadable runs again: restore their files, as the lines "
+            "on them above advise."
+        )
+    if len(report.unfinished) > report.damaged and not report.commands:
         # Single runs are in no experiment that a command of ours could run.
         console.print("Finish them with the commands of train.py that started them.")
-    elif report.unfinished:
+    elif report.commands:
         commands = [f"  {command}{override}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
 

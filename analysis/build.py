@@ -34,7 +34,7 @@ import analysis.tables
 from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.code_versions import section_notes
-from analysis.sources.collected import Collected, MissingRunsError, write_parquet
+from analysis.sources.collected import LEFT_OUT, Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row, seed_list
 from analysis.sources.run_records import COMMON_SEEDS, Problem
 from scpo.errors import RecordError, first_line
@@ -110,8 +110,10 @@ class Report:
         failures: Tables and figures that were not built.
         problems: Runs, files and samples that were left out.
         unfinished: Lines about planned runs that are not finished.
-        commands: Commands that finish these runs.
+        commands: Commands that finish these runs, without those that cannot be read.
         notes: Rows whose runs used several versions of the code.
+        damaged: Number of the ``unfinished`` lines about runs that cannot be read: no command
+            finishes these.
     """
 
     outputs: tuple[Output, ...]
@@ -120,6 +122,7 @@ class Report:
     unfinished: tuple[str, ...]
     commands: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    damaged: int = 0
 
 
 # Builders
@@ -199,7 +202,7 @@ def nothing_built(data: Collected) -> Report:
 
 
 def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failure]) -> Report:
-    unfinished, commands = _unfinished(data)
+    unfinished, commands, damaged = _unfinished(data)
     return Report(
         outputs=tuple(outputs),
         failures=tuple(failures),
@@ -207,6 +210,7 @@ def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failu
         notes=section_notes(data.sections, data.by_id),
         unfinished=unfinished,
         commands=commands,
+        damaged=damaged,
     )
 
 
@@ -348,16 +352,21 @@ def _crashed(name: str, error: Exception) -> Failure:
     )
 
 
-def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lines about unfinished runs, and the commands that finish them, each once."""
+def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Lines about unfinished runs, and the commands that finish them, each once.
+
+    The number: how many of the lines are about runs that cannot be read.
+    """
     lines: dict[str, None] = {}
+    damaged: set[str] = set()
     commands: dict[str, None] = {}
-    left_out = {problem.path: problem.state for problem in data.problems}
     for part in data.sections:
         for row in part.rows:
-            lines |= dict.fromkeys(_missing(row, part.scale, left_out))
+            found = _missing(row, part.scale, data.left_out)
+            lines |= dict.fromkeys(line for line, _ in found)
+            damaged.update(line for line, state in found if state in LEFT_OUT)
         commands |= dict.fromkeys(part.commands)
-    return tuple(lines), tuple(commands)
+    return tuple(lines), tuple(commands), len(damaged)
 
 
 # Runs that their experiment's command leaves as they are.
@@ -367,20 +376,20 @@ _HINTS: dict[str, str] = {
 }
 
 
-def _missing(row: Row, scale: str, left_out: Mapping[str, State]) -> list[str]:
-    """One line per started, unfinished run of a row, and one for all seeds not started."""
-    lines = []
+def _missing(row: Row, scale: str, left_out: Mapping[str, State]) -> list[tuple[str, str]]:
+    """One line and state per started, unfinished run of a row, and one for all not started."""
+    lines: list[tuple[str, str]] = []
     waiting: list[int] = []
     for run in row.unfinished(left_out):
         if run.state == State.PENDING:
             waiting.append(run.seed)
         else:
             hint = _HINTS.get(run.state, "")
-            lines.append(
-                f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}{hint}"
-            )
+            line = f"{row.label}, seed {run.seed} ({scale} scale): {run.id} is {run.state}{hint}"
+            lines.append((line, run.state))
     if waiting:
-        lines.append(f"{row.label} ({scale} scale): not started: {seed_list(waiting)}")
+        line = f"{row.label} ({scale} scale): not started: {seed_list(waiting)}"
+        lines.append((line, State.PENDING))
     return lines
 
 

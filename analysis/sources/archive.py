@@ -260,7 +260,7 @@ def _read_lines(
             f"the lines of {counted(len(lost), 'run')} in {RUNS} are damaged: {', '.join(lost)}. "
             f"{_restore(folder)}"
         )
-        problems.append(Problem(f"{folder}/{RUNS}", reason))
+        problems.append(Problem(f"{folder}/{RUNS}", reason, runs=tuple(lost)))
     return lines, problems
 
 

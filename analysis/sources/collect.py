@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
-from analysis.sources.collected import Collected
+from analysis.sources.collected import Collected, ids_left_out
 from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
     ExperimentRecord,
@@ -84,7 +84,8 @@ def collect(
     def rollouts(run: str) -> float | None:
         return by_metric.get(run, {}).get(ROLLOUTS, Series()).mean
 
-    parts, conflicts = sections(found.experiments, runs, rollouts)
+    left_out = ids_left_out((*found.problems, *damaged)).keys()
+    parts, conflicts = sections(found.experiments, runs, rollouts, left_out)
     return Collected(
         by_id=runs,
         runs=_runs_table(runs, parts),

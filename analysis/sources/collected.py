@@ -140,11 +140,7 @@ class Collected:
     @property
     def left_out(self) -> dict[str, State]:
         """Ids of the run folders that could not be read, each with DAMAGED or UNREADABLE."""
-        found = {}
-        for problem in self.problems:
-            if not problem.harmless:
-                found[Path(problem.path).name] = problem.state
-        return found
+        return ids_left_out(self.problems)
 
     def not_shown(self, runs: Iterable[str]) -> str:
         """Note on the rows of ``--rows`` of which an output shows no run; empty if it shows all.
@@ -241,6 +237,15 @@ class Collected:
 
     def _inside(self, run: str, path: Path) -> str:
         return str(path.relative_to(self.by_id[run].folder))
+
+
+def ids_left_out(problems: Iterable[Problem]) -> dict[str, State]:
+    """Ids of the runs that these problems left out, each with DAMAGED or UNREADABLE."""
+    found: dict[str, State] = {}
+    for problem in problems:
+        if not problem.harmless:
+            found |= dict.fromkeys((Path(problem.path).name, *problem.runs), problem.state)
+    return found
 
 
 def sample_damage(run: Run, path: Path) -> str | None:

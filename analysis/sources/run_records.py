@@ -223,12 +223,14 @@ class Problem:
         reason: The reason.
         harmless: True if the file was changed, but nothing of it was left out.
         state: State of the run: DAMAGED, or UNREADABLE if this user may not read it.
+        runs: Ids of the runs that are left out, for a file with several.
     """
 
     path: str
     reason: str
     harmless: bool = False
     state: State = State.DAMAGED
+    runs: tuple[str, ...] = ()
 
 
 @contextmanager

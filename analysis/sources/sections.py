@@ -8,7 +8,7 @@ get sections of their own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -81,6 +81,7 @@ def sections(
     records: Iterable[ExperimentRecord],
     runs: Runs,
     rollouts: Rollouts = lambda run: None,
+    left_out: Collection[str] = (),
 ) -> tuple[tuple[Section, ...], tuple[Problem, ...]]:
     """Merge experiments into sections; runs that contradict their record become problems.
 
@@ -88,6 +89,7 @@ def sections(
         records: The experiments.
         runs: Every run by its id.
         rollouts: Rollouts per training step of a run, for the notes on rows with more than others.
+        left_out: Ids of runs that cannot be read. No sweep makes them again.
     """
     drafts: dict[_Key, _Draft] = {}
     problems: list[Problem] = []
@@ -107,7 +109,7 @@ def sections(
 
     parts = []
     for key, draft in drafts.items():
-        part, displaced = draft.section(key, runs, only)
+        part, displaced = draft.section(key, runs, only, left_out)
         parts.append(part)
         problems += displaced
 
@@ -276,7 +278,9 @@ class _Draft:
         seeds = self.asked.setdefault(name, {})
         seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
 
-    def section(self, key: _Key, runs: Runs, only: _OnlyRows) -> tuple[Section, list[Problem]]:
+    def section(
+        self, key: _Key, runs: Runs, only: _OnlyRows, left_out: Collection[str]
+    ) -> tuple[Section, list[Problem]]:
         """The section, and the problems of runs that it does not show."""
         scale, env, model, setting = key
         chosen, problems = self._choose(scale, runs)
@@ -299,7 +303,7 @@ class _Draft:
             *key,
             experiments=tuple(self.experiments),
             rows=tuple(self._with_seeds_of(self._owner(name), row) for name, row in every.items()),
-            commands=tuple(self._commands(every.values())),
+            commands=tuple(self._commands(every.values(), left_out)),
             families=tuple(families),
             unnamed=frozenset(n for n, record in self.experiments.items() if record.asked_as),
         )
@@ -406,15 +410,21 @@ class _Draft:
             differs="" if alike or differences in (PROMPTING, TRAINING) else differences,
         )
 
-    def _commands(self, rows: Iterable[Row]) -> Iterator[str]:
-        """Yield one command for the missing runs of each experiment."""
+    def _commands(self, rows: Iterable[Row], left_out: Collection[str]) -> Iterator[str]:
+        """Yield one command for the missing runs of each experiment.
+
+        Runs that cannot be read are not among them: no sweep makes these again, but reading a W&B
+        project again does.
+        """
         missing: dict[str, set[int]] = {}
         for row in rows:
             for run in row.missing:
                 asked = self.asked[row.name][run.seed]
                 # Of several experiments that plan the run, the first one is enough.
                 first = next(entry for entry in asked if entry.run.id == run.id)
-                missing.setdefault(first.experiment, set()).add(run.seed)
+                cannot_be_read = run.id in left_out or run.state == State.DAMAGED
+                if not cannot_be_read or is_implied(first.experiment):
+                    missing.setdefault(first.experiment, set()).add(run.seed)
         for name, seeds in missing.items():
             if command := self.experiments[name].command(sorted(seeds)):
                 yield command

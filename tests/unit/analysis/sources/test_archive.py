@@ -308,6 +308,19 @@ def test_the_three_files_change_together_or_not_at_all(tmp_path, monkeypatch):
     assert (seen, after) == ({2, 3}, 5)
 
 
+@pytest.mark.parametrize("name", [METRICS, RUNS])
+def test_damaged_runs_of_an_archive_are_restored_and_not_swept_again(tmp_path, capsys, name):
+    folder, ids, _ = small_archive(tmp_path)
+    path = folder / name
+    table = pd.read_parquet(path)
+    table[table["run" if name == METRICS else "id"] != ids[1]].to_parquet(path, index=False)
+    main(["figures", "tab_main", "--runs-dir", str(folder), "--out", str(tmp_path / "out")])
+    told = capsys.readouterr().out
+    assert f"{ids[1]} is DAMAGED\n" in told
+    assert "No sweep makes damaged or unreadable runs again: restore their files" in told
+    assert "Finish them" not in told
+
+
 def of_two_experiments(tmp_path):
     """An archive of two experiments with one row of the same name, and its index."""
     runs = tmp_path / "runs"
