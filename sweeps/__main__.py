@@ -298,7 +298,12 @@ def check(console: Console, arguments: argparse.Namespace) -> int:
     in_search: set[str] = set().union(*by_search.values())
     in_none = [run_id for run_id in in_none if run_id not in in_search]
     if in_none:
-        console.print(f"in no experiment: {', '.join(in_none)}", highlight=False)
+        where = "in no experiment"
+        if damaged_manifests:
+            # Their experiments may be those whose records could not be read.
+            unread = counted(len(damaged_manifests), "record")
+            where = f"in no experiment whose record could be read ({unread} could not, see above)"
+        console.print(f"{where}: {', '.join(in_none)}", highlight=False)
     console.print(
         f"{counted(len(folders), 'run')}, {counted(len(found), 'problem')}", highlight=False
     )

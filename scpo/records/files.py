@@ -528,6 +528,14 @@ def no_permission(path: Path) -> UnreadableError:
     )
 
 
+def owner(path: Path) -> str:
+    """Name of the user to whom a path belongs; "another user" if it cannot be found out."""
+    try:
+        return _user(path.stat().st_uid)
+    except OSError:
+        return "another user"
+
+
 def is_open(folder: Path, mode: int = os.R_OK | os.X_OK) -> bool:
     """True if this user has the access ``mode`` to a folder: by default, to list and open it."""
     return os.access(folder, mode, effective_ids=os.access in os.supports_effective_ids)

@@ -30,6 +30,7 @@ from scpo.records.files import (
     is_open,
     locked,
     naming_write_errors,
+    owner,
     read_record,
     read_yaml,
     sync,
@@ -545,12 +546,23 @@ def driver_lock(runs_dir: Path) -> Iterator[bool]:
     """
     with naming_write_errors(runs_dir, 0):
         runs_dir.mkdir(parents=True, exist_ok=True)
+    lock = runs_dir / ".lock"
     with contextlib.ExitStack() as stack:
         try:
-            held = stack.enter_context(locked(runs_dir / ".lock", wait=True))
+            held = stack.enter_context(locked(lock, wait=True))
         except RecordWriteError as error:
             if error.errno not in READ_ONLY:
                 raise
+            if error.errno == errno.EACCES and lock.is_file() and is_open(runs_dir, os.W_OK):
+                whose = owner(lock)
+                raise ConfigError(
+                    f"{lock} belongs to {whose}, and only {whose} may lock it: "
+                    f"machine.runs_dir={runs_dir} is written by the sweeps of {whose}. One folder "
+                    "is written by one account (docs/cluster.md): name a folder of your own, "
+                    "machine.runs_dir=...; to read the runs here, "
+                    f"`{command_on(runs_dir, 'analysis figures')}` after {whose} has called "
+                    f"`chmod -R a+rX {shlex.quote(str(runs_dir))}`"
+                ) from error
             raise ConfigError(
                 f"machine.runs_dir={runs_dir}: nothing can be written there "
                 f"({os.strerror(error.errno)}), and a sweep locks and records its runs there, also "

@@ -201,7 +201,7 @@ def _checkpoints(folder: RunFolder) -> None:
 
 def remarks(folder: RunFolder) -> list[str]:
     """Remarks on a run that are no problems of its results."""
-    found = [begins_anew(folder)]
+    found = [begins_anew(folder), _foreign_samples(folder)]
     with contextlib.suppress(ScpoError):
         # `problems` reports damaged records.
         if damage := rewritten(folder, observe(folder).state):
@@ -214,6 +214,30 @@ def remarks(folder: RunFolder) -> list[str]:
     except RecordError as error:
         found.append(str(error))
     return [remark for remark in found if remark is not None]
+
+
+def _foreign_samples(folder: RunFolder) -> str | None:
+    """Remark on files among a finished run's samples that it did not write; None without any."""
+    try:
+        check_readable(folder.diagnostics)
+        status = folder.read_status()
+    except ScpoError:
+        # `problems` reports damaged records.
+        return None
+    # A live run may have written a sample whose checksum it has not recorded yet.
+    if status.state is not State.DONE or not status.sums:
+        return None
+    names = []
+    for path in sorted((folder.diagnostics).rglob("*")):
+        name = str(path.relative_to(folder.path))
+        if path.is_file() and name not in status.sums:
+            names.append(name)
+    if not names:
+        return None
+    return (
+        f"{folder.run_id}: {', '.join(names)}: not written by the run, so no figure and no report "
+        "shows it. Move it away"
+    )
 
 
 def begins_anew(folder: RunFolder) -> str | None:

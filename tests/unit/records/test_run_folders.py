@@ -1,3 +1,4 @@
+import errno
 import re
 import shutil
 import stat
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scpo.errors import PanelError, RecordError
+from scpo.errors import ConfigError, PanelError, RecordError, RecordWriteError
 from scpo.records import RunFolder, State, run_config, run_folders
 from scpo.records.files import file_sum, locked, write_yaml
 from scpo.records.identity import identity
@@ -231,3 +232,20 @@ def test_of_a_large_checkpoint_a_glance_compares_the_sizes_only(tmp_path, monkey
     assert "does not hold what was written" in folder.checkpoint_damage(4)
     weights.write_bytes(b"weight")
     assert "holds 6 bytes, not the 7" in folder.checkpoint_damage(4, at_a_glance=True)
+
+
+def test_a_lock_of_another_account_is_named_with_its_owner_and_a_remedy(tmp_path, monkeypatch):
+    (tmp_path / ".lock").touch()
+
+    def refused(path, *, wait=False):
+        raise RecordWriteError(errno.EACCES, f"cannot open the lock {path}: Permission denied")
+
+    monkeypatch.setattr(run_folders, "locked", refused)
+    monkeypatch.setattr(run_folders, "owner", lambda path: "anna")
+    with pytest.raises(ConfigError) as caught, run_folders.driver_lock(tmp_path):
+        pass
+    assert str(caught.value).startswith(f"{tmp_path}/.lock belongs to anna, and only anna may lock it")
+    assert f"chmod -R a+rX {tmp_path}" in str(caught.value)
+    (tmp_path / ".lock").unlink()
+    with pytest.raises(ConfigError, match="nothing can be written there"), run_folders.driver_lock(tmp_path):
+        pass

@@ -8,6 +8,7 @@ from scpo.records import State, manifest, run_config, verify
 from scpo.records.files import file_sum, read_json, write_json
 from scpo.records.manifest import Manifest, PlannedRow, PlannedRun
 from scpo.records.run_folders import CHECKPOINT_MARKER
+from sweeps import __main__ as cli
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import attempt as entry
 from sweeps.status import statuses
@@ -25,6 +26,27 @@ def folder(tmp_path):
 def test_a_finished_and_a_new_run_have_no_problems(folder, tmp_path):
     assert not verify.problems(folder)
     assert not verify.problems(fake.make_run(tmp_path, "seed=1"))
+
+
+def test_a_file_among_the_samples_that_the_run_did_not_write_is_a_remark(folder):
+    before = verify.remarks(folder)
+    folder.diagnostics.mkdir(exist_ok=True)
+    (folder.diagnostics / "mine.json").write_text("{}")
+    assert not verify.problems(folder)
+    (remark,) = [remark for remark in verify.remarks(folder) if remark not in before]
+    assert remark.startswith(f"{folder.run_id}: diagnostics/mine.json: not written by the run")
+    folder.update_status(state=State.INTERRUPTED)
+    assert not any("mine.json" in remark for remark in verify.remarks(folder))
+
+
+def test_runs_of_a_record_that_cannot_be_read_are_not_called_in_no_experiment(folder, tmp_path, capsys):
+    record = manifest.manifest_path(tmp_path, "one", "mini")
+    record.parent.mkdir()
+    record.write_text("{")
+    assert cli.main(["verify", "--runs-dir", str(tmp_path)]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"in no experiment whose record could be read (1 record could not, see above): {folder.run_id}" in told
+    assert "in no experiment:" not in told
 
 
 def lose_a_line(folder):
