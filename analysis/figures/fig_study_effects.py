@@ -34,6 +34,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.selection import without_common_seed
 from analysis.sources.collected import Collected, MissingRunsError, missing_runs
+from analysis.sources.rows import first_names
 from analysis.stats.comparisons import (
     HIGHER,
     LOWER,
@@ -200,7 +201,7 @@ def build(data: Collected) -> Drawing:
 
     caption = _caption(comparisons) + asked_seeds(data)
     caption += not_shown(data, [line.row for line in lines])
-    caption += _other_benchmarks(rows, lines)
+    caption += _other_benchmarks(rows, lines) + _not_drawn(data, rows, lines, references)
     for name, reference in references.items():
         if reference.title != REFERENCES[name]:
             caption += f" {REFERENCES[name]} is the row “{reference.title}”."
@@ -218,6 +219,42 @@ def _other_benchmarks(rows: Sequence[StudyRow], lines: Sequence[Line]) -> str:
         f" Drawn is {names.benchmark(drawn)}, which has most rows; rows of {listed} are in "
         f"tab_study_effects, and drawn by --env {','.join(others)}."
     )
+
+
+def _not_drawn(
+    data: Collected,
+    rows: Sequence[StudyRow],
+    lines: Sequence[Line],
+    references: Mapping[str, StudyRow],
+) -> str:
+    """Sentence on the rows of chosen experiments that are not drawn; empty if all are.
+
+    A row without a difference to a reference is left out, and the references are of one setting.
+    """
+    if not data.asked:
+        return ""
+    drawn = [line.row for line in lines]
+    left = []
+    for row in rows:
+        is_here = row.benchmark == drawn[0].benchmark and selected(data, row)
+        is_shown = row in drawn or row in references.values()
+        if is_here and not is_shown and row.row.finished and data.is_trained(row.row):
+            left.append(row)
+    if not left:
+        return ""
+    shown = {experiment for row in drawn for experiment, _ in row.names}
+    own: dict[str, None] = {}
+    for row in left:
+        names_here = [experiment for experiment, _ in row.names if experiment in data.asked]
+        own |= dict.fromkeys(name for name in names_here if name not in shown)
+    compared_with = " and ".join(f"“{row.title}”" for row in references.values())
+    sentence = (
+        f" Not drawn, because they have no pairs with {compared_with} under the same settings: "
+        f"{first_names(row.title for row in left)}"
+    )
+    if own:
+        sentence += f"; --experiment {next(iter(own))} draws its own"
+    return f"{sentence}."
 
 
 def _caption(comparisons: Sequence[Comparison]) -> str:

@@ -129,12 +129,35 @@ def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         if len({_value(config, key) for config in flat}) > 1:
             # A section is named by its kind: `scorer.name` is printed as `scorer`.
             paths[key] = key.removesuffix(".name")
+    paths = {key: path for key, path in paths.items() if not _follows(key, flat, paths)}
     ends = Counter(end for path in paths.values() for end in _ends(path))
     names = {}
     for key, path in paths.items():
         # The whole path may be the end of another one.
         names[key] = next((end for end in _ends(path) if ends[end] == 1), path)
     return names
+
+
+def _follows(key: str, flat: Sequence[Mapping[str, Any]], varied: Collection[str]) -> bool:
+    """True if a setting follows from the name of its section, as ``scorer.kind`` does.
+
+    Args:
+        key: The setting.
+        flat: The flat configurations.
+        varied: Keys whose values differ between them.
+    """
+    if not key.endswith(".kind") and all(key in config for config in flat):
+        return False
+    for end in _ends(key):
+        name = f"{key.removesuffix(end)}name"
+        if name == key or name not in varied:
+            continue
+        values: dict[str, set[str]] = {}
+        for config in flat:
+            values.setdefault(_value(config, name), set()).add(_value(config, key))
+        if all(len(own) == 1 for own in values.values()):
+            return True
+    return False
 
 
 def _ends(path: str) -> list[str]:

@@ -128,8 +128,9 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
 def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
     """The configurations of all reported experiments, each once per benchmark.
 
-    A row of an experiment that the user chose has only the seeds of the chosen experiments. A run
-    of train.py with a row's configuration does not count in that row: no experiment planned it.
+    A row of an experiment that the user chose has its label there, and only the seeds of the chosen
+    experiments. A run of train.py with a row's configuration does not count in that row: no
+    experiment planned it.
     """
     merged: list[StudyRow] = []
     # Runs that no experiment planned come last, so that they meet the rows of all experiments.
@@ -145,7 +146,7 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
                 merged.append(row)
             elif not is_implied(record.experiment) or _is_implied(merged[index]):
                 merged[index] = _joined(merged[index], row)
-    merged = [_on_chosen_seeds(data, row) for row in merged]
+    merged = [_on_chosen_seeds(data, _named_as_chosen(data, row)) for row in merged]
     titled = []
     for row in merged:
         title = _title(data, row, merged)
@@ -153,7 +154,7 @@ def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:
             title += f", {more[0]:.0f} rollouts a step"
         titled.append(_with_title(row, title))
     # The study of reworded observations has the same rows at every dose, in experiments by dose.
-    return titled if meaning else _with_unique_titles(titled)
+    return titled if meaning else _with_unique_titles(data, titled)
 
 
 def _is_implied(row: StudyRow) -> bool:
@@ -288,6 +289,21 @@ def started(data: Collected, row: Row) -> Run | None:
     return None
 
 
+def _named_as_chosen(data: Collected, row: StudyRow) -> StudyRow:
+    """The row with its name and label in the first chosen experiment that has it, if any."""
+    for experiment in data.asked:
+        for record in data.experiments:
+            if record.experiment != experiment or record.scale not in data.scales:
+                continue
+            for planned in record.rows:
+                name = (experiment, planned.name)
+                if name in row.names and any(run.env == row.env for run in planned.runs):
+                    others = tuple(other for other in row.names if other != name)
+                    named = replace(row.row, name=planned.name, label=planned.label)
+                    return replace(row, row=named, names=(name, *others))
+    return row
+
+
 def _on_chosen_seeds(data: Collected, row: StudyRow) -> StudyRow:
     """The row on the seeds that the chosen experiments plan for it; unchanged if none has it."""
     seeds: set[int] = set()
@@ -376,21 +392,28 @@ def _with_title(row: StudyRow, title: str) -> StudyRow:
     return replace(row, row=replace(row.row, label=title))
 
 
-def _with_unique_titles(rows: Sequence[StudyRow]) -> list[StudyRow]:
+def _with_unique_titles(data: Collected, rows: Sequence[StudyRow]) -> list[StudyRow]:
     """Append the settings that differ to each title that several rows of a benchmark share.
 
     The main table's row keeps its title, and the others are named by what differs from it. Without
     it, a row of few training steps would add the usual number of steps to the title of every other
-    row. Of two editions of the main table, the first one's row keeps its title.
+    row. Of two editions of the main table, the first one's row keeps its title. If one row of the
+    experiments that the user chose has a title, it keeps that title instead of the main table's.
     """
     groups: dict[tuple[str, str, str], list[str]] = {}
     usual: dict[tuple[str, str, str], str] = {}
+    chosen: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row.configuration is not None:
             place = (*row.benchmark, row.title)
             groups.setdefault(place, []).append(row.configuration)
             if any(experiment == MAIN for experiment, _ in row.names):
                 usual.setdefault(place, row.configuration)
+            if any(experiment in data.asked for experiment, _ in row.names):
+                chosen.setdefault(place, []).append(row.configuration)
+    for place, configurations in chosen.items():
+        if len(configurations) == 1:
+            usual[place] = configurations[0]
     unique = []
     for row in rows:
         place = (*row.benchmark, row.title)

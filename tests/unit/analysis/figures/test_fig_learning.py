@@ -9,6 +9,7 @@ from analysis.rendering.style import COLUMN_WIDTH, PAGE_HEIGHT, PAGE_WIDTH, Look
 from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
+from analysis.tables import tab_main
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 
@@ -244,3 +245,19 @@ def test_a_solid_line_of_training_hides_no_dashed_one(tmp_path):
     training = build(collect(tmp_path).at_scale("study")).figure.axes[0]
     order = {line.is_dashed(): line.get_zorder() for line in training.get_lines()}
     assert 1 < order[False] < order[True]
+
+
+def test_the_highest_score_is_not_called_what_tab_main_calls_the_score_of_the_best_checkpoint(tmp_path):
+    metrics = [f"val/test/{name}" for name in ("success_rate", "score")]
+    run = write_run(tmp_path, overrides=("env=webshop", "trainer=local"), panels=("test",))
+    numbers = ((0, 0.5, 0.9), (20, 0.8, 0.6), (40, 0.7, 0.5))
+    log_lines(tmp_path / run["id"], [{"step": s, metrics[0]: a, metrics[1]: b} for s, a, b in numbers])
+    write_experiment(tmp_path, {"scpo": [run]}, name="main_table")
+    data = collect(tmp_path).at_scale("mini")
+    learning = build(data).numbers
+    (score,) = (row for block in learning.blocks for row in block.rows if "score" in row[0])
+    assert score[3 + learning.numbers.index("Highest")].text == "90.0"
+    main = tab_main.build(data)
+    best = len(main.words) + main.numbers.index("Score, best")
+    assert main.blocks[0].rows[0][best].text == "60.0ʳ"
+    assert "of the score the highest score itself" in learning.caption

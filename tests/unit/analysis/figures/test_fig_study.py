@@ -12,6 +12,7 @@ from analysis import names
 from analysis.figures import fig_learning, fig_study_curves, fig_study_effects, fig_study_rates
 from analysis.figures.fig_study_effects import STYLES, UNNAMED
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as, house_style, legible
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
@@ -330,3 +331,19 @@ def test_effects_name_the_benchmark_that_is_drawn_and_the_others(tmp_path):
     both = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
     assert "Drawn is ALFWorld, which has most rows; rows of WebShop are in tab_study_effects" in both
     assert "drawn by --env webshop." in both
+
+
+def test_rows_of_a_chosen_experiment_with_another_setting_are_named_where_they_are_not_drawn(tmp_path):
+    write_rates(tmp_path)
+    fewer = tuple(f"env.validation_panels.valid_{k}seen.games=60" for k in ("", "un"))
+    write_study(tmp_path, {"third": ("scpo", "gigpo")}, CURVES, primary={}, overrides=fewer)
+    data = collect(tmp_path)
+    chosen = Selection(experiments=("first", "third")).of(data).at_scale("study")
+    made = fig_study_effects.build(chosen).numbers
+    assert len(made.blocks[0].rows) == 2
+    left = made.caption.partition("Not drawn, ")[2]
+    assert "SCPO, valid_seen.games=60" in left
+    assert "GiGPO, " in left
+    assert "; --experiment third draws its own." in left
+    alone = Selection(experiments=("first",)).of(data).at_scale("study")
+    assert "Not drawn" not in fig_study_effects.build(alone).numbers.caption

@@ -1,4 +1,6 @@
-from analysis.sources.settings import same_games, setting_differences
+import json
+
+from analysis.sources.settings import own_settings, same_games, setting_differences, variants
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
 
@@ -41,3 +43,18 @@ def test_other_games_are_told_and_do_not_compare():
     assert not same_games(one, other)
     assert same_games(one, {"test": {"sha256": "c"}})
     assert setting_differences(RUN, RUN, (one, other)) == "other tasks in the panel valid_seen"
+
+
+def test_a_row_is_named_by_the_choice_of_a_section_and_not_by_what_follows_from_it():
+    shared = {"method": {"name": "scpo"}, "env": {"kind": "alfworld"}}
+    lexical = shared | {"scorer": {"name": "lexical", "kind": "lexical"}}
+    exact = shared | {"scorer": {"name": "exact", "kind": "exact"}}
+    model = shared | {"scorer": {"name": "minilm", "kind": "encoder", "batch_size": 64}}
+    known = [json.dumps(config, sort_keys=True) for config in (lexical, exact, model)]
+    assert own_settings(known[1], known) == {"scorer.name": "scorer=exact"}
+    assert variants(known[1:2], known[0]) == [(("scorer", "exact"),)]
+    # What the choice leaves open is named, and a kind without a choice by name, too.
+    larger = json.dumps(shared | {"scorer": {"name": "minilm", "kind": "encoder", "batch_size": 8}}, sort_keys=True)
+    assert own_settings(larger, [*known, larger])["scorer.batch_size"] == "batch_size=8"
+    other = json.dumps(lexical | {"env": {"kind": "shop"}}, sort_keys=True)
+    assert own_settings(other, [known[0], other]) == {"env.kind": "kind=shop"}

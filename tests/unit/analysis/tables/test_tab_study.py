@@ -277,3 +277,30 @@ def test_pairs_without_spread_promise_no_smallest_difference(tmp_path):
     (line,) = lines(tab_study_effects.build(collect(tmp_path).at_scale("study")))
     assert line["Verdict"] == "open"
     assert (line["Difference (points) mean"], line["Smallest found mean"]) == ("+0.0", "")
+
+
+def write_relabelled(folder, experiment, rows, overrides=()):
+    """An experiment with labels of its own: {row of OVERRIDES: (name, label)}."""
+    listed = []
+    for row, (name, label) in rows.items():
+        runs = [write_study_run(folder, row, seed, CURVES[row](seed), overrides=overrides) for seed in (0, 1, 2)]
+        listed.append({"name": name, "label": label, "runs": runs})
+    primary = {"measure": "validation_area", "comparisons": [[name for name, _ in rows.values()][:2]]}
+    record = {"experiment": experiment, "title": experiment, "scale": "study", "rows": listed, "primary": primary}
+    write_json(folder / "experiments" / f"{experiment}-study.json", record)
+
+
+def test_rows_of_a_chosen_experiment_have_its_labels(tmp_path):
+    few = ("trainer.optimizer.learning_rate=0.03",)
+    own = {"scpo": ("scpo", "SCPO"), "gigpo": ("gigpo", "GiGPO"), "grpo": ("plainer", "plainer groups")}
+    write_study(tmp_path, EXPERIMENTS, CURVES)
+    write_relabelled(tmp_path, "letters", {"scpo": ("c", "C"), "gigpo": ("a", "A")}, few)
+    write_relabelled(tmp_path, "mymix", own, few)
+    data = collect(tmp_path)
+    assert {"SCPO, C", "GiGPO, A"} <= {line["Row"] for line in lines(tab_study.build(data.at_scale("study")))}
+    chosen = Selection(experiments=("mymix",)).of(data).at_scale("study")
+    assert [line["Row"] for line in lines(tab_study.build(chosen))] == ["SCPO", "GiGPO", "GRPO, plainer groups"]
+    (line,) = lines(tab_study_effects.build(chosen))
+    assert line["Comparison"] == "SCPO − GiGPO"
+    both = Selection(experiments=("letters", "mymix")).of(data).at_scale("study")
+    assert {"SCPO, C", "GiGPO, A"} <= {line["Row"] for line in lines(tab_study.build(both))}
