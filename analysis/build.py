@@ -290,7 +290,9 @@ def _build_one(
         if not_shown := data.not_shown(run for run, _ in data.used):
             omitted.append(not_shown)
         no_spread = numbers.no_spread if numbers else ()
-        notes = (*sources.code_notes(data), *data.given(), *data.damaged(), *omitted, *no_spread)
+        unmarked = data.unmarked(numbers.footnotes.values() if numbers else ())
+        notes = (*sources.code_notes(data), *unmarked, *data.given(), *data.damaged(), *omitted)
+        notes += no_spread
         made = _with_notes(made, notes)
         contents = {f"{name}.{ending}": content for ending, content in made.files().items()}
     except MissingRunsError as missing:

@@ -42,6 +42,7 @@ from analysis.sources.settings import (
     short_hash,
     variants,
 )
+from analysis.sources.shared_settings import estimator_differences
 from analysis.sources.unrecorded import names_apart, variant_notes
 from analysis.sources.wandb_project import ADDRESS, Settings
 from analysis.stats.seed_statistics import holm, p_value, paired
@@ -64,7 +65,9 @@ OTHER_SETTINGS = "different settings: "
 
 # Found at the end of those parts of a row's note that compare the row with others of its table:
 # "(the others: verl)" or "3 more settings", but not "(default: 0.5)".
-COMPARES_WITH_TABLE = re.compile(r"\((?!default: )[^()]*: [^()]*\)$|^\d+ more settings?$")
+COMPARES_WITH_TABLE = re.compile(
+    r"\((?!default: )[^()]*(?:\([^()]*\)[^()]*)?: [^()]*\)$|^\d+ more settings?$"
+)
 
 # How ``compare`` reads one number from a curve: at a training step, or by one of ``READINGS``.
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]
@@ -586,7 +589,9 @@ def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
     keys = ""
     if known.keys() >= set(hashes):
         configs = [json.loads(known[name]) for name in hashes]
-        differences = (setting_differences(*configs), own_method_differences(*configs))
+        differences = [setting_differences(*configs), own_method_differences(*configs)]
+        if run["method"] != other["method"]:
+            differences.append(estimator_differences(*configs))
         keys = "; ".join(filter(None, differences))
         if not one_setting and not keys and hashes[0] != hashes[1]:
             # They differ in settings of the method that are part of the column ``setting``.

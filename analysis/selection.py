@@ -165,7 +165,7 @@ def _with_shown_others(data: Collected, part: Section) -> Section:
 
     A note such as ``trainer=local (the others: verl)`` compares a row with the usual setting of its
     section. If all trained rows that are selected have a note on this key, none of them has the
-    usual value, and the note names "rows that are not shown" instead.
+    usual value, and the note names "other rows" instead: another block may show them.
     """
     trained = [row.differs.split("; ") for row in part.rows if data.is_trained(row)]
 
@@ -181,7 +181,7 @@ def _with_shown_others(data: Collected, part: Section) -> Section:
         for note in row.differs.split("; "):
             named = "the others"
             if noted_at_all(note.partition("=")[0]):
-                named = "rows that are not shown"
+                named = "other rows"
             notes.append(note.replace("(the others: ", f"({named}: "))
         return replace(row, differs="; ".join(notes))
 

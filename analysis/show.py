@@ -32,6 +32,7 @@ from analysis.sources.run_records import (
 from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.series import Series, make_series, panels_of
 from analysis.sources.settings import setting_differences
+from analysis.sources.shared_settings import host_notes
 from analysis.stats.measures import TRAINING
 from analysis.stats.named import NamedComparison, named_by
 from analysis.stats.seed_statistics import p_text
@@ -199,6 +200,10 @@ def _unlike(rows: Sequence[Row], runs: Runs) -> Iterator[str]:
         apart = setting_differences(own.config, usual.config, (own.panels, usual.panels))
         if row is not reference and apart:
             yield f"{row.label}: {apart.replace('the others', reference.label)}"
+    configs = {row.name: runs[row.finished[0]].config for row in finished}
+    labels = {row.name: row.label for row in finished}
+    for name, text in host_notes(finished, configs).items():
+        yield f"{labels[name]}: {text}"
 
     for note in code_notes(finished, runs):
         yield f"{note}; dry_run=true names the runs of other code than the present one"

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from analysis.sources.rows import Row, Section, first_names
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
 from analysis.sources.settings import reworded_dose
+from analysis.sources.shared_settings import notes_across
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.progress import counted
@@ -173,6 +174,7 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
             )
     for first, second in itertools.combinations(parts, 2):
         notes |= dict.fromkeys(_notes_across(first, second, runs))
+        notes |= dict.fromkeys(notes_across(first, second, runs))
     return tuple(notes)
 
 

@@ -4,7 +4,7 @@
 outputs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series, panels_of
-from analysis.sources.settings import is_prompted
+from analysis.sources.settings import is_prompted, other_values
 from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
 from scpo.records.files import SAMPLE, change, write_bytes
@@ -95,11 +95,28 @@ class Collected:
         """The same data, for a builder that compares candidates: what it reads is ``seen`` only."""
         return replace(self, used=self.seen)
 
+    def unmarked(self, footnotes: Iterable[str]) -> tuple[str, ...]:
+        """Notes on ``Row.shared`` of the present output's rows that no footnote has.
+
+        Returns:
+            For example ``("SCPO: method.estimator.omega=1.0 (GiGPO: 2.0)",)``.
+        """
+        texts = list(footnotes)
+        used = {run for run, _ in self.used}
+        notes: dict[str, None] = {}
+        for part in self.sections:
+            for row in part.rows:
+                marked = any(row.shared in text for text in texts)
+                if row.shared and not marked and used.intersection(row.finished):
+                    notes[f"{row.label}: {row.shared}"] = None
+        return tuple(notes)
+
     def given(self) -> tuple[str, ...]:
         """Notes on the settings that were given for whole experiments of the present output.
 
         All rows of such an experiment share them, so no row is marked, and yet they may not be
-        those of the scale.
+        those of the scale. Rows that are compared with them may be of another call, without these
+        settings; then the note names the rows that have them, and the values of the others.
 
         Returns:
             For example ``("given on the command line: trainer.steps=4 for all runs of
@@ -112,9 +129,43 @@ class Collected:
                 names.setdefault(record.given, []).append(record.experiment)
         notes = []
         for words, experiments in names.items():
-            runs = f"all runs of {', '.join(experiments)}"
-            notes.append(f"given on the command line: {' '.join(words)} for {runs}")
+            notes.append(
+                f"given on the command line: {' '.join(words)} for "
+                f"{self._given_to(words, experiments, used)}"
+            )
         return tuple(notes)
+
+    def _given_to(
+        self, words: Sequence[str], experiments: Sequence[str], used: Collection[str]
+    ) -> str:
+        """The runs that these words were given for, e.g. ``all runs of main_table``.
+
+        Args:
+            words: Words of a command line.
+            experiments: Experiments that were called with them.
+            used: Ids of the runs of the present output.
+        """
+        planned: set[str] = set()
+        for record in self.experiments:
+            if record.experiment in experiments and record.given == tuple(words):
+                planned |= record.run_ids
+        having: dict[str, None] = {}
+        lacking: dict[str, None] = {}
+        for part in self.sections:
+            shown = [(row, [run for run in row.finished if run in used]) for row in part.rows]
+            with_words = [run for _, runs in shown for run in runs if run in planned]
+            for row, runs in shown if with_words else ():
+                others = [run for run in runs if run not in planned]
+                if len(others) < len(runs):
+                    having[row.label] = None
+                for run in others:
+                    example = self.by_id[with_words[0]].config
+                    own = other_values(words, self.by_id[run].config, example)
+                    if own is not None:
+                        lacking[f"{row.label}{f': {own}' if own else ''}"] = None
+        if not lacking:
+            return f"all runs of {', '.join(experiments)}"
+        return f"{first_names(having)} of {', '.join(experiments)}, not for {first_names(lacking)}"
 
     def damaged(self) -> tuple[str, ...]:
         """Notes on the runs of the present output's rows that could not be read; empty without any.

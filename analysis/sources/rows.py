@@ -52,6 +52,7 @@ class Row:
         differs: Differences from the section's other rows besides the method; empty if none.
         only_of_method: It is an experiment's only row of its method and changes no setting of it,
             so that it is the method's row, under a name of its own.
+        shared: The part of ``differs`` on settings of the estimator that it shares with its host.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Row:
     method: str = ""
     differs: str = ""
     only_of_method: bool = False
+    shared: str = ""
 
     @property
     def finished(self) -> tuple[str, ...]:

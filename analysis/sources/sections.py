@@ -10,7 +10,7 @@ get sections of their own.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from analysis.sources.rows import (
     DEFAULT,
@@ -39,6 +39,7 @@ from analysis.sources.settings import (
     setting_differences,
     unusual_comparison,
 )
+from analysis.sources.shared_settings import host_notes, shaper_notes
 from scpo.records.identity import method_choices
 from scpo.records.manifest import PlannedRun
 from scpo.records.status import State
@@ -234,12 +235,22 @@ def _differences(run: Run | None, other: Run | None, show_others: bool = True) -
 
 def _noted(part: Section, runs: Runs, rollouts: Rollouts) -> Section:
     """The section with notes at the rows on what is unusual for their method."""
+    configs: dict[str, Mapping[str, Any]] = {}
+    for row in part.all_rows():
+        run = next(_settled_runs(row.runs, runs), None)
+        if run is not None and not run.foreign:
+            configs.setdefault(row.name, run.config)
+    rows = list(part.all_rows())
+    shared = host_notes(rows, configs)
+    shapers = shaper_notes(rows, configs)
 
     def with_notes(row: Row) -> Row:
         own = next(_settled_runs(row.runs, runs), None)
         compared = unusual_comparison(own.config) if own and not own.foreign else ""
-        notes = (row.differs, compared, _more_rollouts(row, runs, rollouts))
-        return replace(row, differs="; ".join(filter(None, notes)))
+        own_shared = shared.get(row.name, "")
+        rolled = _more_rollouts(row, runs, rollouts)
+        notes = (row.differs, own_shared, compared, shapers.get(row.name), rolled)
+        return replace(row, differs="; ".join(filter(None, notes)), shared=own_shared)
 
     return part.with_each_row(with_notes)
 

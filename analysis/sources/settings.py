@@ -7,7 +7,7 @@ all but seed, method and machine; runs of one setting may be compared.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from scpo.progress import counted
@@ -265,9 +265,40 @@ def own_method_differences(
     first, second = (dict(leaves({"method": method})) for method in (own, compared))
     return "; ".join(
         f"{key.removesuffix('.name')}={_value(first, key)} ({others}: {_value(second, key)})"
-        for key in _differing(first, second)
+        for key in differing_leaves(first, second)
         if key not in without
     )
+
+
+def other_values(
+    words: Iterable[str], config: Mapping[str, Any], example: Mapping[str, Any]
+) -> str | None:
+    """The values that a run has where words of a command line gave another run other ones.
+
+    Args:
+        words: Words such as ``trainer.steps=4``.
+        config: Configuration of the run.
+        example: Configuration of a run with these words.
+
+    Returns:
+        For example ``trainer.steps=40``; empty if the run has no such setting, or if a word names
+        none; None if it has all the values.
+    """
+    own, given = dict(leaves(config)), dict(leaves(example))
+    parts: list[str] = []
+    unknown = False
+    for word in words:
+        path = word.lstrip("+").partition("=")[0].replace("/", ".").partition("@")[0]
+        keys = [key for key in given if key in (path, f"{path}.name")]
+        unknown = unknown or not keys
+        for key in keys:
+            if key not in own:
+                unknown = True
+            elif own[key] != given[key]:
+                parts.append(f"{key.removesuffix('.name')}={_value(own, key)}")
+    if parts:
+        return ", ".join(parts)
+    return "" if unknown else None
 
 
 def differ_only_in(key: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -338,12 +369,12 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
     first = _compared_leaves(config)
     second = _compared_leaves(other)
     untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
-    for key in _differing(first, second):
+    for key in differing_leaves(first, second):
         if not key.startswith(untrained):
             yield key
 
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
+def differing_leaves(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
     """Yield each key that differs; of sections of another kind, only those that both have."""
     # Prefixes of sections whose kind differs, such as "trainer.".
     renamed = set()
@@ -373,6 +404,11 @@ def _value(flat: Mapping[str, Any], key: str) -> str:
     if key.endswith(".games") and key in flat and flat[key] is None:
         return "all"
     return _shown(flat.get(key))
+
+
+def shown_value(flat: Mapping[str, Any], key: str) -> str:
+    """The value of a dotted key in print."""
+    return _value(flat, key)
 
 
 def _shown(value: Any) -> str:

@@ -136,6 +136,12 @@ class Measured:
                 marks[self.notes.mark(part.aside(row))] = None
         return method.kind, method.label + "".join(marks)
 
+    def marks_of_shared(self, name: str) -> str:
+        """Marks of a row's footnotes if its settings of the estimator are not those of its host."""
+        rows = [part.row(name) for part in self.parts]
+        marks = (self.notes.mark(row.differs) for row in rows if row.shared)
+        return "".join(dict.fromkeys(marks))
+
     def count(self, name: str) -> str:
         """Seeds of the row; of both benchmarks (ALFWorld; WebShop) if they differ."""
         counts = [part.row(name).count for part in self.parts]
@@ -401,7 +407,8 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
             cells.append(difference(summary))
             if summary.n:
                 pair_counts[str(summary.n)] = None
-    return (kind, f"SCPO − {label}", "paired by seed", "; ".join(pair_counts), "", *cells)
+    default = f"SCPO{part.marks_of_shared(DEFAULT)}"
+    return (kind, f"{default} − {label}", "paired by seed", "; ".join(pair_counts), "", *cells)
 
 
 # Cells

@@ -188,7 +188,7 @@ def test_a_note_calls_no_rows_the_others_that_are_not_shown(data):
 
     rate = "trainer.optimizer.learning_rate=0.004"
     assert notes("scpo", "gigpo")["scpo"] == f"{rate} (the others: 0.002)"
-    assert notes("scpo")["scpo"] == f"{rate} (rows that are not shown: 0.002)"
+    assert notes("scpo")["scpo"] == f"{rate} (other rows: 0.002)"
 
 
 def test_without_a_common_seed_the_row_to_leave_out_is_named(tmp_path):
