@@ -18,6 +18,7 @@ from scpo.schema.run import RunConfig
 from sweeps.compose.matrix import Matrix
 from sweeps.estimates import PastTimes, api_lines, cost_lines, duration
 from sweeps.launchers.run_process import Outcome, tail
+from sweeps.records.process import NOT_RESUMED
 from sweeps.records.reconcile import Action, Decision
 from sweeps.resources import all_disk_gib, resources
 from sweeps.terminal import coloured, say, say_markup, wide
@@ -198,8 +199,10 @@ def show_summary(console: Console, outcomes: Mapping[str, Outcome], not_started:
 
 def _repeats(line: str, reason: str) -> bool:
     """True if a line of the log repeats the reason of the run's end, which is shown already."""
-    # The reason is "<error class>: <message>"; the log may have the message without the class.
-    message = reason.partition(": ")[2] or reason
+    # The reason is "<error class>: <message>", of a refused resume after other words; the log may
+    # have the message without the class.
+    last = reason.rpartition(NOT_RESUMED)[2]
+    message = last.partition(": ")[2] or last
     return bool(message) and "sweeps.records.attempt" in line and message in line
 
 

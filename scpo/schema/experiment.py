@@ -1,11 +1,36 @@
 """Configuration of an experiment: its rows, its axes and its primary comparisons."""
 
+import reprlib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import Scale, Seed, Strict
+
+
+def _listed(needed: str) -> BeforeValidator:
+    """Refuse anything but a list with entries; ``needed``: which list is needed, for the message.
+
+    pydantic's own message calls it a tuple, which a YAML file does not have.
+    """
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | tuple) and value:
+            return value
+        raise ValueError(f"got {reprlib.repr(value)}; {needed}")
+
+    return BeforeValidator(check)
+
+
+_ROWS = _listed(
+    "a list of rows is needed, such as rows: [{name: gigpo, overrides: [method=gigpo]}]"
+)
+_SEEDS = _listed("a row's seeds are a list, the same at all scales, such as seeds: [0, 1]")
+_PAIRS = _listed(
+    "a list of pairs of rows is needed, such as comparisons: [[scpo, gigpo]]; without comparisons, "
+    "leave primary out"
+)
 
 
 class ExperimentRow(Strict):
@@ -22,7 +47,7 @@ class ExperimentRow(Strict):
     overrides: tuple[str, ...]
     scales: tuple[Scale, ...] = ("mini", "study", "paper")
     at_scale: dict[Scale, tuple[str, ...]] = Field(default_factory=dict)
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] | None = None
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), _SEEDS] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -55,7 +80,7 @@ class Primary(Strict):
     """
 
     measure: Measure
-    comparisons: Annotated[tuple[tuple[str, str], ...], Field(min_length=1)]
+    comparisons: Annotated[tuple[tuple[str, str], ...], Field(min_length=1), _PAIRS]
 
 
 class Experiment(Strict):
@@ -71,7 +96,7 @@ class Experiment(Strict):
     title: str
     axes: dict[Literal["env", "model", "seeds"], AxisValues | dict[Scale, AxisValues]]
     overrides: tuple[str, ...] | dict[Scale, tuple[str, ...]] = ()
-    rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1)]
+    rows: Annotated[tuple[ExperimentRow, ...], Field(min_length=1), _ROWS]
     primary: Primary | None = None
     of_run: Annotated[str, Field(pattern=r"-s\d+-[0-9a-f]+$")] | None = None
 

@@ -49,9 +49,10 @@ def compose_run(texts: Sequence[str]) -> RunConfig:
 
 
 def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[Experiment, Scale]:
-    """Read an experiment and its scale, by its YAML file or its name in ``conf/experiment``.
+    """Read an experiment, as its file has it, and its scale.
 
-    The folder is ours, or that of an installed package.
+    ``name``: a YAML file, or the name of one in ``conf/experiment``, ours or that of an installed
+    package.
     """
     path = Path(name)
     if path.suffix != ".yaml":
@@ -73,7 +74,7 @@ def compose_experiment(name: str, overrides: Sequence[Override] = ()) -> tuple[E
             f"{where}: experiment.name is {experiment.name}; it must be the file's name, "
             f"{path.stem}"
         )
-    return experiment.for_scale(scale), scale
+    return experiment, scale
 
 
 def _experiment_section(path: Path) -> Any:

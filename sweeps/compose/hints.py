@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -378,10 +378,24 @@ def _explain_absent(
         return f"{override}: {key} is not set in this configuration: {why}"
     if override.startswith("~"):
         return f"{override}: {key} is not set in this configuration"
+    if elsewhere := _same_ending(key, present):
+        # The section of the key refers to another one, or the key was looked for in the wrong one.
+        value = override.partition("=")[2]
+        return (
+            f"{override}: {key} is not set in this configuration; did you mean {elsewhere}={value}?"
+        )
     return (
         f"{override}: {key} is not set in this configuration; +{override} adds it where its "
         "section is not null"
     )
+
+
+def _same_ending(key: str, present: Iterable[str]) -> str | None:
+    """The other key that has the most last parts in common with a key; None below two parts."""
+    parts = key.split(".")[::-1]
+    others = {name: _common(name.split(".")[::-1], parts) for name in present if name != key}
+    nearest = max(others, key=lambda name: others[name], default=None)
+    return nearest if nearest is not None and others[nearest] > 1 else None
 
 
 def _with_tags(key: str, data: Any) -> list[str]:
@@ -429,7 +443,12 @@ def _bare(name: str) -> str:
 
 def _shared_sections(one_key: str, other_key: str) -> int:
     """Number of leading sections that two keys share."""
-    pairs = zip(one_key.split("."), other_key.split("."), strict=False)
+    return _common(one_key.split("."), other_key.split("."))
+
+
+def _common(one: Iterable[object], other: Iterable[object]) -> int:
+    """Number of leading items that two sequences share."""
+    pairs = zip(one, other, strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
@@ -446,6 +465,11 @@ def explain_validation(
     for detail in error.errors(include_url=False):
         place = tuple(_without_types(detail["loc"]))
         details.setdefault(place, {**detail, "loc": place})
+    for place, detail in list(details.items()):
+        # pydantic counts only the valid entries of a list: their errors are what is wrong with it.
+        within = any(len(other) > len(place) == _common(other, place) for other in details)
+        if detail["type"] == "too_short" and within:
+            del details[place]
     if hidden:
         for place, detail in details.items():
             if place[0] in hidden or detail["type"] == "extra_forbidden":

@@ -22,6 +22,14 @@ from scpo.suggestions import did_you_mean
 from sweeps.compose.configuration import compose_experiment, compose_raw, seeded_runs
 from sweeps.compose.effects import repeated, unread_in_rows
 from sweeps.compose.overrides import AXES_HINT, Override, file_of, parse, parse_all, where_is
+from sweeps.compose.row_checks import (
+    Point,
+    check_comparisons,
+    environments_of_rows,
+    given_twice,
+    refuse_axes_of_machine,
+    refuse_misplaced,
+)
 from sweeps.compose.schema_keys import fields_at
 
 # Axis -> the configuration key that it sets.
@@ -60,6 +68,15 @@ class Matrix:
     def runs(self) -> dict[str, RunConfig]:
         """Run id -> configuration, each run once, in the order of the table."""
         return {cell.run_id: cell.config for cell in self.cells}
+
+    @property
+    def points(self) -> dict[str, list[Point]]:
+        """Row -> benchmark, model and seed of each of its runs."""
+        points: dict[str, list[Point]] = {}
+        for cell in self.cells:
+            point = (cell.config.env.benchmark, cell.config.model.name, cell.config.seed)
+            points.setdefault(cell.row.name, []).append(point)
+        return points
 
     @property
     def identity_overrides(self) -> list[str]:
@@ -122,16 +139,18 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
       them.
 
     Raises:
-        ConfigError: An override is wrong, a run cannot be composed, or no row has a run at this
-            scale.
+        ConfigError: An override is wrong, a run cannot be composed, no row has a run at this scale,
+            or a named comparison can never have a pair.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     selected, common = _split_rows(common)
     _refuse_misspelt_seeds(common)
     of_scale = [override for override in common if override.key == "scale"]
-    experiment, scale = compose_experiment(name, of_scale)
-    _refuse_seeds_in_overrides(experiment, scale)
+    of_file, scale = compose_experiment(name, of_scale)
+    experiment = of_file.for_scale(scale)
+    refuse_misplaced(experiment, scale)
     added, common = split_axes(experiment, common, scale)
+    refuse_axes_of_machine(added)
 
     # Only the rows of the file are checked, before the axes add others: with method=scpo and
     # method.shaper.theta=0.4,0.6, each new row sets a key of the method without a contradiction.
@@ -152,11 +171,11 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     shared = parse_all(experiment.shared_overrides(scale))
     # The other rows stay in the experiment, so that its manifest keeps the runs that they have.
     rows = _selected(experiment.rows, selected)
-    for row in rows:
-        if scale in row.scales:
-            for config in _row_runs(row, axes, shared, common):
-                _refuse_label_of_another(experiment.name, row, config)
-                matrix.add(row, config)
+    here = [row for row in rows if scale in row.scales]
+    for row in here:
+        for config in _row_runs(row, axes, shared, common):
+            _refuse_label_of_another(experiment.name, row, config)
+            matrix.add(row, config)
 
     if not matrix.cells:
         scales = sorted({each for row in rows for each in row.scales})
@@ -165,6 +184,9 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
             + ", ".join(f"scale={each}" for each in scales)
         )
+    matrix.notes += check_comparisons(experiment, matrix.points, chosen)
+    matrix.notes += given_twice(of_file, scale)
+    matrix.notes += environments_of_rows(here, axes["env"])
     matrix.notes += _notes(matrix, rows, axes, selected)
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose. Seeds do not: the note
@@ -302,20 +324,6 @@ def _refuse_label_of_another(experiment: str, row: ExperimentRow, config: RunCon
             f"method={methods[0]}, but it runs method={name}: give it the label "
             f"{own or name}, or method={methods[0]} in its overrides"
         )
-
-
-def _refuse_seeds_in_overrides(experiment: Experiment, scale: Scale) -> None:
-    """Refuse ``seed=``: for a row it would be its only seed, for all rows it has no effect."""
-    places = {"the overrides of all rows": experiment.shared_overrides(scale)}
-    places |= {f"the overrides of row {row.name}": row.overrides for row in experiment.rows}
-    for place, overrides in places.items():
-        for override in parse_all(overrides):
-            if override.key == "seed":
-                raise ConfigError(
-                    f"experiment {experiment.name}: {override} in {place}: seeds are an axis; "
-                    "delete it there and list the seeds under axes, or, for a row that has fewer "
-                    "of them, next to its overrides: seeds: [0]"
-                )
 
 
 def _split(overrides: Sequence[Override]) -> tuple[dict[str, list[Any]], tuple[Override, ...]]:

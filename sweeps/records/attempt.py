@@ -41,6 +41,7 @@ from sweeps.records.process import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     LOG_FORMAT,
+    NOT_RESUMED,
     thread_environment,
 )
 
@@ -49,7 +50,7 @@ logger = logging.getLogger(__name__)
 Train = Callable[[RunConfig, RunFolder, Callable[[], bool]], None]
 
 # Between the reasons in a status: why a run ended, and why it was not resumed later.
-NOT_RESUMED = "; then not resumed: "
+THEN = f"; then {NOT_RESUMED}"
 USER_ERRORS = (
     ConfigError,
     GameError,
@@ -326,8 +327,12 @@ def _end(folder: RunFolder, state: State, reason: str | None, *, refused: int | 
         # The run was not RUNNING, so this attempt ends before it began: the reason why the last one
         # ended is kept.
         if state is State.FAILED and before.state is not State.RUNNING and before.reason:
-            first = before.reason.partition(NOT_RESUMED)[0]
-            reason = f"{first}{NOT_RESUMED}{reason}"
+            first = before.reason.partition(THEN)[0]
+            # The run was killed and refused once: this refusal replaces that one.
+            killed = first.startswith(NOT_RESUMED)
+            reason = f"{NOT_RESUMED}{reason}" if killed else f"{first}{THEN}{reason}"
+        elif refused is not None:
+            reason = f"{NOT_RESUMED}{reason}"
         # The step of a run with damaged logs is left as it was.
         with contextlib.suppress(RecordError):
             before = before.model_copy(update={"step": _last_step(folder)})

@@ -6,6 +6,8 @@ EXIT_DONE, EXIT_FAILED, EXIT_BAD_CONFIG, EXIT_BUSY, EXIT_INTERRUPTED = 0, 1, 2, 
 # Exit status of a sweep without failures in which some runs were cancelled or belong to another
 # process.
 EXIT_ELSEWHERE = 3
+# In the reason of an end, before that of a refused resume.
+NOT_RESUMED = "not resumed: "
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 

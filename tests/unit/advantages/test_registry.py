@@ -1,10 +1,12 @@
 """Estimators of other packages: a file, an entry point and two YAML files outside the checkout make a method."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from scpo.advantages.registry import ESTIMATORS, HOSTS
 from scpo.errors import RecordError
 from scpo.records import RunFolder
 from scpo.records.run_config import read_config
@@ -148,3 +150,10 @@ def test_the_file_of_an_estimator_outside_the_checkout_is_code_of_its_runs_alone
     assert first.splitlines()[:2] == ["True True", "False True"]
     (tmp_path / "doubled.py").write_text(f"{ESTIMATOR}\n# edited\n")
     assert python(tmp_path, "-c", CODE).stdout not in ("", first)
+
+
+def test_the_file_of_scpo_lists_all_of_its_hosts():
+    """It listed six of nine; the README names it as the place of the whole list."""
+    comment = (ROOT / "conf" / "method" / "scpo.yaml").read_text().partition("\ndefaults:")[0]
+    assert set(HOSTS) == set(re.findall(r"\w+", comment.partition("method.host=hgpo")[2])) & set(ESTIMATORS)
+    assert "(all: conf/method/scpo.yaml)" in (ROOT / "README.md").read_text()

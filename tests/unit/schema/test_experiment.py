@@ -32,7 +32,7 @@ def test_comparisons_of_its_own_rows_are_kept_in_order():
         ([("scpo", "scpo")], r"\[scpo, scpo\]: give two different rows, and each pair once"),
         ([("scpo", "grpo"), ("scpo", "grpo")], "each pair once"),
         ([("scpo", "grpo"), ("grpo", "scpo")], "each pair once"),
-        ([], "at least 1 item"),
+        ([], "without comparisons, leave primary out"),
     ],
 )
 def test_a_comparison_of_other_rows_or_twice_is_refused(comparisons, said):

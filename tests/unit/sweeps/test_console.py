@@ -70,15 +70,16 @@ def test_the_summary_of_a_stopped_sweep_counts_the_runs_that_it_did_not_come_to(
     assert console.export_text().strip() == "4 runs: 2 INTERRUPTED, 2 not started"
 
 
-def test_the_reason_of_a_failure_is_shown_once_and_its_traceback_stays(tmp_path):
+@pytest.mark.parametrize("before", ["", "not resumed: ", "ValueError: loss is nan; then not resumed: "])
+def test_the_reason_of_a_failure_is_shown_once_and_its_traceback_stays(tmp_path, before):
     refusal = "run-1 stopped at step 2 under other code (see docs)"
     log = tmp_path / "log"
     log.write_text(
-        f"2026 ERROR sweeps.records.attempt: {refusal}\n2026 INFO sweeps.records.attempt: run-1: FAILED (ConfigError: "
-        f"{refusal})\n"
+        f"2026 ERROR sweeps.records.attempt: {refusal}\n2026 INFO sweeps.records.attempt: run-1: FAILED "
+        f"({before}ConfigError: {refusal})\n"
     )
     console = Console(width=200, record=True)
-    show_summary(console, {"run-1": Outcome(State.FAILED, f"ConfigError: {refusal}", log)})
+    show_summary(console, {"run-1": Outcome(State.FAILED, f"{before}ConfigError: {refusal}", log)})
     assert console.export_text().count(refusal) == 1
 
     log.write_text(

@@ -775,7 +775,7 @@ def test_a_stopped_run_whose_checkpoints_lost_their_markers_is_damaged_everywher
     answer = str(folder.all_damaged(steps[-1], f"{folder.checkpoint(steps[-1])}/COMPLETE is lost"))
     assert attempt.run(folder, fake_train.train) == attempt.EXIT_FAILED
     status = folder.read_status()
-    assert (status.state, status.step, status.reason) == (State.FAILED, 4, f"RecordError: {answer}")
+    assert (status.state, status.step, status.reason) == (State.FAILED, 4, f"not resumed: RecordError: {answer}")
     assert [path.read_bytes() for path in (folder.metrics, folder.code)] == records
     assert all((folder.checkpoint(step) / "weights.bin").exists() for step in steps)
     (row,) = statuses([folder], Observer(FakeSlurm()))

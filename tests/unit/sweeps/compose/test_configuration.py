@@ -160,6 +160,10 @@ BAD = {
     "misspelt deletion": (["~method.shapr"], "unknown key method.shapr; did you mean method.shaper?"),
     "deletion of another value": (["~method.shaper.theta=0.7"], "'method.shaper.theta' is 0.6 and not 0.7"),
     "deletion of what is not there": (["method=grpo", "~method.shaper"], "method.shaper is not set in this config"),
+    "key of a section that refers to another": (
+        ["method.shaper.step_filter.no_op_observations=[a]"],
+        "is not set in this configuration; did you mean env.step_filter.no_op_observations=[a]?",
+    ),
     "misspelt key": (["method.shaper.thetta=1"], "unknown key method.shaper.thetta; did you mean method.shaper.theta?"),
     "misspelt key with +": (
         ["+method.shaper.thetta=1"],

@@ -325,6 +325,19 @@ def test_a_resume_by_other_code_is_refused_with_its_files_unless_allowed(folder,
     assert told in row.remark
 
 
+def test_of_two_refused_resumes_of_a_killed_run_the_last_is_shown(folder, code):
+    """A killed run has no reason of its own: the second refusal was added to the first."""
+    stopped_at_step_2(folder)
+    folder.update_status(state=State.RUNNING, reason=None)
+    for name in ("loss", "trainers/__init__"):
+        code(f"scpo/{name}.py", "loss = 2")
+        assert entry.run(folder, fake_train.train) == entry.EXIT_FAILED
+        reason = folder.read_status().reason
+        assert reason.startswith(f"not resumed: ConfigError: {folder.run_id} stopped at step 2 under other code.")
+        assert reason.count("not resumed") == reason.count("stopped at step 2") == 1
+        assert f"scpo/{name}.py" in reason
+
+
 def test_the_record_of_the_code_has_the_versions_that_wrote_steps_and_no_other(folder, code, tmp_path):
     def fails(config, folder, stop):
         raise ValueError("before its first checkpoint")
