@@ -36,7 +36,7 @@ from analysis.rendering.table import (
     with_columns,
 )
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.rows import DEFAULT, Section, compared_with_present, with_new_runs
+from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, with_new_runs
 from analysis.stats.seed_statistics import best_of_bias
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
@@ -130,7 +130,7 @@ class Measured:
         method = method_of(started[0][1])
         marks: dict[str, None] = {}
         for part, row in started:
-            marks[self.notes.mark(row.differs)] = None
+            marks[self.notes.mark(self._differing(part, row))] = None
             # A prompting method plays one seed: validation draws the same samples at every seed.
             if method.kind != PROMPTING:
                 marks[self.notes.mark(part.aside(row))] = None
@@ -138,9 +138,19 @@ class Measured:
 
     def marks_of_shared(self, name: str) -> str:
         """Marks of a row's footnotes if its settings of the estimator are not those of its host."""
-        rows = [part.row(name) for part in self.parts]
-        marks = (self.notes.mark(row.differs) for row in rows if row.shared)
-        return "".join(dict.fromkeys(marks))
+        marks: dict[str, None] = {}
+        for part in self.parts:
+            row = part.row(name)
+            if row.shared:
+                marks[self.notes.mark(self._differing(part, row))] = None
+        return "".join(marks)
+
+    def _differing(self, part: Section, row: Row) -> str:
+        """Note on a row; it names the benchmark if the estimator is the host's on the other one."""
+        everywhere = {other.row(row.name).shared for other in self.parts}
+        if row.shared and len(everywhere) > 1:
+            return f"on {names.benchmark(part.env)}: {row.differs}"
+        return row.differs
 
     def count(self, name: str) -> str:
         """Seeds of the row; of both benchmarks (ALFWorld; WebShop) if they differ."""

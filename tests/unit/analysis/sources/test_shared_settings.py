@@ -96,6 +96,18 @@ def test_a_row_with_other_settings_on_the_other_benchmark_has_a_note(tmp_path, o
     assert section_notes(data.sections, data.by_id) == (f"gigpo, SCPO (default): {text}",)
 
 
+def test_a_footnote_of_one_benchmark_of_a_line_names_it(tmp_path):
+    rows = {"gigpo": [], "scpo": []}
+    for row, env, own in (("gigpo", "alfworld", ()), ("gigpo", "webshop", (OMEGA,)), ("scpo", "alfworld", ()),
+                          ("scpo", "webshop", ())):  # fmt: skip
+        overrides = (f"method={row}", f"env={env}", *own)
+        rows[row] += [write_run(tmp_path, row, seed, overrides=overrides) for seed in (0, 1)]
+    write_experiment(tmp_path, rows, name="main_table")
+    data = collect(tmp_path)
+    table = tab_main.build(data.at_scale(data.scales[0]))
+    assert list(table.footnotes.values()) == [f"on WebShop: {NOTE}"]
+
+
 def test_settings_that_the_benchmarks_define_have_no_note(tmp_path):
     data = both_benchmarks(tmp_path, ())
     alphas = {run.config["method"]["shaper"]["alpha"] for run in data.by_id.values() if run.head.method.shaper}
