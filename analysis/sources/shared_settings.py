@@ -143,7 +143,8 @@ def shaper_notes(rows: Iterable[Row], configs: Mapping[str, Mapping[str, Any]]) 
             continue
         first, second = dict(leaves(_shaper(config))), dict(leaves(_shaper(usual)))
         parts = []
-        host, usual_host = (_estimator(one).get("name") for one in (config, usual))
+        host = _estimator(config).get("name")
+        usual_host = _estimator(usual).get("name")
         if host != usual_host:
             parts.append(f"method.estimator={host} ({label}: {usual_host})")
         for key in differing_leaves(first, second):
@@ -195,11 +196,9 @@ def _differing(
     config: Mapping[str, Any], other: Mapping[str, Any], places: tuple[str, str]
 ) -> list[str]:
     """The settings that differ, each with both values."""
-    own, others = (
-        dict(leaves({name: one[name] for name in SECTIONS if name in one}))
-        for one in (config, other)
-    )
-    games, other_games = (dict(leaves(one.get("env") or {})) for one in (config, other))
+    own, others = _compared_leaves(config), _compared_leaves(other)
+    games = dict(leaves(config.get("env") or {}))
+    other_games = dict(leaves(other.get("env") or {}))
     texts = []
     for key in differing_leaves(own, others):
         # A label has no effect, and the upper clip range is a setting of the method as well.
@@ -213,6 +212,11 @@ def _differing(
     return texts[:MOST_SETTINGS] + ([counted(more, "more setting")] if more > 0 else [])
 
 
+def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of ``SECTIONS`` by their dotted keys."""
+    return dict(leaves({name: config[name] for name in SECTIONS if name in config}))
+
+
 def _is_of_benchmark(
     key: str,
     values: tuple[Mapping[str, Any], Mapping[str, Any]],
@@ -224,10 +228,10 @@ def _is_of_benchmark(
     ``shaper.alpha`` is ``${env.shaper_alpha}``.
     """
     name = key.rpartition(".")[2]
-    for of_env in games[0].keys() & games[1].keys():
-        if of_env.endswith(name) and all(
-            one.get(key) == game[of_env] for one, game in zip(values, games, strict=True)
-        ):
+    (first, second), (first_games, second_games) = values, games
+    for of_env in first_games.keys() & second_games.keys():
+        is_equal = first.get(key) == first_games[of_env] and second.get(key) == second_games[of_env]
+        if of_env.endswith(name) and is_equal:
             return True
     return False
 

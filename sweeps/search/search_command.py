@@ -28,7 +28,7 @@ from sweeps.search.plan import Plan, first, given_up, make_plan, propose, tries_
 from sweeps.search.space import describe, shown
 from sweeps.search.study import PRUNING, Study, counts, read_trials
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
-from sweeps.search.trial_values import value_notes
+from sweeps.search.trial_runs import value_notes
 from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:

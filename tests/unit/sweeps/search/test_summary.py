@@ -22,7 +22,7 @@ from sweeps.compose.overrides import parse_all
 from sweeps.search import plots, search_folder
 from sweeps.search.space import distributions
 from sweeps.search.study import BY_SEED, REASON, RETRY_OF, Study, default_result, ranked
-from sweeps.search.trial_values import value_notes
+from sweeps.search.trial_runs import value_notes
 from tests.support.fake_runs import QUICK
 from tests.support.searches import InstantLauncher, drive, plan_in
 
