@@ -477,8 +477,8 @@ def _print_left_out(console: Console, report: Report, override: str) -> None:
         console.print(*unfinished, sep="\n", markup=False)
     if report.damaged:
         console.print(
-            "No sweep makes damaged or unreadable runs again: restore their files, as the lines "
-            "on them above advise."
+            "No sweep makes runs again whose records cannot be read: the lines on them above "
+            "name the remedy."
         )
     if len(report.unfinished) > report.damaged and not report.commands:
         # Single runs are in no experiment that a command of ours could run.

@@ -28,6 +28,24 @@ COMPARED_BY = {
 }
 OWN_STATES = {"scpo_plus": "effects"}
 
+# Ends of keys that a record leaves out while they have this default (``exclude_if`` in the
+# schemas), so that the ids of older runs stay. Defaults that are null are not listed.
+LEFT_OUT_DEFAULTS = {
+    "estimator.states": "exact",
+    "state_key": "anchor",
+    "reference_buffer": "off",
+    "dense": False,
+    "amount": "similarity",
+    "credited_states": "all",
+    "added_to": "returns",
+    "model.starts": 1,
+    "skip_updates_without_advantage": False,
+    "verl.attention": "auto",
+    "verl.offload_training": False,
+    "held_out": False,
+    "wordings.dose": 0,
+}
+
 # Sections that only training reads, so a run that prompts does not differ by them.
 TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
 
@@ -401,9 +419,21 @@ def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(flat: Mapping[str, Any], key: str) -> str:
     """The value of a key in print; ``all`` for a panel whose number of games is null."""
-    if key.endswith(".games") and key in flat and flat[key] is None:
+    if key not in flat:
+        return _shown(_left_out_default(flat, key))
+    if key.endswith(".games") and flat[key] is None:
         return "all"
-    return _shown(flat.get(key))
+    return _shown(flat[key])
+
+
+def _left_out_default(flat: Mapping[str, Any], key: str) -> Any:
+    """The default of a setting that a record leaves out; None without one."""
+    # A section that is switched off has no settings: `shaper: null`.
+    if key.rpartition(".")[0] in flat:
+        return None
+    dotted = f".{key}"
+    ends = (end for end in LEFT_OUT_DEFAULTS if dotted.endswith(f".{end}"))
+    return next((LEFT_OUT_DEFAULTS[end] for end in ends), None)
 
 
 def shown_value(flat: Mapping[str, Any], key: str) -> str:

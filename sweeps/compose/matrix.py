@@ -29,6 +29,7 @@ from sweeps.compose.row_checks import (
     given_twice,
     refuse_axes_of_machine,
     refuse_misplaced,
+    refuse_two_settings,
 )
 from sweeps.compose.schema_keys import fields_at
 
@@ -140,7 +141,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
 
     Raises:
         ConfigError: An override is wrong, a run cannot be composed, no row has a run at this scale,
-            or a named comparison can never have a pair.
+            a row has two settings of one benchmark and model, or a named comparison can never have
+            a pair.
     """
     chosen, common = _split(parse_all(map(str, overrides)))
     selected, common = _split_rows(common)
@@ -184,6 +186,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
             + ", ".join(f"scale={each}" for each in scales)
         )
+    refuse_two_settings(matrix.points, axes)
     matrix.notes += check_comparisons(experiment, matrix.points, chosen)
     matrix.notes += given_twice(of_file, scale)
     matrix.notes += environments_of_rows(here, axes["env"])

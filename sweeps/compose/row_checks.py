@@ -4,6 +4,7 @@ A row differs from the others in its method and settings. What all runs of a cal
 (folders, launcher, W&B), and the seeds, are set elsewhere.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,33 @@ def refuse_axes_of_machine(axes: Iterable[Sequence[Override]]) -> None:
                 "cannot be an axis, because runs with other values are the same runs; give one: "
                 f"{values}"
             )
+
+
+def refuse_two_settings(points: Mapping[str, Sequence[Point]], axes: Mapping[str, Any]) -> None:
+    """Refuse a row that has two runs of one benchmark, model and seed.
+
+    Tables average a row's runs over seeds, and pair rows by seed. Two values of an axis that have
+    one name, such as ``alfworld`` and ``alfworld env.horizon=40``, would be pooled.
+
+    Args:
+        points: Row -> benchmark, model and seed of each of its runs.
+        axes: Axis -> its values.
+
+    Raises:
+        ConfigError: It has.
+    """
+    for name, of_row in points.items():
+        repeated = next((point for point, count in Counter(of_row).items() if count > 1), None)
+        if repeated is None:
+            continue
+        values = {axis: "; ".join(map(str, axes[axis])) for axis in ("env", "model")}
+        raise ConfigError(
+            f"row {name} has {of_row.count(repeated)} runs on {repeated[0]}, {repeated[1]}, seed "
+            f"{repeated[2]}: values of an axis differ only in settings (env: {values['env']}; "
+            f"model: {values['model']}), and tables would average over them as over seeds. Give "
+            "each setting rows of its own, with the setting in their overrides, or a call of its "
+            "own"
+        )
 
 
 def given_twice(experiment: Experiment, scale: Scale) -> Iterator[str]:

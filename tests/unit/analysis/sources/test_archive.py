@@ -317,7 +317,7 @@ def test_damaged_runs_of_an_archive_are_restored_and_not_swept_again(tmp_path, c
     main(["figures", "tab_main", "--runs-dir", str(folder), "--out", str(tmp_path / "out")])
     told = capsys.readouterr().out
     assert f"{ids[1]} is DAMAGED\n" in told
-    assert "No sweep makes damaged or unreadable runs again: restore their files" in told
+    assert "No sweep makes runs again whose records cannot be read: the lines on them above name the remedy" in told
     assert "Finish them" not in told
 
 

@@ -1,6 +1,16 @@
 import json
 
-from analysis.sources.settings import own_settings, same_games, setting_differences, variants
+from analysis.sources.settings import (
+    LEFT_OUT_DEFAULTS,
+    configuration_of,
+    leaves,
+    own_settings,
+    same_games,
+    setting_differences,
+    shown_value,
+    variants,
+)
+from scpo.strict import Strict
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
 
@@ -58,3 +68,43 @@ def test_a_row_is_named_by_the_choice_of_a_section_and_not_by_what_follows_from_
     assert own_settings(larger, [*known, larger])["scorer.batch_size"] == "batch_size=8"
     other = json.dumps(lexical | {"env": {"kind": "shop"}}, sort_keys=True)
     assert own_settings(other, [known[0], other]) == {"env.kind": "kind=shop"}
+
+
+def _fields_that_records_leave_out():
+    """(key, default) of each field with ``exclude_if``, of all configurations of runs."""
+    from scpo.advantages import registry  # noqa: F401 (defines the estimators' settings)
+    from scpo.schema import run  # noqa: F401 (defines all others)
+    from scpo.shaping import shaper  # noqa: F401
+
+    models = [Strict]
+    for model in models:
+        models += model.__subclasses__()
+        if model.__module__.startswith("scpo."):
+            for name, field in model.model_fields.items():
+                if field.exclude_if is not None:
+                    yield model, name, field.default
+
+
+def test_every_setting_that_records_leave_out_is_shown_with_its_default():
+    """The default was shown as "none": SCPO, credited_states=none."""
+    found = {}
+    for model, name, default in _fields_that_records_leave_out():
+        if default is not None and name != "wordings":
+            found.setdefault(name, set()).add((default, model.__name__))
+    listed = {end.rpartition(".")[2]: default for end, default in LEFT_OUT_DEFAULTS.items()}
+    assert listed.pop("dose") == 0
+    assert {name: {default for default, _ in entries} for name, entries in found.items()} == {
+        name: {default} for name, default in listed.items()
+    }
+
+
+def test_a_setting_that_a_record_leaves_out_has_its_default_in_labels():
+    usual = {"method": {"name": "scpo", "estimator": {"name": "gigpo"}, "shaper": {"theta": 0.6}}}
+    credited = {"method": {**usual["method"], "shaper": {"theta": 0.6, "credited_states": "anchor_without_success"}}}
+    states = {"method": {**usual["method"], "estimator": {"name": "gigpo", "states": "entities"}}}
+    off = {"method": {**usual["method"], "shaper": None}}
+    texts = [configuration_of(config) for config in (usual, credited)]
+    assert variants(texts) == [(("credited_states", "all"),), (("credited_states", "anchor_without_success"),)]
+    texts = [configuration_of(config) for config in (usual, states)]
+    assert variants(texts) == [(("states", "exact"),), (("states", "entities"),)]
+    assert shown_value(dict(leaves(off)), "method.shaper.credited_states") == "none"

@@ -169,3 +169,23 @@ def test_an_experiment_of_one_row_needs_no_comparisons(of_rows):
         "without comparisons, leave primary out"
     )
     assert of_rows(GRPO).cells
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [("[alfworld, alfworld env.horizon=40]", []), ("[alfworld]", ["env=[alfworld,'alfworld env.horizon=40']"])],
+)
+def test_two_settings_of_one_benchmark_are_not_pooled_in_a_row(of_rows, env, words):
+    """The tables averaged both settings as seeds, and paired whichever came last."""
+    with pytest.raises(ConfigError) as caught:
+        of_rows(GRPO, scpo(), env=env, words=words)
+    assert str(caught.value) == (
+        "row grpo has 2 runs on alfworld, tiny, seed 0: values of an axis differ only in settings (env: alfworld; "
+        "alfworld env.horizon=40; model: tiny), and tables would average over them as over seeds. Give each setting "
+        "rows of its own, with the setting in their overrides, or a call of its own"
+    )
+
+
+def test_two_settings_that_are_benchmarks_of_their_own_are_an_axis(of_rows):
+    matrix = of_rows(GRPO, env="[webshop, webshop env.setting=paper]")
+    assert {point[0] for point in matrix.points["grpo"]} == {"webshop", "webshop_paper"}
