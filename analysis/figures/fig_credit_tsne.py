@@ -126,11 +126,12 @@ def neighbourhood_table(
     blocks = [Block(f"Measured, {scale} scale, {run}, {settings}", tuple(rows))]
     if scale == "paper":
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
-    without_success = int((~steps.success_N[drawn(steps)]).sum()) - len(own)
+    failed = int((~steps.success_N[drawn(steps)]).sum())
     counts = (
         f"{len(steps.text_N)} steps of {counted(steps.batches, 'batch', 'batches')} of {run}, "
         f"{int(steps.success_N.sum())} of successes; "
-        f"{without_success} failed steps of groups without a success are left out."
+        f"of the {failed} failed steps that are drawn, {failed - len(own)} of groups without a "
+        "success are left out."
     )
     by_construction = BY_CONSTRUCTION if equal_by_construction(config) else ""
     caption = CAPTION.format(

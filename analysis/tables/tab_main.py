@@ -86,8 +86,8 @@ SHOWN = {
 BOTH = ", of ALFWorld; of WebShop where they differ"
 CHECKPOINTS = (
     "Columns without a word are of the last checkpoint, which every comparison uses; those named "
-    "“best” of the checkpoint with the highest overall success of the same run, which is "
-    "optimistic: {bias}"
+    "“best” of the checkpoint with the highest overall success of the same run, the earliest of "
+    "equal ones, which is optimistic: {bias}"
 )
 ONLY_LAST = "All columns are of the last checkpoint."
 OF_FAMILIES = (

@@ -93,9 +93,17 @@ class Override:
         return f"estimator@method.estimator={self.value}"
 
     def check(self) -> None:
-        """Raise ConfigError for an unknown choice of a group, or several values instead of one."""
+        """Raise ConfigError for an override that cannot mean what was typed.
+
+        That is an unknown choice of a group, several values instead of one, or an empty mapping.
+        """
         if self.axis:
             raise ConfigError(explain_axis(self.text))
+        if self.sets and self.value == {}:
+            raise ConfigError(
+                f"{self}: a mapping sets the keys that it has, so an empty one changes nothing; "
+                f"delete what is not wanted: '~{self.key}.<key>'"
+            )
         if self.is_host and self.value not in HOSTS:
             raise ConfigError(explain_host(self.text, str(self.value), HOSTS))
         if not self.is_group:

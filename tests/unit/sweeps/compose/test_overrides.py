@@ -119,3 +119,15 @@ def test_words_are_experiment_overrides_and_dry_run():
 def test_habits_from_hydra_get_a_hint(words, hint):
     with pytest.raises(ConfigError, match=hint):
         read_request(words)
+
+
+@pytest.mark.parametrize("text", ["env.validation_panels={}", "method.shaper={}"])
+def test_an_empty_mapping_is_refused(text):
+    """It was accepted and changed nothing: the panels that were not wanted stayed."""
+    with pytest.raises(ConfigError) as caught:
+        compose_run(["method=scpo", text])
+    key = text.partition("=")[0]
+    assert str(caught.value) == (
+        f"{text}: a mapping sets the keys that it has, so an empty one changes nothing; delete what is not wanted: "
+        f"'~{key}.<key>'"
+    )
