@@ -26,6 +26,7 @@ from sweeps.search import search_folder
 from sweeps.search.driver import Driver
 from sweeps.search.plan import Plan, first, given_up, make_plan, propose, tries_by_settings
 from sweeps.search.space import describe, shown
+from sweeps.search.storage import MAKE_ROOM, refuse_unusable_sqlite
 from sweeps.search.study import PRUNING, Study, counts, read_trials
 from sweeps.search.trial_code import change_notes, runs_of, version_notes
 from sweeps.search.trial_runs import value_notes
@@ -81,15 +82,18 @@ def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bo
     launcher = open_launcher([plan.base] * to_come, train_script, console)
     try:
         return Driver(plan, study, launcher, lambda line: say(console, line)).run()
-    except OSError as error:
+    except ScpoError:
         # Our own errors name the path, Optuna's do not.
-        if isinstance(error, ScpoError):
-            raise
+        raise
+    except OSError as error:
         text = (
-            f"cannot write the search's records in {plan.folder}: {error.strerror}. "
-            "Make room or fix the permissions, then go on"
+            f"cannot write the search's records in {plan.folder}: {error.strerror}. {MAKE_ROOM}, "
+            "then go on"
         )
         raise RecordWriteError(error.errno or 0, text) from error
+    except Exception as error:
+        refuse_unusable_sqlite(plan.folder, error)
+        raise
 
 
 def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:

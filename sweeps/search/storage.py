@@ -10,12 +10,15 @@ Optuna's journal is wrapped against two failures:
 """
 
 import contextlib
+import errno
 import json
+import os
+import sqlite3
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scpo.errors import ConfigError, RecordError
+from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.records.files import SEAL, sealed, unsealed
 from scpo.records.logs import cut_torn_line
 from scpo.schema.search import MedianPruning, Search
@@ -32,6 +35,18 @@ LOCK_GRACE_S = 10
 
 # Time that a write waits for other writers of an sqlite file.
 SQLITE_TIMEOUT_S = 60
+
+MAKE_ROOM = "Make room or fix the permissions"
+
+# Errors of sqlite that damage nothing, by their code: the errno and the remedy.
+UNUSABLE = {
+    sqlite3.SQLITE_FULL: (errno.ENOSPC, MAKE_ROOM),
+    sqlite3.SQLITE_READONLY: (errno.EACCES, MAKE_ROOM),
+    sqlite3.SQLITE_CANTOPEN: (errno.EACCES, MAKE_ROOM),
+    # As of a quota or a limit on the size of files.
+    sqlite3.SQLITE_IOERR: (errno.EIO, MAKE_ROOM),
+    sqlite3.SQLITE_BUSY: (errno.EBUSY, "Wait for the process that holds it or end that process"),
+}
 
 # Key in a journal's line: the checksum of the line before.
 BEFORE = "before"
@@ -82,7 +97,12 @@ def load_study(folder: Path, search: Search) -> "optuna.Study | None":
 
 @contextlib.contextmanager
 def naming_damage(folder: Path) -> Iterator[None]:
-    """Turn the errors that Optuna raises for damaged files into a RecordError with the folder."""
+    """Turn the errors that Optuna raises for damaged files into a RecordError with the folder.
+
+    Raises:
+        RecordError: The files are damaged.
+        RecordWriteError: The sqlite file is whole, but cannot be used now.
+    """
     import optuna
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -95,11 +115,35 @@ def naming_damage(folder: Path) -> Iterator[None]:
         SQLAlchemyError,
         optuna.exceptions.OptunaError,
     ) as error:
+        refuse_unusable_sqlite(folder, error)
         raise RecordError(
             f"the records of the search in {folder} are damaged: {type(error).__name__}: {error}. "
             f"Delete {folder} to start the search again: its runs stay, and what is finished is "
             "not run again"
         ) from error
+
+
+def refuse_unusable_sqlite(folder: Path, error: BaseException) -> None:
+    """Raise RecordWriteError if an sqlite file that cannot be written or locked caused an error.
+
+    Optuna and SQLAlchemy wrap such errors in their own, which are no OSError.
+
+    Args:
+        folder: The search's folder.
+        error: The error.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, sqlite3.OperationalError):
+        cause = cause.__cause__ or cause.__context__
+    # The low byte is the kind of error; the rest of the code has details.
+    kind = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if kind not in UNUSABLE:
+        return
+    number, remedy = UNUSABLE[kind]
+    why = os.strerror(number) if kind == sqlite3.SQLITE_FULL else str(cause)
+    raise RecordWriteError(
+        number, f"cannot write the search's records in {folder}: {why}. {remedy}, then go on"
+    ) from error
 
 
 def _refuse_other_storage(folder: Path, search: Search) -> None:

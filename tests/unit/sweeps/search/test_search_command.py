@@ -2,10 +2,12 @@ import errno
 import importlib.util
 import os
 import re
+import sqlite3
 from io import StringIO
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from optuna.trial import TrialState, create_trial
 from rich.console import Console
 
@@ -14,7 +16,7 @@ from scpo.records import State, run_config
 from sweeps import __main__ as cli
 from sweeps.compose.overrides import read_request
 from sweeps.records import cancellation
-from sweeps.search import driver
+from sweeps.search import driver, storage
 from sweeps.search import search_command as search
 from sweeps.search.plan import first, make_plan, propose
 from sweeps.search.space import distributions
@@ -74,6 +76,57 @@ def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
     monkeypatch.setattr(driver.Driver, "step", full)
     with pytest.raises(RecordWriteError, match=r"cannot write the search's records in .*No space left"):
         call("+search=scpo", f"machine.runs_dir={tmp_path}")
+
+
+WORDS_OF_SQLITE = ("+search=scpo_theta_lambda", *QUICK, "search.trials=3", "search.storage=sqlite")
+
+
+def database(tmp_path):
+    (path,) = (tmp_path / "searches").glob("*/study.db")
+    return path
+
+
+def test_an_sqlite_file_on_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
+    words = (*WORDS_OF_SQLITE, f"machine.runs_dir={tmp_path}")
+    monkeypatch.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+    made = storage._sqlite
+
+    def full(path):
+        """Its file may not grow, which sqlite answers as it does a full disk."""
+        opened = made(path)
+
+        @sqlalchemy.event.listens_for(opened.engine, "connect")
+        def limit(connection, _):
+            connection.execute(f"PRAGMA max_page_count = {path.stat().st_size // 4096}")
+
+        opened.engine.dispose()
+        return opened
+
+    call(*words)
+    monkeypatch.setattr(storage, "_sqlite", full)
+    with pytest.raises(RecordWriteError) as error:
+        call(*words, "search.trials=16")
+    assert str(error.value) == (
+        f"[Errno 28] cannot write the search's records in {database(tmp_path).parent}: No space left on device. "
+        "Make room or fix the permissions, then go on"
+    )
+    assert error.value.errno == errno.ENOSPC
+
+    monkeypatch.setattr(storage, "_sqlite", made)
+    assert call(*words)[0] == 0
+
+
+def test_an_sqlite_file_that_is_locked_is_not_called_damaged(tmp_path, monkeypatch):
+    words = (*WORDS_OF_SQLITE, f"machine.runs_dir={tmp_path}")
+    monkeypatch.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+    assert call(*words)[0] == 0
+    monkeypatch.setattr(storage, "SQLITE_TIMEOUT_S", 0.1)
+    with sqlite3.connect(database(tmp_path), isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(RecordWriteError, match=r"cannot write the search's records in .*database is locked\. Wait"):
+            call(*words, "search.trials=4")
+        other.execute("ROLLBACK")
+    assert call(*words, "search.trials=4")[0] == 0
 
 
 def test_another_storage_than_the_studys_is_refused(tmp_path, monkeypatch):
