@@ -261,6 +261,10 @@ def export(console: Console, arguments: argparse.Namespace) -> int:
     # The file may be an experiment that was edited since, so it is never overwritten.
     if arguments.output.exists():
         raise ConfigError(f"-o {arguments.output}: the file exists already; name another file")
+    parent = arguments.output.parent
+    if not parent.is_dir():
+        make = shlex.join(["mkdir", "-p", str(parent)])
+        raise ConfigError(f"-o {arguments.output}: there is no folder {parent}: `{make}` first")
     replace_file(arguments.output, text.encode(), readable=True)
     scale = run_config.read_config(folders[0]).scale
     say(

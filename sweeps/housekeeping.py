@@ -1,7 +1,9 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
-Finished and damaged runs are deleted only with ``--finished``. Live runs, and runs that this user
-has no permission to read, are never deleted.
+Finished and damaged runs are deleted only with ``--finished``. Live runs, runs that this user has
+no permission to read, and folders with a mounted folder below them are never deleted.
+
+A removal that was interrupted leaves a hidden folder, which ``clean`` deletes.
 
 The manifests of sweeps are not changed: tables show deleted runs as missing, and the same sweep
 starts them again. If none of a manifest's runs is left, its path is printed, since the user may
@@ -21,10 +23,12 @@ from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, manifest, verify
 from scpo.records.files import locked
+from scpo.records.manifest import select_ids
 from scpo.records.run_folders import command_on
 from scpo.records.status import state_of
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
+from sweeps.mounts import mounted_in
 from sweeps.records.process import EXIT_DONE, EXIT_FAILED
 from sweeps.terminal import coloured, say, say_error, say_markup
 
@@ -47,9 +51,15 @@ def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.N
 def clean(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
     """Delete the folders of runs that are FAILED or LOST, after asking; returns the exit status.
 
-    Runs that cannot be read are listed as kept: they may have failed too.
+    What interrupted removals have left is deleted too. Runs that cannot be read are listed as kept:
+    they may have failed too.
     """
-    return _remove(console, folders, arguments, lambda state: state in (*FAILED, State.UNREADABLE))
+
+    def wanted(state: State) -> bool:
+        return state in (*FAILED, State.UNREADABLE)
+
+    rests = _rests(arguments.runs_dir, arguments.patterns)
+    return _remove(console, folders, arguments, wanted, rests)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +75,7 @@ def _remove(
     folders: Sequence[RunFolder],
     arguments: argparse.Namespace,
     wanted: Callable[[State], bool],
+    rests: Sequence[Path] = (),
     *,
     named: bool = False,
 ) -> int:
@@ -75,12 +86,50 @@ def _remove(
         folders: The run folders.
         arguments: Those of ``add_arguments``.
         wanted: True for the states of runs to delete; of these, the ones to keep are listed.
+        rests: Folders that interrupted removals have left, to be deleted too.
         named: True if the user has named the runs: then keeping one is a failure.
     """
+    to_delete, kept = _divided(folders, wanted, getattr(arguments, "finished", False))
+    mounted = {rest: why for rest in rests if (why := _why_mounted(rest))}
+    rests_to_delete = [rest for rest in rests if rest not in mounted]
+    for name, why in [*kept.items(), *mounted.items()]:
+        say(console, f"{name} is kept: it {why}")
+    for folder, state in to_delete.items():
+        say_markup(console, f"{folder.run_id}  {coloured(state)}  {_steps(folder)}")
+    for rest in rests_to_delete:
+        say(console, f"{rest}  left by a removal that was interrupted")
+    status_if_kept = EXIT_FAILED if named and kept else EXIT_DONE
+    if not to_delete and not rests_to_delete:
+        say(console, "nothing to delete")
+        return status_if_kept
+    what = _counted(len(to_delete), len(rests_to_delete))
+    if arguments.dry_run:
+        say(console, f"{what} would be deleted")
+        return status_if_kept
+    if not arguments.yes and not _agreed(what):
+        say(console, "nothing was deleted")
+        return status_if_kept
+
+    deleted = [folder for folder in to_delete if _delete(console, folder)]
+    rests_deleted = [rest for rest in rests_to_delete if _delete_rest(console, rest)]
+    say(console, f"{_counted(len(deleted), len(rests_deleted))} deleted")
+    for path in _without_runs(deleted):
+        say(
+            console,
+            f"{path} is left, a record of runs that are all deleted: tables and figures name them "
+            "as missing; delete this file to drop its rows",
+        )
+    complete = len(deleted) == len(to_delete) and len(rests_deleted) == len(rests_to_delete)
+    return status_if_kept if complete else EXIT_FAILED
+
+
+def _divided(
+    folders: Sequence[RunFolder], wanted: Callable[[State], bool], finished: bool
+) -> tuple[dict[RunFolder, State], dict[str, str]]:
+    """The runs of wanted states: those to delete, and the ids of those to keep with the reasons."""
     observer = Observer(Slurm())
-    finished = getattr(arguments, "finished", False)
     to_delete: dict[RunFolder, State] = {}
-    kept: dict[RunFolder, str] = {}
+    kept: dict[str, str] = {}
     for folder in folders:
         state = _state(observer, folder)
         if not wanted(state):
@@ -89,32 +138,22 @@ def _remove(
         if why is None:
             to_delete[folder] = state
         else:
-            kept[folder] = why
+            kept[folder.run_id] = why
+    return to_delete, kept
 
-    for folder, why in kept.items():
-        say(console, f"{folder.run_id} is kept: it {why}")
-    for folder, state in to_delete.items():
-        say_markup(console, f"{folder.run_id}  {coloured(state)}  {_steps(folder)}")
-    status_if_kept = EXIT_FAILED if named and kept else EXIT_DONE
-    if not to_delete:
-        say(console, "nothing to delete")
-        return status_if_kept
-    if arguments.dry_run:
-        say(console, f"{counted(len(to_delete), 'run folder')} would be deleted")
-        return status_if_kept
-    if not arguments.yes and not _agreed(len(to_delete)):
-        say(console, "nothing was deleted")
-        return status_if_kept
 
-    deleted = [folder for folder in to_delete if _delete(console, folder)]
-    say(console, f"{counted(len(deleted), 'run folder')} deleted")
-    for path in _without_runs(deleted):
-        say(
-            console,
-            f"{path} is left, a record of runs that are all deleted: tables and figures name them "
-            "as missing; delete this file to drop its rows",
-        )
-    return status_if_kept if len(deleted) == len(to_delete) else EXIT_FAILED
+def _rests(runs_dir: Path, patterns: Sequence[str]) -> list[Path]:
+    """Folders that interrupted removals of the runs of these patterns have left."""
+    by_id = {path.name.removeprefix(REMOVED): path for path in runs_dir.glob(f"{REMOVED}*")}
+    return [by_id[run_id] for run_id in sorted(select_ids(runs_dir, by_id, patterns))]
+
+
+def _counted(folders: int, rests: int) -> str:
+    """``2 run folders and 1 rest of an interrupted removal``."""
+    parts = [counted(folders, "run folder")] if folders or not rests else []
+    if rests:
+        parts.append(f"{counted(rests, 'rest')} of an interrupted removal")
+    return " and ".join(parts)
 
 
 def _state(observer: Observer, folder: RunFolder) -> State:
@@ -146,7 +185,25 @@ def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
         return "is not readable for you (permission denied) and may be finished: ask its owner"
     if state is State.DAMAGED and not finished:
         return "has damaged records and may be finished: --finished deletes it too"
-    return None
+    # What an interrupted removal of the same run has left is deleted with it.
+    return _why_mounted(folder.path) or _why_mounted(_renamed(folder))
+
+
+def _why_mounted(folder: Path) -> str | None:
+    """Reason why a folder is not deleted if a mount is at or below it, and None otherwise.
+
+    Its content would be deleted with the folder, although it belongs to another place.
+    """
+    # Of a link that was left, only the link is deleted.
+    if folder.is_symlink() or not folder.exists():
+        return None
+    mounted = mounted_in(folder)
+    return None if mounted is None else f"holds a mounted folder {mounted}: unmount it first"
+
+
+def _renamed(folder: RunFolder) -> Path:
+    """Path of a run folder while it is being deleted."""
+    return folder.path.with_name(f"{REMOVED}{folder.run_id}")
 
 
 def _steps(folder: RunFolder) -> str:
@@ -158,18 +215,16 @@ def _steps(folder: RunFolder) -> str:
     return f"step {status.step} of {status.steps}"
 
 
-def _agreed(count: int) -> bool:
-    """Ask for confirmation; True for yes.
+def _agreed(what: str) -> bool:
+    """Ask for confirmation to delete this; True for yes.
 
     Raises:
         ConfigError: The standard input is not a terminal.
     """
     # A script without --yes would wait forever for an answer.
     if not sys.stdin.isatty():
-        raise ConfigError(
-            f"{counted(count, 'run folder')} to delete, no terminal to ask at; --yes deletes them"
-        )
-    return input(f"Delete {counted(count, 'run folder')}? [y/N] ").strip().lower() in ("y", "yes")
+        raise ConfigError(f"{what} to delete, no terminal to ask at; --yes deletes them")
+    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
@@ -190,21 +245,53 @@ def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
 
 
 def _delete(console: Console, folder: RunFolder) -> bool:
-    """Delete a folder; False if a process has just started the run.
+    """Delete a folder; False if a process has just started the run, or if it cannot be deleted.
 
     The folder is renamed first, so that no command finds a partly deleted run.
     """
+    renamed = _renamed(folder)
     # A run may have started since its state was read; a running process holds this lock.
     with locked(folder.lock) as free:
         if not free:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
             return False
-        renamed = folder.path.with_name(f"{REMOVED}{folder.run_id}")
         # A folder of this name may be left from a deletion that was interrupted, or a link.
-        if renamed.is_symlink():
-            renamed.unlink()
-        shutil.rmtree(renamed, ignore_errors=True)
-        folder.path.rename(renamed)
+        if not _delete_rest(console, renamed):
+            return False
+        # Again, because the user may have taken long to answer.
+        if mounted := _why_mounted(folder.path):
+            say_error(console, f"{folder.run_id} is kept: it {mounted}")
+            return False
+        try:
+            folder.path.rename(renamed)
+        except OSError as error:
+            say_error(console, f"{folder.run_id} is kept: {folder.path}: {error.strerror}")
+            return False
     # After the lock is released, because its file is in the folder.
-    shutil.rmtree(renamed)
+    return _delete_rest(console, renamed)
+
+
+def _delete_rest(console: Console, rest: Path) -> bool:
+    """Delete a renamed folder or a link in its place; False if something is left of it."""
+    if rest.is_symlink():
+        rest.unlink()
+        return True
+    if not rest.exists():
+        return True
+    if mounted := _why_mounted(rest):
+        say_error(console, f"{rest} is kept: it {mounted}")
+        return False
+    try:
+        shutil.rmtree(rest)
+    except OSError as error:
+        # Another process may be deleting the same folder.
+        if not rest.exists():
+            return True
+        clean_up = command_on(rest.parent, "sweeps clean")
+        say_error(
+            console,
+            f"{rest.name.removeprefix(REMOVED)} is deleted in part, {error.filename} cannot be "
+            f"({error.strerror}); the rest is in {rest}, and `{clean_up}` deletes it",
+        )
+        return False
     return True

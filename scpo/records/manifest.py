@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -416,14 +416,8 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
     """
     folders = {folder.run_id: folder for folder in list_runs(runs_dir)}
     members, damaged = experiment_members(runs_dir)
-    others = other_names(runs_dir)
     chosen: set[str] = set()
-    for word in patterns:
-        pattern = _experiment_of(word)
-        matches = set(fnmatch.filter(folders, pattern))
-        for name, runs in members.items():
-            if fnmatch.filter([name, *others.get(name, ())], pattern):
-                matches |= runs & folders.keys()
+    for pattern, matches in _matches(runs_dir, folders, patterns, members):
         # Before the first sweep, "*" may match nothing.
         if not matches and pattern != "*":
             known = ", ".join(members) or "none"
@@ -431,6 +425,30 @@ def select(runs_dir: Path, patterns: Sequence[str]) -> list[RunFolder]:
             raise ConfigError("; ".join([complaint, *_with_the_word(folders, pattern), *damaged]))
         chosen |= matches
     return [folders[name] for name in sorted(chosen)]
+
+
+def select_ids(runs_dir: Path, run_ids: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """Those of the ids that any of the patterns matches, as in ``select``."""
+    members = experiment_members(runs_dir)[0]
+    return set().union(*(ids for _, ids in _matches(runs_dir, run_ids, patterns, members)))
+
+
+def _matches(
+    runs_dir: Path,
+    run_ids: Iterable[str],
+    patterns: Sequence[str],
+    members: Mapping[str, set[str]],
+) -> Iterator[tuple[str, set[str]]]:
+    """Yield each pattern with the run ids that it matches; ``members``: ids by experiment."""
+    run_ids = set(run_ids)
+    others = other_names(runs_dir)
+    for word in patterns:
+        pattern = _experiment_of(word)
+        matches = set(fnmatch.filter(run_ids, pattern))
+        for name, runs in members.items():
+            if fnmatch.filter([name, *others.get(name, ())], pattern):
+                matches |= runs & run_ids
+        yield pattern, matches
 
 
 def _with_the_word(run_ids: Iterable[str], word: str) -> list[str]:

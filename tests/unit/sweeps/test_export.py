@@ -76,6 +76,10 @@ def test_one_run_at_a_time_and_no_file_is_overwritten(tmp_path, monkeypatch, cap
     assert (tmp_path / "there.yaml").read_text() == "mine"
     assert command_line.main(["export", first.run_id, "-o", "mine.txt"]) == 2
     assert "end in .yaml; name mine.yaml" in capsys.readouterr().err
+    assert command_line.main(["export", first.run_id, "-o", "a b/c/mine.yaml"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == "error: -o a b/c/mine.yaml: there is no folder a b/c: `mkdir -p 'a b/c'` first"
+    assert not (tmp_path / "a b").exists()
     assert command_line.main(["export", first.run_id]) == 0
     assert "experiment:" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ from scpo.records import RunFolder, State, run_config
 from scpo.records.files import locked
 from scpo.records.status import Observed
 from sweeps import __main__ as command_line
+from sweeps import mounts
 from sweeps.compose.configuration import compose_run
 from sweeps.records.reconcile import Action, reconcile
 from tests.support.damage import without_permission
@@ -103,6 +104,95 @@ def test_a_link_that_an_earlier_deletion_left_is_in_nobodys_way(runs, tmp_path):
     assert command_line.main(["rm", folder.run_id, "--yes"]) == 0
     assert (tmp_path / "elsewhere").is_dir()
     assert not list(folder.path.parent.glob(".removed-*"))
+
+
+def mount(path, monkeypatch, tmp_path):
+    """Let the kernel's list name this folder as a mount, as for `mount --bind`."""
+    written = str(path.resolve()).replace("\\", "\\134").replace(" ", "\\040")
+    line = "{} 1 8:1 /other {} rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    (tmp_path / "mountinfo").write_text(line.format(20, "/") + line.format(21, written))
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+
+
+@pytest.mark.parametrize("place", ["", "data", "a/my data"])
+def test_a_run_folder_with_a_mount_is_kept_whole_and_the_others_are_deleted(runs, tmp_path, monkeypatch, capsys, place):
+    """The content of the mounted folder was deleted, and the rest was hidden from all commands."""
+    folder = runs[State.FAILED]
+    mounted = folder.path / place
+    mounted.mkdir(parents=True, exist_ok=True)
+    (mounted / "precious").touch()
+    before = sorted(folder.path.rglob("*"))
+    mount(mounted, monkeypatch, tmp_path)
+    kept = f"{folder.run_id} is kept: it holds a mounted folder {mounted}: unmount it first"
+    for words, code in (
+        (["rm", folder.run_id, "--dry-run"], 1), (["rm", folder.run_id, "--yes"], 1), (["clean", "--dry-run"], 0),
+        (["clean", "--yes"], 0),
+    ):  # fmt: skip
+        assert command_line.main(words) == code
+        assert kept in capsys.readouterr().out
+        assert sorted(folder.path.rglob("*")) == before
+    assert names(runs) == {State.DONE, State.FAILED, State.INTERRUPTED}
+
+
+def test_a_folder_that_is_mounted_while_the_user_is_asked_is_kept(runs, tmp_path, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: mount(folder.path, monkeypatch, tmp_path) or "y")
+    assert command_line.main(["rm", folder.run_id]) == 1
+    assert "holds a mounted folder" in capsys.readouterr().out
+    assert folder.status.exists()
+
+
+def test_without_a_list_of_mounts_the_device_number_shows_one(runs, tmp_path, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    (folder.path / "a" / "data").mkdir(parents=True)
+    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "none")
+    monkeypatch.setattr(mounts, "_device", lambda path: 2 if path.name == "data" else 1)
+    assert command_line.main(["rm", folder.run_id, "--yes"]) == 1
+    assert f"holds a mounted folder {folder.path}/a/data" in capsys.readouterr().out
+    assert command_line.main(["rm", runs["second"].run_id, "--yes"]) == 0
+
+
+def test_clean_names_and_deletes_what_an_interrupted_removal_has_left(runs, tmp_path, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    rest = folder.path.with_name(f".removed-{folder.run_id}")
+    (rest / "data").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    link = folder.path.with_name(".removed-other-s1-00000000")
+    link.symlink_to(tmp_path / "elsewhere")
+    assert command_line.main(["clean", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert f"{rest}  left by a removal that was interrupted" in said
+    assert "2 run folders and 2 rests of an interrupted removal would be deleted" in said
+    assert rest.exists()
+
+    mount(rest / "data", monkeypatch, tmp_path)
+    assert command_line.main(["clean", "--yes", folder.run_id]) == 0
+    assert f"{rest} is kept: it holds a mounted folder {rest}/data: unmount it first" in capsys.readouterr().out
+    assert command_line.main(["rm", "--yes", folder.run_id]) == 1
+    assert (folder.path.exists(), (rest / "data").exists(), link.is_symlink()) == (True, True, True)
+
+    (tmp_path / "mountinfo").write_text("")
+    assert command_line.main(["clean", "--yes"]) == 0
+    assert "2 run folders and 2 rests of an interrupted removal deleted" in capsys.readouterr().out
+    assert not list(folder.path.parent.glob(".removed-*"))
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_a_deletion_that_fails_names_the_run_and_what_is_left(runs, capsys, monkeypatch):
+    folder = runs[State.FAILED]
+
+    def busy(path):
+        raise OSError(16, "Device or resource busy", "data")
+
+    monkeypatch.setattr("shutil.rmtree", busy)
+    assert command_line.main(["rm", folder.run_id, "--yes"]) == 1
+    output = capsys.readouterr()
+    rest = folder.path.with_name(f".removed-{folder.run_id}")
+    assert (
+        f"{folder.run_id} is deleted in part, data cannot be (Device or resource busy); the rest is in {rest}, and "
+        "`python -m sweeps clean` deletes it"
+    ) in " ".join((output.out + output.err).split())
 
 
 def test_a_record_of_an_experiment_of_which_no_run_is_left_is_named(runs, capsys):
