@@ -5,6 +5,7 @@ Every class also derives from the standard exception that a caller would expect,
 """
 
 import errno
+import os
 
 
 class ScpoError(Exception):
@@ -88,6 +89,14 @@ def no_space(error: BaseException) -> OSError | None:
             return cause
         cause = cause.__cause__ or cause.__context__
     return None
+
+
+def no_space_in(reason: str) -> int | None:
+    """The errno of a full disk, quota or file-size limit that a recorded reason names, or None.
+
+    For the reasons of other processes, of which only the text is kept.
+    """
+    return next((number for number in FULL if os.strerror(number) in reason), None)
 
 
 def refuse_without_space(error: BaseException, what: str) -> None:

@@ -25,6 +25,8 @@ from scpo.errors import (
     RecordWriteError,
     ScorerError,
     ScpoError,
+    no_space,
+    no_space_in,
 )
 from scpo.records import RunFolder, State, Status, code_record, provenance, run_config, run_folders
 from scpo.records.code_files import failed_part
@@ -395,7 +397,12 @@ def _one_line(error: Exception, config: RunConfig | None = None) -> str:
     part = None
     if config is not None and not isinstance(error, ScpoError):
         part = failed_part(error, config)
-    return f"{text} (in {part})" if part else text
+    text = f"{text} (in {part})" if part else text
+    # A search looks for it in the reason. Errors of libraries may name it in a later line only.
+    full = no_space(error)
+    if full is not None and no_space_in(text) is None:
+        text += f": {os.strerror(full.errno or 0)}"
+    return text
 
 
 @contextmanager

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scpo.errors import RecordError, RecordWriteError
+from scpo.errors import RecordError, RecordWriteError, no_space_in
 from scpo.records import RunFolder, State, run_config, run_folders, verify
 from scpo.records.status import JobState
 from scpo.schema.run import RunConfig
 from sweeps.launchers.base import Launcher
+from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.observer import Observer, cancel
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
@@ -20,13 +21,24 @@ from sweeps.search.plan import Plan
 from sweeps.search.space import shown
 from sweeps.search.study import ATTEMPTS, PRUNING, Study
 from sweeps.search.trial_code import change_note, changed_trials
-from sweeps.search.trial_runs import TrialRun, end_of, mean_curve, read_curve, was_stopped
+from sweeps.search.trial_runs import (
+    TrialRun,
+    end_of,
+    errno_without_space,
+    mean_curve,
+    read_curve,
+    was_stopped,
+)
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 # Shortest pause between two polls, in seconds: each poll reads the records of all trials.
 LEAST_POLL_S = 0.5
+
+
+class _FullDisk(RecordWriteError):
+    """A run of this driver failed for lack of space, so that all others would fail, too."""
 
 
 @dataclass
@@ -46,6 +58,8 @@ class Driver:
         _never_started: Reasons why runs could not be started, by id.
         _asked: Numbers of trials whose runs this driver has asked to stop, to prune them.
         _inherited: Ids of runs that a dead driver has started and that still occupy slots.
+        _without_space: Number of the attempt that had failed for lack of space when this driver
+            first read the run, by id; 0 if none had.
     """
 
     plan: Plan
@@ -58,16 +72,28 @@ class Driver:
     _never_started: dict[str, str] = field(default_factory=dict)
     _inherited: set[str] = field(default_factory=set)
     _asked: set[int] = field(default_factory=set)
+    _without_space: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> bool:
-        """Run until this driver has no trial left; False if a signal stopped it."""
+        """Run until this driver has no trial left; False if a signal stopped it.
+
+        Raises:
+            RecordWriteError: A run failed for lack of space.
+        """
         with self.launcher as launcher:
-            # Trials may end before the launcher has reported the end of all their runs.
-            while self.step() or self._under_way:
-                if launcher.signals:
+            try:
+                # Trials may end before the launcher has reported the end of all their runs.
+                while self.step() or self._under_way:
+                    if launcher.signals:
+                        launcher.stop()
+                        return False
+                    time.sleep(max(LEAST_POLL_S, launcher.poll_s))
+            except _FullDisk:
+                if self._under_way:
+                    # As after a signal: runs that end now are INTERRUPTED and not failed.
+                    launcher.signals += 1
                     launcher.stop()
-                    return False
-                time.sleep(max(LEAST_POLL_S, launcher.poll_s))
+                raise
         return True
 
     def step(self) -> bool:
@@ -162,6 +188,7 @@ class Driver:
     def _follow(self, trial: "FrozenTrial") -> None:
         """Record a trial's values so far, and its end if it has ended or should be pruned."""
         runs = self._runs_now(trial)
+        self._refuse_full_disk(trial, runs)
         in_slots = {run.run_id for run in runs if run.occupies_slot}
         self._inherited |= in_slots - self._under_way
         # Also at the end of the trial, because pruners compare later trials with its whole curve.
@@ -181,6 +208,24 @@ class Driver:
             self.say(f"trial {trial.number}: pruned")
         elif should_prune or PRUNING in trial.user_attrs:
             self._stop(trial, runs)
+
+    def _refuse_full_disk(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
+        """Stop the search if a run of the trial has failed for lack of space under this driver.
+
+        The trial goes on with the next driver: its settings are not the cause, and those of the
+        next trials would meet the same disk.
+        """
+        for run in runs:
+            new = run.run_id in self._never_started or run.attempt > self._without_space.get(
+                run.run_id, 0
+            )
+            if run.without_space is not None and new:
+                raise _FullDisk(
+                    run.without_space,
+                    f"the search stops: {run.run_id} of trial {trial.number} met a full disk "
+                    f"({run.reason}). This does not count against the trial: make room and start "
+                    "the same command again, which goes on with it",
+                )
 
     def _name_other_code(self, trial: "FrozenTrial", runs: Sequence[TrialRun]) -> None:
         """Name the changed code of runs that had ended before the trial began, if any changed."""
@@ -223,8 +268,17 @@ class Driver:
         folder = RunFolder(Path(config.machine.runs_dir) / run_id)
         if run_id in self._never_started:
             reason = self._never_started[run_id]
-            return TrialRun(run_id, config.seed, State.FAILED, fresh=True, curve={}, reason=reason)
+            return TrialRun(
+                run_id,
+                config.seed,
+                State.FAILED,
+                fresh=True,
+                curve={},
+                reason=reason,
+                without_space=errno_without_space(State.FAILED, reason),
+            )
         if not folder.path.exists():
+            self._without_space.setdefault(run_id, 0)
             return TrialRun(run_id, config.seed, State.NEW, fresh=False, curve={})
         try:
             status = folder.read_status()
@@ -241,6 +295,15 @@ class Driver:
                 run_id, config.seed, State.DAMAGED, fresh=True, curve={}, reason=str(error)
             )
 
+        why = status.reason
+        if seen.state is State.LOST:
+            # On a full disk its end could not be recorded; its log may name the cause.
+            for line in tail(folder.attempt_log(status.attempt)):
+                if no_space_in(line) is not None:
+                    why = line
+        without_space = errno_without_space(seen.state, why)
+        failed_before = 0 if without_space is None else status.attempt
+        self._without_space.setdefault(run_id, failed_before)
         stopped = was_stopped(
             seen.state,
             status.attempt,
@@ -253,10 +316,11 @@ class Driver:
             seen.state,
             fresh=status.attempt > trial.user_attrs[ATTEMPTS][run_id],
             curve=curve,
-            reason=status.reason,
+            reason=why,
             near=seen.job is not None or status.host == socket.gethostname(),
             attempt=status.attempt,
             stopped=stopped,
+            without_space=without_space,
         )
 
     def _runs(self, trial: "FrozenTrial") -> dict[str, RunConfig]:

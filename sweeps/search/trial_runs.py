@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scpo.errors import RecordError
+from scpo.errors import RecordError, no_space_in
 from scpo.records import RunFolder, State, log_gaps, run_config
 from scpo.records.logs import read_whole
 from scpo.schema.run import RunConfig
+from sweeps.records.process import NOT_RESUMED
 from sweeps.search.plan import Plan
 from sweeps.search.study import BY_SEED
 
@@ -35,6 +36,8 @@ class TrialRun:
         near: True if it has a job of the scheduler, or its last process was on this host.
         attempt: Number of its attempts.
         stopped: True if this trial is being pruned and the run was stopped for it.
+        without_space: Errno of the full disk, quota or file-size limit that it failed for; None if
+            it did not. Such a failure does not count against the trial.
     """
 
     run_id: str
@@ -46,6 +49,7 @@ class TrialRun:
     near: bool = False
     attempt: int = 0
     stopped: bool = False
+    without_space: int | None = None
 
     @property
     def occupies_slot(self) -> bool:
@@ -61,7 +65,8 @@ class TrialRun:
         """
         if self.state in (State.DAMAGED, State.CANCELLED):
             return True
-        return self.fresh and self.state in (State.FAILED, State.LOST)
+        failed = self.fresh and self.state in (State.FAILED, State.LOST)
+        return failed and self.without_space is None
 
     @property
     def startable(self) -> bool:
@@ -93,6 +98,14 @@ def was_stopped(state: State, attempt: int, attempt_to_stop: int | None, *, aske
     # Another search or `retry` may let a stopped run go on, which this trial does not wait for.
     goes_on = attempt > attempt_to_stop or (asked and state.startable)
     return state is State.PRUNED or goes_on
+
+
+def errno_without_space(state: State, reason: str | None) -> int | None:
+    """Errno of the lack of space that a run failed for, as its reason names it; None if not."""
+    if state not in (State.FAILED, State.LOST) or not reason:
+        return None
+    # An earlier failure of a run that was then not resumed is no reason for its present state.
+    return no_space_in(reason.rpartition(NOT_RESUMED)[2])
 
 
 def end_of(runs: Sequence[TrialRun]) -> tuple[State | None, str | None]:

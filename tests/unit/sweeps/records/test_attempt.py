@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import os
 import shutil
 import signal
@@ -62,6 +63,17 @@ def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder)
     assert entry.run(folder, fake_train.train) == entry.EXIT_DONE
     assert folder.read_status().attempt == 2
     assert folder.latest.resolve() == folder.attempt(2).resolve()
+
+
+def test_the_reason_of_a_run_names_the_full_disk_that_an_error_of_a_library_hides(folder):
+    def broken(_config, _folder, _stop):
+        try:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere/cache")
+        except OSError as error:
+            raise RuntimeError("the cache cannot be made") from error
+
+    assert entry.run(folder, broken) == entry.EXIT_FAILED
+    assert folder.read_status().reason == "RuntimeError: the cache cannot be made: No space left on device"
 
 
 def test_an_exception_in_an_estimator_an_identity_or_a_matcher_names_it_and_the_line(folder, tmp_path, monkeypatch):

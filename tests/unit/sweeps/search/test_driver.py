@@ -1,14 +1,18 @@
+import errno
+import os
 import shutil
 import socket
 from dataclasses import replace
 
 import pytest
 
+from scpo.errors import RecordWriteError
 from scpo.records import State, run_config
 from scpo.records.files import file_sum, locked
+from sweeps.launchers.run_process import Outcome
 from sweeps.records import cancellation
 from sweeps.search import driver
-from sweeps.search.study import PRUNING, RETRY_OF, Study
+from sweeps.search.study import PRUNING, RETRY_OF, Study, read_trials
 from sweeps.search.trial_runs import TrialRun, end_of, mean_curve, was_stopped
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.searches import InstantLauncher, drive, plan_in
@@ -92,6 +96,72 @@ def test_a_setting_that_always_fails_is_given_up_and_the_search_goes_on(tmp_path
     launcher = InstantLauncher(fate=lambda run_id, _: State.FAILED if run_id in doomed else State.DONE)
     trials, _ = drive(plan, launcher)
     assert sorted(states(trials)) == ["COMPLETE", "FAIL", "FAIL"]
+
+
+class Full(InstantLauncher):
+    """Runs fail for lack of space from the one of this number on, in one of three ways."""
+
+    def __init__(self, way, first):
+        super().__init__(free=1)
+        self.way, self.first = way, first
+
+    def _run(self, folder, config):
+        if len(self.started) < self.first:
+            return super()._run(folder, config)
+        self.started.append(folder.run_id)
+        reason = f"RecordWriteError: cannot write step.json: {os.strerror(errno.ENOSPC)}. What it held is intact"
+        attempt = folder.new_attempt()
+        if self.way == "recorded":
+            folder.update_status(state=State.FAILED, attempt=attempt, reason=reason, failures=1)
+        elif self.way == "lost":
+            folder.update_status(state=State.RUNNING, attempt=attempt)
+            folder.attempt_log(attempt).write_text(f"the run ended as FAILED, not recorded: {reason}\n")
+        self._ended[folder.run_id] = Outcome(State.FAILED, reason)
+
+
+@pytest.mark.parametrize("way", ["recorded", "lost", "not started"])
+def test_a_full_disk_stops_the_search_and_does_not_count_against_the_trial(tmp_path, way):
+    plan = plan_in(tmp_path, "search.trials=3", "search.retries=0", "search.parallel=1")
+    second = list(plan.runs(plan.default()))[1]
+    for finished in (1, 0):  # on the still full disk the same command stops again
+        full = Full(way, finished)
+        with pytest.raises(RecordWriteError) as error:
+            drive(plan, full)
+        assert error.value.errno == errno.ENOSPC
+        said = (
+            f"the search stops: {second} of trial 0 met a full disk (RecordWriteError: cannot write step.json: No space"
+        )
+        assert said in str(error.value)
+        assert "make room and start the same command again" in str(error.value)
+        assert states(read_trials(plan)) == ["RUNNING"]
+
+    room = InstantLauncher()
+    trials, _ = drive(plan, room)
+    assert states(trials) == ["COMPLETE"] * 3
+    assert room.started[0] == second
+    assert len(room.started) == 5  # what had finished is not run again
+
+
+def test_a_search_that_meets_a_full_disk_stops_its_other_runs(tmp_path):
+    stopped = []
+
+    class OneGoesOn(Full):
+        def _run(self, folder, config):
+            if self.started:
+                folder.update_status(state=State.RUNNING, attempt=folder.new_attempt())
+                stopped.append(folder)
+            else:
+                super()._run(folder, config)
+
+        def stop(self):
+            assert self.signals  # so that a run that dies now is INTERRUPTED
+            stopped[0].update_status(state=State.INTERRUPTED, reason="asked to stop")
+
+    plan = plan_in(tmp_path, "search.trials=1", "search.retries=0")
+    with pytest.raises(RecordWriteError, match="met a full disk"):
+        drive(plan, OneGoesOn("recorded", 0))
+    assert stopped[0].read_status().state is State.INTERRUPTED
+    assert states(drive(plan)[0]) == ["COMPLETE"]
 
 
 def test_a_hopeless_trial_is_pruned_and_its_runs_with_it(tmp_path):
