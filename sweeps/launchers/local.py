@@ -16,7 +16,13 @@ from scpo.schema.run import RunConfig
 from scpo.stop_signals import CountsSignals
 from sweeps.launchers.forked import forked_runs
 from sweeps.launchers.progress_board import ProgressBoard
-from sweeps.launchers.run_process import Begin, Outcome, RunProcess, begin_anew
+from sweeps.launchers.run_process import (
+    Begin,
+    Outcome,
+    RunProcess,
+    begin_anew,
+    wait_for_same_signal,
+)
 from sweeps.records.cancellation import settle
 from sweeps.resources import refused_here, slots_for, too_large
 from sweeps.terminal import say
@@ -128,6 +134,7 @@ class Pool(CountsSignals):
             self.board.doing(run.folder, run.doing())
             code = run.poll()
             if code is not None:
+                wait_for_same_signal(code, lambda: self.signals > 0)
                 del self._running[slot]
                 self._end(run.folder, run.outcome(code, interrupted=self.signals > 0))
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,21 @@ from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
 from scpo.records.files import locked
 from scpo.schema.run import RunConfig
+from scpo.stop_signals import STOP_SIGNALS
 from sweeps.notify import notify_of_failure
-from sweeps.records.process import EXIT_BUSY, thread_environment
+from sweeps.records.process import EXIT_BUSY, EXIT_INTERRUPTED, thread_environment
 
 TAIL_LINES = 12
 
 # A log may be long, and its end is read ten times a second.
 TAIL_BYTES = 16_384
+
+# A signal to all processes of a job or container may reach a run before its launcher. So long a
+# launcher waits for its own before it takes the death of the run for a failure.
+SAME_SIGNAL_S = 2.0
+
+# Exit statuses of a run that a stop signal has ended, before or after it could handle signals.
+STOPPED = (*(-number for number in STOP_SIGNALS), EXIT_INTERRUPTED)
 
 # Lines in the format of sweeps.records.process.LOG_FORMAT.
 LOG_LINE = re.compile(r"\S+ \S+ INFO \S+: (?P<message>.*)")
@@ -160,8 +169,8 @@ class RunProcess:
 
     def _record_death(self, code: int, interrupted: bool, log: Path) -> Outcome:
         """Record the end of a process that could not do so: it was killed or died at its start."""
-        if interrupted and code == -signal.SIGTERM:
-            # That of `terminate`, before the run could handle it: not a signal of the user's.
+        if interrupted and code in STOPPED:
+            # That of `terminate`, or one to all processes, before the run could handle it.
             reason = "stopped while it was loading; the same command goes on"
         elif code < 0:
             # The last line in the log of a killed process is not the cause of its end.
@@ -192,6 +201,25 @@ class RunProcess:
         if state is State.FAILED:
             notify_of_failure(self.folder.run_id, reason)
         return Outcome(state, reason, log)
+
+
+def wait_for_same_signal(
+    code: int, signalled: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait briefly for the launcher's own signal if a stop signal has ended a run.
+
+    Args:
+        code: The exit status of the run.
+        signalled: True once the launcher has got a signal.
+        sleep: Waits for a number of seconds.
+    """
+    if code not in STOPPED:
+        return
+    pause_s = 0.05
+    for _ in range(round(SAME_SIGNAL_S / pause_s)):
+        if signalled():
+            return
+        sleep(pause_s)
 
 
 def ignore_warning() -> None:

@@ -22,7 +22,7 @@ from scpo.records.files import locked
 from scpo.records.memory import driver_version, installed_gpus
 from scpo.records.run_folders import command_on
 from scpo.schema.run import RunConfig
-from sweeps.launchers.run_process import RunProcess
+from sweeps.launchers.run_process import STOPPED, RunProcess, wait_for_same_signal
 from sweeps.launchers.slurm.job_records import LAST_S, STARTED, Job, read_job, write_job
 from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
 from sweeps.notify import notify_of_failure
@@ -102,10 +102,7 @@ class Supervisor:
         """
         if not self.scheduler.preempted(str(self.job.job_id)):
             return False
-        self._count(Cause.PREEMPTION)
-        # On a full disk this preemption is not counted.
-        with contextlib.suppress(RecordWriteError):
-            write_job(self.folder, self.job)
+        self._note_end(Cause.PREEMPTION)
         logger.warning("%s: %s before the run was started", self.folder.run_id, self.cause)
         self._requeue()
         return True
@@ -116,6 +113,8 @@ class Supervisor:
         while (code := process.poll()) is None:
             self.check()
             self.sleep(POLL_S)
+        if self.cause is None and code in STOPPED:
+            self._look_for_cause(code)
         # Without a cause, nobody asked the process to end: that is a failure, not an interruption.
         outcome = process.outcome(code, interrupted=self.cause is not None)
         if outcome.state is not State.INTERRUPTED:
@@ -131,15 +130,32 @@ class Supervisor:
     def check(self) -> None:
         """React to signals and to the time limit; called at every poll."""
         elapsed = self.now() - self._started
-        # The elapsed time replaces a warning that was lost.
-        if self.cause is None and (self._warned or elapsed > self.job.limit_s - self.job.warn_s):
-            preempted = self.scheduler.preempted(str(self.job.job_id))
-            self._leave(cause_of_warning(self.job, elapsed, preempted), elapsed)
-        if self.cause is None and self._terminated:
-            self._leave(Cause.TERMINATION, elapsed)
+        if self.cause is None:
+            cause = self._present_cause(elapsed)
+            if cause is not None:
+                self._leave(cause, elapsed)
         self._pass_cancellation_on()
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
             self.process.kill()
+
+    def _present_cause(self, elapsed_s: float) -> Cause | None:
+        """Why the job must leave its node now; None if it need not."""
+        # The elapsed time replaces a warning that was lost.
+        if self._warned or elapsed_s > self.job.limit_s - self.job.warn_s:
+            preempted = self.scheduler.preempted(str(self.job.job_id))
+            return cause_of_warning(self.job, elapsed_s, preempted)
+        return Cause.TERMINATION if self._terminated else None
+
+    def _look_for_cause(self, code: int) -> None:
+        """Note the cause if a signal to all processes has ended the run before ``check`` saw it.
+
+        A run that is still starting dies of such a signal at once.
+        """
+        wait_for_same_signal(code, lambda: self._warned or self._terminated, self.sleep)
+        cause = self._present_cause(self.now() - self._started)
+        if cause is not None:
+            self._note_end(cause)
+            logger.warning("%s: %s, and its process has ended", self.folder.run_id, cause)
 
     def _pass_cancellation_on(self) -> None:
         """Signal a cancelled run, because its canceller may be on another host.
@@ -184,6 +200,13 @@ class Supervisor:
         logger.warning(
             "%s: %s; it checkpoints after its present step%s", self.folder.run_id, cause, within
         )
+
+    def _note_end(self, cause: Cause) -> None:
+        """Count the cause in the record of the job; no process has to be asked to end."""
+        self._count(cause)
+        # On a full disk it is not counted.
+        with contextlib.suppress(RecordWriteError):
+            write_job(self.folder, self.job)
 
     def _count(self, cause: Cause) -> None:
         """Note the cause, and count it in the job."""

@@ -34,6 +34,9 @@ class Board:
     def doing(self, folder, what):
         self.seen.append(("doing", folder.run_id, what))
 
+    def stopping(self, runs, seconds):
+        self.seen.append(("stopping", runs))
+
     def ended(self, folder, outcome):
         self.seen.append(("ended", folder.run_id, outcome.state))
 
@@ -184,6 +187,29 @@ def test_a_process_that_kills_itself_is_named_with_its_signal(tmp_path):
     path = script(tmp_path, "import os; os.kill(os.getpid(), 9)")
     _, pool, (folder,) = run(tmp_path / "runs", path)
     assert pool.outcomes[folder.run_id].reason == "killed by SIGKILL"
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("first", ["run", "sweep"])
+def test_a_signal_to_all_processes_while_a_run_starts_is_not_its_failure(tmp_path, monkeypatch, first, number):
+    """It was FAILED, "killed by SIGTERM", if the signal reached it before the sweep."""
+    told = []
+    monkeypatch.setattr("sweeps.notify.notify", told.append)
+    text = (
+        "import os, signal, subprocess\n"
+        f"command = ['sh', '-c', '{'sleep 0.3; ' if first == 'run' else ''}kill -{number[3:]} {os.getpid()}']\n"
+        "process = subprocess.Popen(command, start_new_session=True)\n"
+        f"{'' if first == 'run' else 'process.wait()'}\n"
+        f"signal.signal(signal.{number}, signal.SIG_DFL)\n"
+        f"os.kill(os.getpid(), signal.{number})\n"
+    )
+    completed, pool, (folder,) = run(tmp_path / "runs", script(tmp_path, text), slots=1)
+    outcome, status = pool.outcomes[folder.run_id], folder.read_status()
+    assert not completed
+    assert (outcome.state, outcome.reason) == (
+        State.INTERRUPTED, "stopped while it was loading; the same command goes on",
+    )  # fmt: skip
+    assert (status.state, status.failures, told) == (State.INTERRUPTED, 0, [])
 
 
 def test_a_run_that_another_process_has_is_left_to_it(tmp_path):

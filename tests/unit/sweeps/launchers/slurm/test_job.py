@@ -1,3 +1,4 @@
+import os
 import signal
 
 import pytest
@@ -66,6 +67,49 @@ def test_a_job_that_was_preempted_while_python_started_is_requeued_and_counted(r
     assert RunJob(str(run.path))() == "INTERRUPTED"
     assert (slurm.requeued, read_job(run).preemptions) == (["1"], 1)
     assert run.read_status().state == "PENDING"
+
+
+@pytest.mark.parametrize("own", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("first", ["run", "job"])
+def test_a_signal_to_all_processes_while_the_run_starts_is_not_its_failure(run, monkeypatch, first, own):
+    """It was FAILED with a failure that counts, a notice, and a job that ended with an exception."""
+    told, waited = [], []
+    monkeypatch.setattr("sweeps.notify.notify", told.append)
+    monkeypatch.setattr(slurm_job, "Slurm", lambda: Slurm(None))
+    monkeypatch.setattr(slurm_job.Supervisor, "_wait_for_slurm", lambda _: waited.append(True))
+    kill = f"kill -TERM {os.getpid()}"
+    text = (
+        "import os, signal, subprocess\n"
+        f"command = ['sh', '-c', '{'sleep 0.3; ' if first == 'run' else ''}{kill}']\n"
+        "process = subprocess.Popen(command, start_new_session=True)\n"
+        f"{'' if first == 'run' else 'process.wait()'}\n"
+        f"signal.signal(signal.{own}, signal.SIG_DFL)\n"
+        f"os.kill(os.getpid(), signal.{own})\n"
+    )
+    slurm_job.TRAIN_SCRIPT.write_text(text)
+    assert RunJob(str(run.path))() == "INTERRUPTED"
+    status = run.read_status()
+    assert (status.state, status.failures) == ("INTERRUPTED", 0)
+    assert status.reason in ("stopped while it was loading; the same command goes on", "terminated by Slurm")
+    assert (told, len(waited)) == ([], 1)
+
+
+def test_a_preempted_job_whose_run_dies_while_it_starts_is_requeued_and_counted(run, monkeypatch):
+    slurm = Slurm(preempted=None)
+    monkeypatch.setattr(slurm_job, "Slurm", lambda: slurm)
+    both = f"import os, signal; os.kill({os.getpid()}, signal.SIGUSR2); os.kill(os.getpid(), signal.SIGTERM)"
+    slurm_job.TRAIN_SCRIPT.write_text(both)
+    assert RunJob(str(run.path))() == "INTERRUPTED"
+    assert (slurm.requeued, read_job(run).preemptions, run.read_status().failures) == (["1"], 1, 0)
+
+
+def test_a_signal_to_the_run_only_is_a_failure(run, monkeypatch):
+    monkeypatch.setattr(slurm_job, "Slurm", lambda: Slurm(None))
+    monkeypatch.setattr("sweeps.launchers.run_process.SAME_SIGNAL_S", 0.2)
+    slurm_job.TRAIN_SCRIPT.write_text("import os; os.kill(os.getpid(), 15)")
+    with pytest.raises(RuntimeError, match="killed by SIGTERM"):
+        RunJob(str(run.path))()
+    assert run.read_status().failures == 1
 
 
 def test_the_first_lines_of_a_job_name_its_node_and_what_is_installed_there(monkeypatch):
