@@ -25,6 +25,7 @@ import yaml
 from scpo.errors import ConfigError, ScpoError
 from scpo.records import RunFolder, State, run_config
 from scpo.records.identity import run_id
+from scpo.records.redaction import redact_texts
 from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
@@ -123,7 +124,9 @@ def main() -> int:
             raise ConfigError(explain_flag(unknown[0], [*unknown, *arguments.what], "train.py"))
         if arguments.cfg:
             config = compose_run(arguments.what).model_dump(mode="json")
-            sys.stdout.write(yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+            # A value may be that of an environment variable which the files of conf/ read.
+            shown = redact_texts(config)
+            sys.stdout.write(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
             return EXIT_DONE
         folder = open_run(arguments.what, prepare=arguments.prepare)
         if arguments.prepare:

@@ -7,12 +7,14 @@ games.
 """
 
 import base64
+import functools
 import json
 import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -103,6 +105,13 @@ SHAPES = {
     ),
 }
 
+# Words and numbers that a variable with the name of a secret may have (DB_PASSWORD=postgres,
+# MAX_TOKENS=10000000), and that many other values contain.
+COMMON = re.compile(
+    r"(?=.{,15}$)"
+    r"((?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_. ](?:[A-Z]?[a-z]+|[A-Z]+))*\d{,2}|\d+)"
+)
+
 
 @dataclass(frozen=True)
 class Leak:
@@ -141,14 +150,31 @@ def redact(
     return text
 
 
-def variable_of(value: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Name of the secret environment variable that has this value; None without one."""
+def redact_texts(data: Any) -> Any:
+    """Nested lists and mappings with every secret in their texts replaced."""
+    if isinstance(data, dict):
+        return {key: redact_texts(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [redact_texts(value) for value in data]
+    return redact(data) if isinstance(data, str) else data
+
+
+def variables_in(value: str, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
+    """Names of the secret environment variables whose values this one has or contains.
+
+    Common words and numbers, and paths that exist, are found as the whole value only.
+    """
     if len(value) < SHORTEST:
-        return None
+        return
     for name, secret in environment.items():
-        if secret.strip() == value and SECRET_NAME.search(name.upper()):
-            return name
-    return None
+        if not SECRET_NAME.search(name.upper()):
+            continue
+        if secret.strip() == value or (
+            any(form in value for form in _cached_forms(secret))
+            and not COMMON.fullmatch(secret.strip())
+            and not os.path.exists(secret.strip())
+        ):
+            yield name
 
 
 def assigned(
@@ -211,6 +237,12 @@ def forms(value: str) -> set[str]:
         for encoded in _base64_forms(data):
             written |= {encoded, encoded.replace("+", "-").replace("/", "_")}
     return {form for form in written if len(form) >= SHORTEST}
+
+
+@functools.lru_cache(maxsize=64)
+def _cached_forms(value: str) -> frozenset[str]:
+    """``forms``, which takes long if the values of hundreds of runs are searched."""
+    return frozenset(forms(value))
 
 
 def _base64_forms(data: bytes) -> list[str]:

@@ -1,12 +1,13 @@
 """Parse overrides (``key=value``, ``+key=value``, ``~key``) into objects, once each."""
 
 import functools
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -32,6 +33,8 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 FOLDERS = (CONF, *configuration_folders())
 """Where configuration files are looked up: ours, and those that installed parts bring."""
 HOST_KEY = "method.host"
+# ${oc.env:NAME} and ${oc.env:NAME,default}, which Hydra replaces by the variable's value.
+FROM_ENVIRONMENT = re.compile(r"\$\{\s*oc\.env:\s*([A-Za-z_]\w*)")
 AXES_HINT = "'env=[...]', 'model=[...]' and 'seeds=[...]'"
 
 
@@ -180,21 +183,41 @@ def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
 
 
 def _refuse_secret(override: Override) -> None:
-    """Refuse the value of a secret environment variable, which would be recorded in clear."""
+    """Refuse a value with that of a secret environment variable, which would be recorded."""
+    # The name of a file in conf/ is not a secret, even if a variable has the same value.
+    if override.is_choice:
+        return
     for value in _leaves([override.value, *override.axis]):
-        variable = redaction.variable_of(value)
-        # The name of a file in conf/ is not a secret, even if a variable has the same value.
-        if variable is not None and not override.is_choice:
-            raise ConfigError(
-                f"{override.target}: the given value is that of ${variable}, a secret, and the "
-                "configuration is recorded as it is typed (config.yaml); leave the secret in the "
-                "environment"
-            )
+        for variable in redaction.variables_in(value):
+            secret = os.environ[variable].strip()
+            if value == secret:
+                _refuse(override, f"is that of ${variable}")
+            # Part of a value may be the name of a file in conf/ too, such as that of a model.
+            if secret not in _file_names():
+                _refuse(override, f"contains that of ${variable}")
+        for variable in FROM_ENVIRONMENT.findall(value):
+            if redaction.SECRET_NAME.search(variable.upper()):
+                _refuse(override, f"refers to ${variable}")
+
+
+def _refuse(override: Override, why: str) -> NoReturn:
+    raise ConfigError(
+        f"{override.target}: the given value {why}, a secret, and the configuration is recorded as "
+        "it is typed (config.yaml); leave the secret in the environment"
+    )
+
+
+@functools.lru_cache
+def _file_names() -> frozenset[str]:
+    """Names of the files of all config groups."""
+    return frozenset(path.stem for folder in FOLDERS for path in folder.rglob("*.yaml"))
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """The values in nested lists and mappings, as texts."""
+    """The keys and values in nested lists and mappings, as texts."""
     if isinstance(value, dict | list):
+        if isinstance(value, dict):
+            yield from map(str, value)
         for part in value.values() if isinstance(value, dict) else value:
             yield from _leaves(part)
     else:

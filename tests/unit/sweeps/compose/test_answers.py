@@ -89,6 +89,16 @@ def test_the_whole_configuration_of_a_run_is_shown(answer):
     assert "${" not in shown.said
 
 
+def test_the_configuration_shows_no_secret_of_the_environment(answer, monkeypatch):
+    monkeypatch.setenv("MY_DB_PASSWORD", "hunter2-sesame-77")
+    refused = answer("train.py method=scpo wandb.entity=xhunter2-sesame-77 --cfg job")
+    assert (refused.code, "contains that of $MY_DB_PASSWORD" in refused.said) == (2, True)
+    monkeypatch.setenv("WANDB_ENTITY", "xhunter2-sesame-77")
+    shown = answer("train.py method=scpo --cfg job")
+    assert (shown.code, "entity: x[redacted]" in shown.said) == (0, True)
+    assert "hunter2" not in refused.said + shown.said
+
+
 WORDS = [
     "",
     "seeds=[3,4]",

@@ -68,6 +68,41 @@ def test_the_value_of_a_secret_variable_is_refused_and_not_shown(text, monkeypat
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("wandb.entity=xhunter2-sesame-77", "contains that of"),
+        ("wandb.entity='xhunter2-sesame-77'", "contains that of"),
+        ("a.b=[x,{c: my-hunter2-sesame-77-y}]", "contains that of"),
+        ("a.b={my-hunter2-sesame-77: 1}", "contains that of"),
+        ("a.b=x,hunter2-sesame-77-y", "contains that of"),
+        ("a.b=xaHVudGVyMi1zZXNhbWUtNz", "contains that of"),
+        ("a.b='x${oc.env:MY_DB_PASSWORD}'", "refers to"),
+        ("a.b='${oc.env:MY_DB_PASSWORD,none}'", "refers to"),
+    ],
+)
+def test_a_value_that_contains_a_secret_is_refused_and_not_shown(text, how, monkeypatch):
+    """Only a value that was equal to it was refused, and the other one was recorded."""
+    monkeypatch.setenv("MY_DB_PASSWORD", "hunter2-sesame-77")
+    with pytest.raises(ConfigError, match=rf"the given value {how} \$MY_DB_PASSWORD, a secret") as refused:
+        parse_all(["seed=1", text])
+    assert not any(part in str(refused.value) for part in ("hunter2", "HVudGVy", "\n"))
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ("password", "machine.runs_dir=runs/password-study"), ("postgres", "wandb.project=postgres-2"),
+        ("my-study", "wandb.project=my-study-2"), ("Password12", "wandb.project=Password12-a"),
+        ("100000000", "machine.runs_dir=runs/1000000000"), ("abc12x", "wandb.project=abc12x-long-name"),
+        ("qwen2_5_7b", "machine.runs_dir=runs/qwen2_5_7b"), ("/usr/bin/env", "machine.runs_dir=/usr/bin/env/x"),
+    ],
+)  # fmt: skip
+def test_a_value_that_contains_a_common_word_or_a_path_is_not_refused(secret, text, monkeypatch):
+    monkeypatch.setenv("MY_PASSWORD", secret)
+    parse_all([text])
+
+
 def test_a_key_in_an_address_is_not_repeated_with_another_mistake():
     with pytest.raises(ConfigError) as refused:
         parse_all(["model.base_url=https://llm.example/v1?api_key=quiet-horse-9"])
