@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scpo.installed import REPOSITORY
 from scpo.start import explain_wrong_start
@@ -194,16 +195,30 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     code = EXIT_DONE
     # Read for the first pruned run, because it composes the runs of all searches.
     pruned_by_search: dict[str, set[str]] | None = None
+    retried: list[tuple[RunFolder, bool]] = []
     for folder in _chosen(arguments):
         try:
             pruned = folder.read_status().state is State.PRUNED
+            cancellation.retry(folder)
+            retried.append((folder, pruned))
+        except ScpoError as error:
+            say_error(console, str(error))
+            code = EXIT_FAILED
+
+    # After all of them were cleared, because a search may need several of them.
+    searches: list[Any] | None = None
+    for folder, pruned in retried:
+        try:
+            how = _next_call_of_sweep(folder)
+            if how is None and not pruned:
+                if searches is None:
+                    searches = search_command.trials_by_search(arguments.runs_dir)
+                how = search_command.next_call(searches, folder.run_id)
+            say(console, f"{folder.run_id}: {how or _how_it_goes_on(folder)}")
             if pruned and pruned_by_search is None:
                 pruned_by_search = search_command.runs_by_search(arguments.runs_dir, "PRUNED")
-            cancellation.retry(folder)
-            say(console, f"{folder.run_id}: {_how_it_goes_on(folder)}")
-            searches = pruned_by_search if pruned and pruned_by_search else {}
-            for name, members in searches.items():
-                if folder.run_id in members:
+            for name, members in (pruned_by_search or {}).items():
+                if pruned and folder.run_id in members:
                     say(console, f"    its trial in search {name} has ended and stays PRUNED")
         except ScpoError as error:
             say_error(console, str(error))
@@ -211,19 +226,24 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     return code
 
 
-def _how_it_goes_on(folder: RunFolder) -> str:
-    """Name the command that starts a run again: sweep.py, or train.py for a run of no sweep."""
+def _next_call_of_sweep(folder: RunFolder) -> str | None:
+    """Name the call of sweep.py that starts a run again; None for a run of no experiment."""
     runs_dir = folder.path.parent
     here = () if runs_dir == RUNS else (f"machine.runs_dir={runs_dir}",)
     manifest = next(manifests_of(runs_dir, folder.run_id), None)
-    if manifest is not None:
-        config = run_config.read_config(folder)
-        of_machine = (*launcher_words(config.launcher), *machine_words(config), *here)
-        words = (*manifest.words, f"seeds=[{config.seed}]", *of_machine)
-        return (
-            "goes on at the next call of sweep.py for its experiment with the same overrides: "
-            f"python sweep.py {shlex.join(words)}"
-        )
+    if manifest is None:
+        return None
+    config = run_config.read_config(folder)
+    of_machine = (*launcher_words(config.launcher), *machine_words(config), *here)
+    words = (*manifest.words, f"seeds=[{config.seed}]", *of_machine)
+    return (
+        "goes on at the next call of sweep.py for its experiment with the same overrides: "
+        f"python sweep.py {shlex.join(words)}"
+    )
+
+
+def _how_it_goes_on(folder: RunFolder) -> str:
+    """Name the command that starts a run of no experiment again, that of train.py."""
     try:
         run_config.read_config(folder).check_started_here()
     except ConfigError as error:

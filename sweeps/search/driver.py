@@ -201,7 +201,7 @@ class Driver:
             self.say(f"trial {trial.number}: {value:.3f} ({by_seed})")
             self._name_other_code(trial, runs)
         elif end is State.FAILED:
-            self.study.fail(trial, reason or "")
+            self.study.fail(trial, reason or "", [run.run_id for run in runs if run.dead])
             self.say(f"trial {trial.number}: FAILED, {reason}")
         elif end is State.PRUNED:
             self.study.prune(trial)

@@ -28,6 +28,7 @@ from sweeps.compose.effects import repeated, unread_in_space
 from sweeps.compose.hints import explain_validation
 from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.compose.schema_keys import dotted_keys
+from sweeps.search.failed_runs import any_cleared
 from sweeps.search.space import Params, distributions, grid, key_of_params, point_of, tidy, values
 
 if TYPE_CHECKING:
@@ -448,7 +449,7 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     Draws are seeded with (seed, number of trials): another driver, or a driver of a study that lost
     its last records, proposes the same trials again, and their runs are on disk already.
     """
-    again = _retry(trials, plan.search.retries)
+    again = _retry(plan, trials)
     if again is not None:
         return again
     tried = {key_of_params(trial.params) for trial in trials}
@@ -461,10 +462,10 @@ def propose(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
     return None
 
 
-def _retry(trials: "Sequence[FrozenTrial]", retries: int) -> Proposal | None:
-    """Repeat of the first settings whose tries have all failed, if they have a retry left."""
+def _retry(plan: Plan, trials: "Sequence[FrozenTrial]") -> Proposal | None:
+    """Repeat of the first settings whose tries have all failed, if they may be tried again."""
     for tries in tries_by_settings(trials):
-        if _all_failed(tries) and _retries_left(tries, retries):
+        if _all_failed(tries) and not given_up(plan, tries):
             return Proposal(tries[-1].params, retry_of=tries[-1].number)
     return None
 
@@ -482,14 +483,18 @@ def _all_failed(tries: "Sequence[FrozenTrial]") -> bool:
     return all(trial.state.name == "FAIL" for trial in tries)
 
 
-def given_up(tries: "Sequence[FrozenTrial]", retries: int) -> bool:
-    """True if all tries of some settings have failed and they are not tried again."""
-    return _all_failed(tries) and not _retries_left(tries, retries)
+def given_up(plan: Plan, tries: "Sequence[FrozenTrial]") -> bool:
+    """True if all tries of some settings have failed and they are not tried again.
 
-
-def _retries_left(tries: "Sequence[FrozenTrial]", retries: int) -> bool:
-    # The first try is not a retry.
-    return len(tries) - 1 < retries
+    They are tried again while they have a retry left (the first try is not one), and after a
+    person has let a run that failed the last try start again.
+    """
+    retry_left = len(tries) - 1 < plan.search.retries
+    return (
+        _all_failed(tries)
+        and not retry_left
+        and not any_cleared(Path(plan.base.machine.runs_dir), tries[-1])
+    )
 
 
 def _candidates(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[Params]:

@@ -16,6 +16,7 @@ from scpo.installed import install_command
 from scpo.progress import about, counted
 from scpo.records import RunFolder, State
 from scpo.records.identity import run_id
+from scpo.records.run_folders import command_on
 from scpo.schema.run import RunConfig
 from sweeps.compose.overrides import Request
 from sweeps.estimates import PastTimes, cost_lines
@@ -24,6 +25,7 @@ from sweeps.notify import notify
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.search import search_folder
 from sweeps.search.driver import Driver
+from sweeps.search.failed_runs import DEAD
 from sweeps.search.plan import Plan, first, given_up, make_plan, propose, tries_by_settings
 from sweeps.search.space import describe, shown
 from sweeps.search.storage import MAKE_ROOM, refuse_unusable_sqlite
@@ -34,6 +36,9 @@ from sweeps.terminal import say, wide
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
+
+    # Ids of the runs of some settings, and the trials with these settings.
+    Tries = tuple[frozenset[str], list[FrozenTrial]]
 
 # Number of trials that a dry run shows.
 PREVIEWED = 3
@@ -60,6 +65,9 @@ def command(console: Console, request: Request, train_script: Path) -> int:
 
     trials = study.trials()
     _ending(console, plan, trials, search_folder.write_results(plan, trials))
+    without_value = [tries for tries in tries_by_settings(trials) if given_up(plan, tries)]
+    if completed and without_value:
+        _show_without_value(console, plan, without_value)
     # A search that was over before needs no message.
     if trials != before or not completed:
         what = "ended" if completed else "was stopped"
@@ -71,8 +79,28 @@ def command(console: Console, request: Request, train_script: Path) -> int:
         verb = "is" if len(elsewhere) == 1 else "are"
         console.print(f"{counted(len(elsewhere), 'trial')} {verb} another driver's.")
         return EXIT_ELSEWHERE
-    complete = any(trial.state.name == "COMPLETE" for trial in study.trials())
-    return EXIT_DONE if complete else EXIT_FAILED
+    complete = any(trial.state.name == "COMPLETE" for trial in trials)
+    return EXIT_DONE if complete and not without_value else EXIT_FAILED
+
+
+def _show_without_value(
+    console: Console, plan: Plan, groups: "Sequence[Sequence[FrozenTrial]]"
+) -> None:
+    """Name the settings that were given up after failures, and how they are tried again."""
+    ids = [run_id for tries in groups for run_id in tries[-1].user_attrs.get(DEAD, {})]
+    numbers = ", ".join(str(tries[-1].number) for tries in groups)
+    one = len(groups) == 1
+    again = f"with search.retries={plan.search.retries + 1}"
+    if ids:
+        retry = command_on(Path(plan.base.machine.runs_dir), "sweeps retry", *ids)
+        again = f"after `{retry}`, or {again}"
+    say(
+        console,
+        f"{len(groups)} of the {counted(plan.trials, 'setting')} {'has' if one else 'have'} no "
+        f"value: trial{'' if one else 's'} {numbers} failed and {'was' if one else 'were'} given "
+        f"up, for the reasons in the summary. The same command tries {'it' if one else 'them'} "
+        f"again {again}",
+    )
 
 
 def _drive(console: Console, plan: Plan, study: Study, train_script: Path) -> bool:
@@ -105,7 +133,7 @@ def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
     # The budget counts settings, so a retry of a failed trial adds no runs.
     for tries in tries_by_settings(trials):
         states = {trial.state.name for trial in tries}
-        if states & {"COMPLETE", "PRUNED"} or given_up(tries, plan.search.retries):
+        if states & {"COMPLETE", "PRUNED"} or given_up(plan, tries):
             over += len(plan.seeds)
         elif "RUNNING" in states:
             runs = plan.runs(tries[0].params).values()
@@ -253,6 +281,39 @@ def runs_by_search(runs_dir: Path, state: str | None = None) -> dict[str, set[st
                         ids.update(plan.runs(trial.params))
                 members[folder.name] = ids
     return members
+
+
+def trials_by_search(runs_dir: Path) -> "list[tuple[Plan, list[Tries]]]":
+    """Each search with its trials by settings; searches that cannot be read here are left out."""
+    searches = []
+    if importlib.util.find_spec("optuna") is not None:
+        for folder in search_folder.search_folders(runs_dir):
+            with contextlib.suppress(ScpoError):
+                plan = search_folder.read_plan(folder)
+                groups = []
+                for tries in tries_by_settings(read_trials(plan)):
+                    groups.append((frozenset(plan.runs(tries[0].params)), tries))
+                searches.append((plan, groups))
+    return searches
+
+
+def next_call(searches: "Iterable[tuple[Plan, list[Tries]]]", run_id: str) -> str | None:
+    """The search that goes on with a run which ``retry`` has cleared; None if none waits for it."""
+    for plan, groups in searches:
+        for ids, tries in groups:
+            states = {trial.state.name for trial in tries}
+            if run_id not in ids or not states <= {"FAIL", "RUNNING"}:
+                continue
+            if given_up(plan, tries):
+                again = f"search.retries={plan.search.retries + 1} tries its settings again"
+                if others := sorted(tries[-1].user_attrs.get(DEAD, {}).keys() - {run_id}):
+                    again = f"retry {', '.join(others)}, too, or {again}"
+                return f"its trial in search {plan.study_id} stays given up: {again}"
+            return (
+                f"goes on at the next call of sweep.py for its search {plan.study_id} with the "
+                f"same overrides: python sweep.py +search={plan.search.name} ..."
+            )
+    return None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from scpo.errors import RecordError
 from scpo.intervals import Summary, summarise
 from scpo.records import RunFolder
 from scpo.records.files import locked, text_sum
+from sweeps.search.failed_runs import DEAD, clearable
 from sweeps.search.plan import Plan, Proposal, propose
 from sweeps.search.space import Params, distributions, key_of_params
 from sweeps.search.storage import load_study, naming_damage, open_study
@@ -135,12 +136,21 @@ class Study:
 
         self._study.tell(trial.number, state=TrialState.PRUNED, skip_if_finished=True)
 
-    def fail(self, trial: "FrozenTrial", reason: str) -> None:
-        """Finish a trial without a value; another trial may try its settings again."""
+    def fail(self, trial: "FrozenTrial", reason: str, dead: Iterable[str] = ()) -> None:
+        """Finish a trial without a value; another trial may try its settings again.
+
+        Args:
+            trial: The trial.
+            reason: Why it failed.
+            dead: Ids of the runs that failed it.
+        """
         from optuna.trial import TrialState
 
+        runs_dir = Path(self.plan.base.machine.runs_dir)
         with _unless_ended():
-            self._handle(trial).set_user_attr(REASON, reason)
+            handle = self._handle(trial)
+            handle.set_user_attr(REASON, reason)
+            handle.set_user_attr(DEAD, clearable(runs_dir, dead))
         self._study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
     def _turn(self) -> contextlib.AbstractContextManager[bool]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scpo.errors import RecordWriteError
-from scpo.records import State, run_config
+from scpo.records import RunFolder, State, run_config
 from scpo.records.files import file_sum, locked
 from sweeps.launchers.run_process import Outcome
 from sweeps.records import cancellation
@@ -96,6 +96,53 @@ def test_a_setting_that_always_fails_is_given_up_and_the_search_goes_on(tmp_path
     launcher = InstantLauncher(fate=lambda run_id, _: State.FAILED if run_id in doomed else State.DONE)
     trials, _ = drive(plan, launcher)
     assert sorted(states(trials)) == ["COMPLETE", "FAIL", "FAIL"]
+
+
+class Doomed(InstantLauncher):
+    """Runs of the first setting fail, and record it as a run does."""
+
+    def __init__(self, plan, state=State.FAILED):
+        self.doomed = set(plan.runs(plan.default()))
+        super().__init__(fate=lambda run_id, _: state if run_id in self.doomed else State.DONE)
+
+    def _run(self, folder, config):
+        super()._run(folder, config)
+        status = folder.read_status()
+        if status.state is State.FAILED:
+            folder.update_status(state=State.FAILED, failures=status.failures + 1)
+
+
+def test_retry_lets_a_search_try_a_setting_again_that_was_given_up(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=2", "search.retries=0", "seeds=[0]")
+    assert sorted(states(drive(plan, Doomed(plan))[0])) == ["COMPLETE", "FAIL"]
+    idle = Doomed(plan)
+    assert len(drive(plan, idle)[0]) == 2
+    assert idle.started == []
+
+    (run_id,) = idle.doomed
+    for trials in (3, 4):  # each time once
+        cancellation.retry(RunFolder(tmp_path / run_id))
+        assert len(drive(plan, Doomed(plan))[0]) == trials
+    cancellation.retry(RunFolder(tmp_path / run_id))
+    after, _ = drive(plan)
+    assert (after[-1].state.name, after[-1].user_attrs[RETRY_OF], after[-1].params) == ("COMPLETE", 3, plan.default())
+
+
+def test_retry_of_a_cancelled_run_lets_a_search_try_its_setting(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=1", "search.retries=0", "seeds=[0]")
+    folder = run_config.ensure(next(iter(plan.runs(plan.default()).values())))
+    cancellation.cancel(folder)
+    assert states(drive(plan)[0]) == states(drive(plan)[0]) == ["FAIL"]
+    cancellation.retry(folder)
+    assert states(drive(plan)[0]) == ["FAIL", "COMPLETE"]
+
+
+def test_a_given_up_setting_whose_run_a_sweep_has_finished_gets_its_value(tmp_path):
+    plan = plan_in(tmp_path, "search.trials=1", "search.retries=0", "seeds=[0]")
+    drive(plan, Doomed(plan))
+    ((run_id, config),) = plan.runs(plan.default()).items()
+    InstantLauncher().start({run_id: (RunFolder(tmp_path / run_id), config)}, "another sweep")
+    assert states(drive(plan)[0]) == ["FAIL", "COMPLETE"]
 
 
 class Full(InstantLauncher):

@@ -228,6 +228,39 @@ def test_a_retried_run_of_a_pruned_trial_is_said_to_be_of_that_search(tmp_path, 
     assert said.count(f"its trial in search {plan.study_id} has ended and stays PRUNED") == len(folders)
 
 
+def test_settings_without_a_value_are_counted_and_retry_brings_them_back(tmp_path, monkeypatch, capsys):
+    words = ("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", "search.trials=3", "search.retries=0")
+    plan = make_plan("scpo_theta_lambda", words[1:])
+    doomed = list(plan.runs(plan.default()))
+
+    class Doomed(InstantLauncher):
+        def _run(self, folder, config):
+            super()._run(folder, config)
+            if folder.read_status().state is State.FAILED:
+                folder.update_status(state=State.FAILED, failures=1)
+
+    fails = Doomed(fate=lambda run_id, _: State.FAILED if run_id in doomed else State.DONE)
+    monkeypatch.setattr(search, "open_launcher", lambda *_: fails)
+    retry = f"python -m sweeps retry {' '.join(doomed)} --runs-dir {tmp_path}"
+    for _ in range(2):  # the search is over at the second call
+        code, said = call(*words)
+        assert code == 1
+        assert (
+            "1 of the 3 settings has no value: trial 0 failed and was given up, for the reasons in the summary. "
+            f"The same command tries it again after `{retry}`, or with search.retries=1"
+        ) in " ".join(said.split())
+
+    assert cli.main(["retry", *doomed, "--runs-dir", str(tmp_path)]) == 0
+    goes_on = (
+        f"goes on at the next call of sweep.py for its search {plan.study_id} with the same overrides: "
+        "python sweep.py +search=scpo_theta_lambda ..."
+    )
+    assert [line for line in capsys.readouterr().out.splitlines() if line] == [f"{one}: {goes_on}" for one in doomed]
+    monkeypatch.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+    code, said = call(*words)
+    assert (code, "no value" in said) == (0, False)
+
+
 def test_settings_of_a_pruner_that_is_null_are_answered_with_the_override_that_adds_it():
     for words in (("search.pruner.startup_trials=1",), ("search.pruner=null", "search.pruner.startup_trials=1")):
         for name in ("scpo_theta_lambda", "scpo")[: len(words)]:
