@@ -129,6 +129,25 @@ def test_an_sqlite_file_that_is_locked_is_not_called_damaged(tmp_path, monkeypat
     assert call(*words, "search.trials=4")[0] == 0
 
 
+def test_an_sqlite_file_that_may_not_be_written_is_not_called_damaged(tmp_path, monkeypatch):
+    words = (*WORDS_OF_SQLITE, f"machine.runs_dir={tmp_path}")
+    monkeypatch.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+    assert call(*words)[0] == 0
+    made = storage._sqlite
+
+    def read_only(path):
+        opened = made(path)
+        sqlalchemy.event.listen(
+            opened.engine, "connect", lambda connection, _: connection.execute("PRAGMA query_only=1")
+        )
+        opened.engine.dispose()
+        return opened
+
+    monkeypatch.setattr(storage, "_sqlite", read_only)
+    with pytest.raises(RecordWriteError, match=r"readonly database\. Make room or fix the permissions, then go on"):
+        call(*words, "search.trials=4")
+
+
 def test_another_storage_than_the_studys_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(driver.Driver, "run", lambda _: True)
     call("+search=scpo", f"machine.runs_dir={tmp_path}")
