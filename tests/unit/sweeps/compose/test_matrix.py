@@ -208,7 +208,10 @@ def test_the_largest_seed_fits_the_generators_of_numpy_and_torch():
 
 BAD = {
     "key of a row": (["method.shaper.monotonic=true"], "row no_monotonicity sets method.shaper.monotonic=false itself"),
-    "section of a row's key": (["method.shaper={}"], "row no_monotonicity sets method.shaper.monotonic=false itself"),
+    "section of a row's key": (
+        ["method.shaper={theta:0.5}"],
+        "row no_monotonicity sets method.shaper.monotonic=false itself",
+    ),
     "group of a row": (["method=grpo"], "row scpo sets method=scpo itself"),
     "unknown method": (["method=scop"], "no method is called 'scop'; did you mean scpo?"),
     "misspelt key": (["trainer.stepz=1"], "did you mean trainer.steps?"),
