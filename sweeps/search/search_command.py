@@ -89,17 +89,17 @@ def _show_without_value(
     """Name the settings that were given up after failures, and how they are tried again."""
     ids = [run_id for tries in groups for run_id in tries[-1].user_attrs.get(DEAD, {})]
     numbers = ", ".join(str(tries[-1].number) for tries in groups)
-    one = len(groups) == 1
+    verb, were, them = ("has", "was", "it") if len(groups) == 1 else ("have", "were", "them")
     again = f"with search.retries={plan.search.retries + 1}"
     if ids:
         retry = command_on(Path(plan.base.machine.runs_dir), "sweeps retry", *ids)
         again = f"after `{retry}`, or {again}"
+    trials = "trial" if len(groups) == 1 else "trials"
     say(
         console,
-        f"{len(groups)} of the {counted(plan.trials, 'setting')} {'has' if one else 'have'} no "
-        f"value: trial{'' if one else 's'} {numbers} failed and {'was' if one else 'were'} given "
-        f"up, for the reasons in the summary. The same command tries {'it' if one else 'them'} "
-        f"again {again}",
+        f"{len(groups)} of the {counted(plan.trials, 'setting')} {verb} no value: {trials} "
+        f"{numbers} failed and {were} given up, for the reasons in the summary. The same command "
+        f"tries {them} again {again}",
     )
 
 
