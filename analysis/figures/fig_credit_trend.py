@@ -36,9 +36,11 @@ WINDOW = 5
 # Steps over which the paper averages.
 FIRST, LAST = 20, 150
 CAPTION = (
-    "Credit over training: mean over the finished seeds at the steps that all of them have, band "
-    "± one standard deviation, moving average over 5 steps. Failed trajectories are those of "
-    "active groups, groups with a success and a failure. Credit is that of {settings}."
+    "Credit over training. Curves: mean over the finished seeds at the steps that all of them "
+    "have, band ± one standard deviation, moving average over 5 steps; table: the mean of each "
+    "seed over its own steps in the span that is named, then over the seeds. Failed trajectories "
+    "are those of active groups, groups with a success and a failure; a step without an active "
+    "group has no number of credited steps. Credit is that of {settings}."
 )
 
 
