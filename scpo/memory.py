@@ -231,7 +231,7 @@ def shortage(config: RunConfig, gpu_gib: float) -> Shortage | None:
         f"{config.model.name} with trainer={config.trainer.name} needs about {needed:.0f} GiB of "
         f"each GPU in the {phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}"
     )
-    return Shortage(what, _remedy(config, phase))
+    return Shortage(what, _remedy(config, phase, parts, gpu_gib))
 
 
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:
@@ -296,24 +296,30 @@ def _update_gib(config: RunConfig, trainer: VerlTrainer, size: Shape, rows: int)
     return sum(part.update_gib for part in parts)
 
 
-def _remedy(config: RunConfig, phase: str) -> str:
+def _remedy(config: RunConfig, phase: str, parts: list[Part], gpu_gib: float) -> str:
     """Settings that lower the need of the phase that does not fit."""
     if config.method.kind == "prompted":
         return "Fewer rows at once: trainer.rollout_batch=64; or a smaller model"
     if not isinstance(config.trainer, VerlTrainer):
         return "A smaller model, or trainer=verl over several GPUs"
+    verl = config.trainer.verl
+    offload = "trainer.verl.offload_training=true (weights and optimizer wait in the host's memory)"
     if phase == "rollout":
-        return (
-            "A smaller trainer.verl.engine_memory, more trainer.verl.gpus or "
-            "trainer.verl.offload_training=true"
-        )
-    if not config.trainer.verl.free_cache:
+        remedy = "A smaller trainer.verl.engine_memory or more trainer.verl.gpus"
+        return remedy if verl.offload_training else f"{remedy}, or {offload}"
+    if not verl.free_cache:
         return "trainer.verl.free_cache=true lets the engine sleep through the update"
-    return (
-        "A smaller trainer.micro_batch_rows, more trainer.verl.gpus, or "
-        "trainer.verl.offload_training=true (weights and optimizer wait in the host's memory: "
-        "slower)"
-    )
+    # The update needs the policy on the GPU: only a critic's part can wait elsewhere meanwhile.
+    helps = "value" in required(config.method) and not verl.offload_training
+    critic = f", or {offload}" if helps else ""
+    # A smaller micro-batch lowers only these parts.
+    of_rows = ("activations", "logits", "fragments")
+    if sum(part.update_gib for part in parts if part.name not in of_rows) > gpu_gib:
+        return (
+            "More trainer.verl.gpus, among which weights, gradients and optimizer are divided, or "
+            f"a smaller model{critic}"
+        )
+    return f"A smaller trainer.micro_batch_rows, or more trainer.verl.gpus{critic}"
 
 
 def _phase_gib(part: Part, phase: str) -> float:

@@ -19,7 +19,7 @@ def test_a_gpu_too_small_for_the_model(subject, commands):
     commands("nvidia-smi", "echo 'Tiny GPU, 8192'")
     found = gpu_path.check_gpu_memory(subject("scale=paper", "model=qwen2_5_7b"))
     assert_finds(
-        found, "error", "of 8 GiB (update/rollout: weights, gradients, optimizer 28.4/21.3", "more trainer.verl"
+        found, "error", "of 8 GiB (update/rollout: weights, gradients, optimizer 28.4/21.3", "More trainer.verl.gpus"
     )
 
 

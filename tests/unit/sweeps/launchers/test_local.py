@@ -265,4 +265,4 @@ def test_a_dry_run_names_runs_that_no_gpu_of_the_paper_holds(monkeypatch):
     (note,) = out.getvalue().splitlines()
     assert note.startswith("note: would be refused: 7B with trainer=verl needs about 139 GiB of each GPU in the update")
     assert "a GPU has 79" in note
-    assert "trainer.verl.offload_training=true" in note
+    assert "More trainer.verl.gpus, among which weights, gradients and optimizer are divided" in note
