@@ -485,7 +485,7 @@ def _changes_method(run: Run, usual: Run | None) -> bool:
 
     Args:
         run: The run.
-        usual: A run of a row that is named as the method; None if there is none.
+        usual: A run of a row that is named as the method; None without one.
     """
     if unusual_comparison(run.config) or method_choices(run.config["method"]):
         return True

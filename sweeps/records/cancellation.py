@@ -53,7 +53,7 @@ def settle(folder: RunFolder) -> bool:
     with locked(folder.lock) as free:
         request = folder.read_stop()
         before = folder.read_status()
-        # A request to interrupt a run ends its process only, and there is none.
+        # A request to interrupt a run ends its process only, and this run has no process.
         if not free or request is None or not request.state.settled:
             return free
         if before.state not in (*FINAL, request.state):

@@ -262,7 +262,7 @@ def make_plan(name: str, overrides: Iterable[str | Override]) -> Plan:
 
 
 def _refuse_settings_of_no_pruner(name: str, overrides: Sequence[Override]) -> None:
-    """Refuse settings of the pruner of a search that has none, with the override that adds one."""
+    """Refuse settings of the pruner in a search without one, with the override that adds one."""
     inside = {}
     for override in overrides:
         if override.key.startswith(f"{PRUNER}."):
