@@ -5,6 +5,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records import named_comparisons
 from scpo.records.archive_index import read_index
 from scpo.records.files import check_readable, read_record, text_sum, unsealed, write_json
-from scpo.records.named_comparisons import NamedComparison, Side, Sides, Verdict
+from scpo.records.named_comparisons import Call, Known, NamedComparison, Side, Sides, Verdict
 from scpo.records.run_folders import RunFolder, finished_in, list_runs
 from scpo.strict import Scale
 
@@ -222,19 +223,21 @@ def _merged(
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
 
     recorded = named_comparisons.read(runs_dir / EXPERIMENTS)
-    known = tuple(_of_manifests(runs_dir)) if recorded is None else recorded
-    verdict = named_comparisons.judge(
+    known = Known(
         runs_dir,
-        known,
-        _sides(rows),
-        deleted=_deleted_rows(runs_dir, planned, archive),
+        record=tuple(_of_manifests(runs_dir)) if recorded is None else recorded,
+        named_in_archive=tuple(_of_archive(archive)),
         archived=finished_in(archive),
-        named_in_archive=_of_archive(archive),
+    )
+    call = Call(
         experiment=planned.experiment,
         scale=planned.scale,
+        sides=_sides(rows),
         measure=planned.primary.measure if planned.primary else None,
         pairs=planned.primary.comparisons if planned.primary else (),
+        deleted=_deleted_rows(runs_dir, planned, archive),
     )
+    verdict = named_comparisons.judge(call, known)
     primary = None
     tested = (*verdict.named, *verdict.withdrawn)
     if verdict.measure and tested:
@@ -247,7 +250,7 @@ def _merged(
             "withdrawn": tuple(verdict.withdrawn),
         }
     )
-    return merged, known, verdict
+    return merged, known.record, verdict
 
 
 def _of_manifests(runs_dir: Path) -> Iterator[NamedComparison]:
@@ -307,15 +310,15 @@ def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
     if primary is None:
         # The manifest then has no measure for its late comparisons; `judge` decides on them again.
         return
-    for pairs, late in ((primary.comparisons, False), (manifest.named_late, True)):
-        yield from named_comparisons.of_pairs(
-            _sides(manifest.rows),
-            pairs,
-            experiment=manifest.experiment,
-            scale=manifest.scale,
-            measure=primary.measure,
-            late=late,
-        )
+    in_time = Call(
+        experiment=manifest.experiment,
+        scale=manifest.scale,
+        sides=_sides(manifest.rows),
+        measure=primary.measure,
+        pairs=primary.comparisons,
+    )
+    yield from in_time.entries(late=False)
+    yield from replace(in_time, pairs=manifest.named_late).entries(late=True)
 
 
 def _sides(rows: Iterable[PlannedRow]) -> Sides:

@@ -10,11 +10,11 @@ comparison is taken out of the file before it has results.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from scpo.errors import RecordError
 from scpo.records.files import Record, read_record, write_json
@@ -42,11 +42,17 @@ class Side:
     runs: tuple[str, ...]
 
 
+BothSides = tuple[Side, Side]
+"""The sides of a pair, in its order."""
+
 Benchmark = tuple[str, str]
 """Environment and model."""
 
 Sides = Mapping[Benchmark, Mapping[str, Side]]
 """Benchmark -> name of the row -> its side."""
+
+Key = tuple[str, ...]
+"""Key of a comparison, equal for both orders of its sides."""
 
 
 class NamedComparison(Record):
@@ -76,10 +82,111 @@ class NamedComparison(Record):
     at: str | None = None
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """Key of the comparison, equal for both orders of its sides."""
+    def key(self) -> Key:
+        """Key of the comparison."""
         sides = sorted((self.first, self.second))
         return (self.experiment, self.scale, self.env, self.model, self.measure, *sides)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The rows of one call of a sweep, and the comparisons that the experiment's file names.
+
+    Attributes:
+        experiment: Name of the experiment.
+        scale: Its scale.
+        sides: The rows that have runs, including runs of earlier calls.
+        measure: Measure that the file names; None if it no longer names a comparison.
+        pairs: Comparisons that the file names.
+        deleted: Rows that earlier calls had and this one does not have.
+    """
+
+    experiment: str
+    scale: str
+    sides: Sides
+    measure: str | None = None
+    pairs: tuple[Pair, ...] = ()
+    deleted: Mapping[Benchmark, Collection[Side]] = field(default_factory=dict)
+
+    def compared(self, pair: Pair) -> Iterator[tuple[Benchmark, BothSides]]:
+        """Yield each benchmark on which a pair has runs of two configurations, with its sides."""
+        for benchmark, rows in self.sides.items():
+            first, second = (rows.get(name) for name in pair)
+            if first is None or second is None or first.settings == second.settings:
+                continue
+            yield benchmark, (first, second)
+
+    def entry(self, benchmark: Benchmark, sides: BothSides, *, late: bool) -> NamedComparison:
+        """Entry of a pair that the file names, on one benchmark."""
+        env, model = benchmark
+        first, second = sides
+        return NamedComparison(
+            experiment=self.experiment,
+            scale=self.scale,
+            env=env,
+            model=model,
+            # `str` for mypy: a file that names pairs also names a measure.
+            measure=str(self.measure),
+            first=first.settings,
+            second=second.settings,
+            late=late,
+        )
+
+    def entries(self, *, late: bool) -> Iterator[NamedComparison]:
+        """Entries of all pairs that the file names, all with the same ``late``."""
+        for pair in self.pairs:
+            for benchmark, sides in self.compared(pair):
+                yield self.entry(benchmark, sides, late=late)
+
+    def rows_of(self, entry: NamedComparison) -> BothSides | None:
+        """The rows of an entry's two configurations, present or deleted; None without both."""
+        benchmark = entry.env, entry.model
+        # Of several rows with a configuration, the last one is taken, so present ones come last.
+        rows = (*self.deleted.get(benchmark, ()), *self.sides.get(benchmark, {}).values())
+        by_settings = {side.settings: side for side in rows}
+        first, second = by_settings.get(entry.first), by_settings.get(entry.second)
+        return None if first is None or second is None else (first, second)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Earlier named comparisons and finished runs, here and in the archive.
+
+    Attributes:
+        runs_dir: Folder of the runs.
+        record: Entries of the record.
+        named_in_archive: Comparisons that the experiments of the archive named.
+        archived: Ids of the finished runs in the archive, which need no folder here.
+    """
+
+    runs_dir: Path
+    record: tuple[NamedComparison, ...]
+    named_in_archive: tuple[NamedComparison, ...] = ()
+    archived: Collection[str] = ()
+
+    @cached_property
+    def recorded(self) -> dict[Key, NamedComparison]:
+        """The record's entries by key; of several entries of one comparison, the first."""
+        recorded: dict[Key, NamedComparison] = {}
+        for entry in self.record:
+            recorded.setdefault(entry.key, entry)
+        return recorded
+
+    @cached_property
+    def entries(self) -> dict[Key, NamedComparison]:
+        """All entries by key; where the record and the archive have one, the record's."""
+        return {entry.key: entry for entry in self.named_in_archive} | self.recorded
+
+    def both_finished(self, sides: BothSides) -> bool:
+        """True if each side has a finished run."""
+        return all(any(self._is_finished(run) for run in side.runs) for side in sides)
+
+    def _is_finished(self, run: str) -> bool:
+        if run in self.archived:
+            return True
+        with contextlib.suppress(RecordError):
+            return RunFolder(self.runs_dir / run).read_status().state is State.DONE
+        return False
 
 
 @dataclass
@@ -96,7 +203,7 @@ class Verdict:
         forgotten: Entries whose comparison was taken out of the file before it had results.
     """
 
-    measure: str | None
+    measure: str | None = None
     named: list[Pair] = field(default_factory=list)
     late: list[Pair] = field(default_factory=list)
     withdrawn: list[Pair] = field(default_factory=list)
@@ -137,19 +244,7 @@ def write(
     write_json(record_path(experiments), record.model_dump(mode="json"))
 
 
-def judge(
-    runs_dir: Path,
-    known: Iterable[NamedComparison],
-    sides: Sides,
-    *,
-    experiment: str,
-    scale: str,
-    measure: str | None,
-    pairs: Iterable[Pair],
-    deleted: Mapping[Benchmark, Collection[Side]] = MappingProxyType({}),
-    archived: Collection[str] = (),
-    named_in_archive: Iterable[NamedComparison] = (),
-) -> Verdict:
+def judge(call: Call, known: Known) -> Verdict:
     """Decide for each comparison of a call if it was named before its results.
 
     A comparison on several benchmarks is late if it is late on any of them. A comparison whose rows
@@ -158,148 +253,75 @@ def judge(
     An experiment has one measure: that of the comparisons that its file named in time, or else that
     of the first comparison that was taken out. Withdrawn comparisons by another one are left out.
     After results by one measure, all comparisons by another one are late.
-
-    Args:
-        runs_dir: Folder of the runs.
-        known: The entries of the record.
-        sides: The rows of the call that have runs, including runs of earlier calls.
-        experiment: Name of the experiment.
-        scale: Its scale.
-        measure: Measure that the experiment's file names; None if it no longer names a comparison.
-        pairs: Comparisons that the experiment's file names, as pairs of rows.
-        deleted: Rows that earlier calls had and this one does not have.
-        archived: Ids of the finished runs in the archive, which need no folder here.
-        named_in_archive: Comparisons that the experiments of the archive named.
     """
-    recorded: dict[tuple[str, ...], NamedComparison] = {}
-    for entry in known:
-        recorded.setdefault(entry.key, entry)
-    # If both have a comparison, the record's entry is used.
-    entries = {entry.key: entry for entry in named_in_archive} | recorded
-
-    def finished(compared: Iterable[Side]) -> bool:
-        return _both_finished(runs_dir, compared, archived)
-
-    def found_rows(entry: NamedComparison) -> tuple[Side, Side] | None:
-        # Present rows come last, because `_rows_of` takes the last row of a configuration.
-        benchmark = entry.env, entry.model
-        configured = (*deleted.get(benchmark, ()), *sides.get(benchmark, {}).values())
-        return _rows_of(entry, configured)
-
     in_time = []
-    for entry in entries.values():
+    for entry in known.entries.values():
         # A late comparison is not tested, so it needs not be kept in the correction.
-        if not entry.late and (entry.experiment, entry.scale) == (experiment, scale):
+        if not entry.late and (entry.experiment, entry.scale) == (call.experiment, call.scale):
             in_time.append(entry)
-    # A new measure may have been chosen for the results by the earlier one, even where the rows of
-    # a pair have none yet; with it, the earlier comparisons would leave the correction.
-    replaced = any(
-        entry.measure != measure and (found := found_rows(entry)) is not None and finished(found)
-        for entry in in_time
-    )
 
-    verdict = Verdict(measure)
-    present: set[tuple[str, ...]] = set()
-    for pair in pairs:
-        # `str` for mypy: a file that names pairs also names a measure.
-        of_pair = list(
-            _of_pair(
-                sides, pair, finished, experiment=experiment, scale=scale, measure=str(measure)
-            )
-        )
-        late = replaced and not of_pair
-        for comparison in of_pair:
-            present.add(comparison.key)
-            if comparison.key not in entries:
-                entry = comparison.model_copy(update={"late": comparison.late or replaced})
-                entries[entry.key] = entry
-                verdict.new.append(entry)
-            late = late or entries[comparison.key].late
+    verdict = Verdict()
+    replaced = _measure_is_replaced(call, known, in_time)
+    named = _judge_named(verdict, call, known, replaced=replaced)
+    taken_out = [entry for entry in in_time if entry.key not in named]
+    _judge_taken_out(verdict, call, known, taken_out)
+    return verdict
+
+
+def _measure_is_replaced(call: Call, known: Known, in_time: Iterable[NamedComparison]) -> bool:
+    """True if a comparison that was named in time by another measure has results.
+
+    The call's measure may have been chosen for them, even where the rows of a pair have no results
+    yet; with it, the earlier comparisons would leave the correction.
+    """
+    for entry in in_time:
+        rows = call.rows_of(entry)
+        if entry.measure != call.measure and rows is not None and known.both_finished(rows):
+            return True
+    return False
+
+
+def _judge_named(verdict: Verdict, call: Call, known: Known, *, replaced: bool) -> set[Key]:
+    """Set ``named``, ``late`` and ``new``; returns the keys of all comparisons of the file.
+
+    ``replaced``: the file's measure has replaced one that had results.
+    """
+    # Pairs of the same configurations share an entry.
+    of_file: dict[Key, NamedComparison] = {}
+    for pair in call.pairs:
+        of_pair = []
+        for benchmark, sides in call.compared(pair):
+            new = call.entry(benchmark, sides, late=replaced or known.both_finished(sides))
+            # A comparison that was named before keeps its entry.
+            of_pair.append(of_file.setdefault(new.key, known.entries.get(new.key, new)))
+        late = any(entry.late for entry in of_pair) if of_pair else replaced
         (verdict.late if late else verdict.named).append(pair)
 
-    # Of the comparisons named in time, those whose rows are found were taken out of the file.
-    verdict.measure = measure if verdict.named else None
-    for entry in in_time:
-        if entry.key in present:
-            continue
-        found = found_rows(entry)
-        if found is None:
+    verdict.measure = call.measure if verdict.named else None
+    verdict.new = [entry for key, entry in of_file.items() if key not in known.entries]
+    return set(of_file)
+
+
+def _judge_taken_out(
+    verdict: Verdict, call: Call, known: Known, taken_out: Iterable[NamedComparison]
+) -> None:
+    """Set ``withdrawn`` and ``forgotten``, and ``measure`` if the file named nothing in time.
+
+    ``taken_out``: comparisons that were named in time, and are not in the file any more.
+    """
+    for entry in taken_out:
+        rows = call.rows_of(entry)
+        if rows is None:
             # It is of other settings of the rows, or of a benchmark that this call does not run.
             continue
-        if not finished(found):
+        if not known.both_finished(rows):
             # Entries of the archive are not in the record, and cannot be removed from it.
-            if entry.key in recorded:
+            if entry.key in known.recorded:
                 verdict.forgotten.append(entry)
             continue
-        pair = (found[0].row, found[1].row)
         verdict.measure = verdict.measure or entry.measure
+        pair = (rows[0].row, rows[1].row)
         # The file may have named it in the other order when another benchmark was run.
         listed = pair in verdict.withdrawn or pair[::-1] in verdict.withdrawn
         if entry.measure == verdict.measure and not listed:
             verdict.withdrawn.append(pair)
-    return verdict
-
-
-def _of_pair(
-    sides: Sides,
-    pair: Pair,
-    late: Callable[[Iterable[Side]], bool],
-    *,
-    experiment: str,
-    scale: str,
-    measure: str,
-) -> Iterator[NamedComparison]:
-    """Yield an entry for each benchmark on which both rows of a pair have runs.
-
-    ``late(both sides)`` decides on each benchmark if the comparison is named late.
-    """
-    for (env, model), rows in sides.items():
-        compared = _compared(rows, pair)
-        if compared is not None:
-            yield NamedComparison(
-                experiment=experiment,
-                scale=scale,
-                env=env,
-                model=model,
-                measure=measure,
-                first=compared[0].settings,
-                second=compared[1].settings,
-                late=late(compared),
-            )
-
-
-def _compared(rows: Mapping[str, Side], pair: Pair) -> tuple[Side, Side] | None:
-    """Both sides of a pair; None if one has no runs here or both are the same configuration."""
-    first, second = (rows.get(name) for name in pair)
-    if first is None or second is None or first.settings == second.settings:
-        return None
-    return first, second
-
-
-def _rows_of(entry: NamedComparison, rows: Iterable[Side]) -> tuple[Side, Side] | None:
-    """The rows of a comparison's two configurations, of several the last; None without both."""
-    by_settings = {side.settings: side for side in rows}
-    first, second = by_settings.get(entry.first), by_settings.get(entry.second)
-    return None if first is None or second is None else (first, second)
-
-
-def _both_finished(runs_dir: Path, compared: Iterable[Side], archived: Collection[str]) -> bool:
-    return all(
-        any(run in archived or _is_done(runs_dir, run) for run in side.runs) for side in compared
-    )
-
-
-def _is_done(runs_dir: Path, run: str) -> bool:
-    with contextlib.suppress(RecordError):
-        return RunFolder(runs_dir / run).read_status().state is State.DONE
-    return False
-
-
-def of_pairs(
-    sides: Sides, pairs: Iterable[Pair], *, experiment: str, scale: str, measure: str, late: bool
-) -> Iterator[NamedComparison]:
-    """Entries for the comparisons of a manifest, all with the same ``late``."""
-    for pair in pairs:
-        yield from _of_pair(
-            sides, pair, lambda _: late, experiment=experiment, scale=scale, measure=measure
-        )
