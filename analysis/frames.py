@@ -73,6 +73,9 @@ COMPARES_WITH_TABLE = re.compile(
 At: TypeAlias = int | Literal["last", "best", "mean", "area"]
 READINGS = ("last", "best", "mean", "area")
 
+# The columns that name one value of a frame.
+VALUE_OF = ["run", "metric", "step"]
+
 
 def load_runs(
     source: str | Path | Iterable[str | Path],
@@ -378,7 +381,8 @@ def compare(
     """Paired differences ``first - second`` over the seeds that both have, as in every table.
 
     Args:
-        first: Rows of ``load_runs`` with one run per seed, e.g. ``runs[runs.row == "scpo"]``.
+        first: Rows of ``load_runs`` with one run per seed, e.g. ``runs[runs.row == "scpo"]``. A
+            value that is repeated, as in a concatenation of two frames, is taken once.
         second: The same for the runs that are subtracted.
         metric: One name or several, with ``*`` for any text; None: success on every validation
             panel that both have.
@@ -394,8 +398,9 @@ def compare(
         returns p = 0).
 
     Raises:
-        ConfigError: A column is missing, a seed has several runs on one side, ``at`` is unknown, or
-            the two share no metric or no seed.
+        ConfigError: A column is missing, a seed has several runs on one side, a run has two
+            different values of a compared metric at one step, ``at`` is unknown, or the two share
+            no metric or no seed.
 
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
@@ -412,6 +417,8 @@ def compare(
             )
         _check_side(name, table)
     names = _metrics(first, second, metric)
+    _check_values("first", first, names)
+    _check_values("second", second, names)
     lines = []
     for name in names:
         lines.append(_paired(name, _by_seed(first, name, at), _by_seed(second, name, at)))
@@ -754,6 +761,26 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
             f"{name} has {len(runs)} runs of {runs['seed'].nunique()} seeds (rows: {rows}); a "
             "comparison takes one run a seed: select one row and one setting, e.g. "
             "runs[(runs.row == 'scpo') & (runs.setting == ...)]"
+        )
+
+
+def _check_values(name: str, table: pd.DataFrame, metrics: Collection[str]) -> None:
+    """Raise ConfigError if a run has two different values of one of ``metrics`` at one step.
+
+    ``load_runs`` takes each run from one source, but its user may concatenate frames of two sources
+    that have different numbers of one run.
+    """
+    lines = table[table["metric"].isin(metrics)][[*VALUE_OF, "value"]]
+    # Other values are dropped from every curve. NaN is not less than infinity.
+    values = lines[lines["value"].abs() < math.inf].drop_duplicates()
+    repeated = values[values.duplicated(VALUE_OF, keep=False)].sort_values(VALUE_OF, kind="stable")
+    if len(repeated):
+        one, other = repeated.head(2).itertuples(index=False)
+        raise ConfigError(
+            f"{name} has two values of {one.metric} at step {one.step} of run {one.run}: "
+            f"{one.value} and {other.value}. Load only the source that is meant (load_runs of a "
+            "list of sources takes each run from one of them), or drop the second value: "
+            f"{name}.drop_duplicates({VALUE_OF})"
         )
 
 

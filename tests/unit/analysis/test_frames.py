@@ -564,3 +564,33 @@ def test_runs_of_another_user_are_named_and_neither_damaged_nor_absent(tmp_path,
     assert "damaged" not in said
     with without_permission(tmp_path), pytest.raises(RecordError, match=f"cannot read {tmp_path}: permission denied"):
         scpo.load_runs(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_frames_of_a_folder_and_its_archive_are_compared_as_one_of_them(folder, tmp_path):
+    data = collect(folder)
+    write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+    runs, archived = scpo.load_runs(folder), scpo.load_runs(tmp_path / "archive")
+    tables = []
+    for source in (runs, scpo.load_runs([folder, tmp_path / "archive"]), pd.concat([runs, archived])):
+        tables.append(scpo.compare(source[source.row == "scpo"], source[source.row == "gigpo"], at="area"))
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(table, tables[0])
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_two_values_of_one_step_are_refused_with_both_and_what_to_do(folder, name):
+    panel = "val/valid_seen/success_rate"
+    runs = scpo.load_runs(folder)
+    sides = {"first": runs[runs.row == "scpo"], "second": runs[runs.row == "gigpo"]}
+    own = sides[name]
+    line = own[(own.seed == 1) & (own.step == 20) & (own.metric == panel)]
+    sides[name] = pd.concat([own, line.assign(value=0.5), line.assign(value=math.nan)])
+    said = f"^{name} has two values of {panel} at step 20 of run {line.run.item()}: {line.value.item()} and 0.5. Load"
+    with pytest.raises(ConfigError, match=said) as refused:
+        scpo.compare(sides["first"], sides["second"])
+    # Another metric of the run has one value for each step.
+    assert len(scpo.compare(sides["first"], sides["second"], "val/valid_unseen/success_rate"))
+    assert str(refused.value).endswith(f": {name}.drop_duplicates(['run', 'metric', 'step'])")
+    pd.testing.assert_frame_equal(sides[name].drop_duplicates(["run", "metric", "step"]), own)
