@@ -271,30 +271,37 @@ def runs_by_search(runs_dir: Path, state: str | None = None) -> dict[str, set[st
     ``state``: only trials in this state of Optuna's, such as ``PRUNED``.
     """
     members = {}
-    if importlib.util.find_spec("optuna") is not None:
-        for folder in search_folder.search_folders(runs_dir):
-            with contextlib.suppress(ScpoError):
-                plan = search_folder.read_plan(folder)
-                ids: set[str] = set()
-                for trial in read_trials(plan):
-                    if state in (None, trial.state.name):
-                        ids.update(plan.runs(trial.params))
-                members[folder.name] = ids
+    for folder, plan, trials in _readable_searches(runs_dir):
+        chosen = [trial for trial in trials if state in (None, trial.state.name)]
+        # The present configuration files may be unable to compose a trial's runs.
+        with contextlib.suppress(ScpoError):
+            members[folder.name] = {run for trial in chosen for run in plan.runs(trial.params)}
     return members
 
 
 def trials_by_search(runs_dir: Path) -> "list[tuple[Plan, list[Tries]]]":
     """Each search with its trials by settings; searches that cannot be read here are left out."""
     searches = []
-    if importlib.util.find_spec("optuna") is not None:
-        for folder in search_folder.search_folders(runs_dir):
-            with contextlib.suppress(ScpoError):
-                plan = search_folder.read_plan(folder)
-                groups = []
-                for tries in tries_by_settings(read_trials(plan)):
-                    groups.append((frozenset(plan.runs(tries[0].params)), tries))
-                searches.append((plan, groups))
+    for _, plan, trials in _readable_searches(runs_dir):
+        groups = tries_by_settings(trials)
+        # As in `runs_by_search`.
+        with contextlib.suppress(ScpoError):
+            ids = [frozenset(plan.runs(tries[0].params)) for tries in groups]
+            searches.append((plan, list(zip(ids, groups, strict=True))))
     return searches
+
+
+def _readable_searches(runs_dir: Path) -> "Iterator[tuple[Path, Plan, list[FrozenTrial]]]":
+    """Yield folder, plan and trials of each search that can be read; none without Optuna."""
+    if importlib.util.find_spec("optuna") is None:
+        return
+    for folder in search_folder.search_folders(runs_dir):
+        try:
+            plan = search_folder.read_plan(folder)
+            trials = read_trials(plan)
+        except ScpoError:
+            continue
+        yield folder, plan, trials
 
 
 def next_call(searches: "Iterable[tuple[Plan, list[Tries]]]", run_id: str) -> str | None:
