@@ -386,8 +386,9 @@ def compare(
         second: The same for the runs that are subtracted.
         metric: One name or several, with ``*`` for any text; None: success on every validation
             panel that both have.
-        at: ``"last"`` logged value, ``"best"`` one (optimistic), ``"mean"`` of all, ``"area"``
-            under the curve divided by its length, or a training step.
+        at: ``"last"`` logged value, ``"best"`` one (optimistic, and more so the more validations a
+            run has), ``"mean"`` of all, ``"area"`` under the curve divided by its length, or a
+            training step.
 
     Returns:
         A data frame with a row per metric: means of both over the pairs (``first``, ``second``),
@@ -405,9 +406,10 @@ def compare(
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
             method (another scorer, more steps, other code, ...), runs of one side have several
-            configurations, the values of a pair are of different training steps, a seed of both
-            sides makes no pair because one has no value, or all pairs have the same difference.
-            Runs of a seed that only one side has are not considered.
+            configurations, the values of a pair are of different training steps (for ``"best"``,
+            ``"mean"`` and ``"area"`` also of unequal numbers of validations), a seed of both sides
+            makes no pair because one has no value, or all pairs have the same difference. Runs of a
+            seed that only one side has are not considered.
     """
     at = _checked_at(at)
     for name, table in (("first", first), ("second", second)):
@@ -691,8 +693,9 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
     """Warning about the first metric with pairs of different training steps; else empty.
 
     ``last`` and ``best`` depend on the last step of a curve, ``mean`` and ``area`` also on its
-    first step. For a validation metric, ``mean`` and ``area`` depend on the number of steps, too:
-    the area replaces a missing validation by a straight line.
+    first step. For a validation metric, all but ``last`` depend on the number of steps, too: the
+    area replaces a missing validation by a straight line, and the best of more validations is
+    higher by chance.
     """
     if isinstance(at, int):
         return ""
@@ -710,6 +713,9 @@ def _unlike_steps(first: pd.DataFrame, second: pd.DataFrame, metrics: Sequence[s
         if not unlike:
             continue
         text = "; ".join(f"{steps} (seeds {', '.join(seeds)})" for steps, seeds in unlike.items())
+        numbers = [(len(series.steps), len(other.steps)) for _, series, other in pairs]
+        if at == "best" and any(number != other for number, other in numbers):
+            text += "; the best of more values is higher by chance"
         common = set(pairs[0][1].steps)
         for _, series, other in pairs:
             common &= set(series.steps) & set(other.steps)
@@ -726,7 +732,7 @@ def _covered(series: Series, at: At, *, validated: bool) -> str:
     if not series.steps:
         return "none"
     first, last = series.steps[0], series.steps[-1]
-    if at not in ("mean", "area"):
+    if at == "last" or (at == "best" and not validated):
         return str(last)
     if validated:
         return f"{first} to {last} at {len(series.steps)} steps"

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -292,7 +293,7 @@ def test_runs_that_differ_in_the_seed_alone_have_one_configuration(tmp_path):
 
 @pytest.mark.parametrize(
     ("at", "steps"),
-    [("last", "20 and 40"), ("best", "20 and 40"), ("area", "0 to 20 at 3 steps and 0 to 40 at 5 steps")],
+    [("last", "20 and 40"), *((at, "0 to 20 at 3 steps and 0 to 40 at 5 steps") for at in ("best", "area"))],
 )
 def test_a_pair_whose_curves_end_at_different_steps_is_warned_about(folder, at, steps):
     runs = scpo.load_runs(folder)
@@ -311,6 +312,23 @@ def test_an_area_over_a_validation_that_is_missing_is_warned_about(folder, lost)
         runs.loc[hole, "value"] = float("nan")
     with pytest.warns(UserWarning, match=r"0 to 40 at 4 steps and 0 to 40 at 5 steps \(seeds 1\)"):
         scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], at="area")
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_the_best_of_more_validations_is_warned_about(folder):
+    runs = scpo.load_runs(folder)
+    fewer, second = runs[(runs.row == "scpo") & (runs.step % 20 == 0)], runs[runs.row == "gigpo"]
+    said = (
+        "^at='best' compares val/valid_seen/success_rate of different training steps, of first and second: 0 to 40 at "
+        r"3 steps and 0 to 40 at 5 steps \(seeds 0, 1, 2\); the best of more values is higher by chance; at=40 compares"
+    )
+    with pytest.warns(UserWarning, match=said):
+        scpo.compare(fewer, second, at="best")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="at=")
+        # The same validations; and the last one, which is of step 40 on both sides.
+        scpo.compare(fewer, second[second.step % 20 == 0], at="best")
+        scpo.compare(fewer, second, at="last")
 
 
 @pytest.mark.filterwarnings("ignore:the two differ")
