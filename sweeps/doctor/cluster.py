@@ -238,17 +238,23 @@ def _partition(
 
 def _gres(check: str, gres: str, offered: Sequence[str], site: str) -> Iterator[Finding]:
     """Report a ``gres`` of the site that no node of the partition has."""
-    # A node with gpu:a800:4(S:0-1) meets requests of gpu:a800 and of gpu. The patterns split the
-    # resources at commas outside parentheses, and cut off the number and the parentheses.
-    names = set()
-    for resource in re.findall(r"[^,()]+(?:\([^)]*\))?", ",".join(offered)):
-        name = re.sub(r"(:\d+\w?)?(\(.*)?$", "", resource.strip())
-        names |= {name, name.partition(":")[0]}
-    # A node without resources has (null), which the patterns turn into null.
-    names -= {"", "null"}
+    names = set().union(*map(_gres_names, offered))
     if re.sub(r":\d+$", "", gres) not in names:
         text = f"gres: {gres}; its nodes have {', '.join(sorted(names)) or 'none'}"
         yield error(check, text, f"gres: <one of these>, or leave it out, in {site}")
+
+
+def _gres_names(resources: str) -> set[str]:
+    """Names that a job may ask a node for: gpu and gpu:a800 for ``gpu:a800:4(S:0-1)``."""
+    # Sockets, whose numbers may have commas between them; or (null), for a node without resources.
+    without_parentheses = re.sub(r"\([^)]*\)", "", resources)
+    names = set()
+    for resource in without_parentheses.split(","):
+        # gpu:a800:4 -> gpu:a800; a large number may end in K or M.
+        name = re.sub(r":\d+\w?$", "", resource.strip())
+        if name:
+            names |= {name, name.partition(":")[0]}
+    return names
 
 
 def _fits(check: str, asked: Sequence[Request], kinds: Sequence[_NodeKind]) -> Iterator[Finding]:
