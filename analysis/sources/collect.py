@@ -3,7 +3,7 @@
 Sources are folders of run folders, archives and W&B projects.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -267,37 +267,52 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
     columns = _empty_columns()
     archived: dict[Path, list[str]] = {}
     for run_id, copies in found.copies.items():
-        # Replaced by the first copy that can be read, if any.
-        runs[run_id] = replace(copies[0], state=State.DAMAGED)
-        for run in copies:
-            if run.damage:
-                # The problems of its source name the damage already.
-                continue
-            if run.folder in found.archived:
-                archived.setdefault(run.folder, []).append(run_id)
-            else:
-                try:
-                    logged = _logged(run)
-                except RecordError as error:
-                    problems.append(Problem(run_id, str(error), state=state_of(error)))
-                    continue
-                for name, values in logged.items():
-                    columns[name] += values
-            runs[run_id] = run
-            break
+        run, logged = _first_undamaged(copies, found.archived, problems)
+        if run is None:
+            runs[run_id] = replace(copies[0], state=State.DAMAGED)
+            continue
+        runs[run_id] = run
+        if run.folder in found.archived:
+            archived.setdefault(run.folder, []).append(run_id)
+        for name, values in logged.items():
+            columns[name] += values
 
     parts = [pd.DataFrame(columns)]
     for folder, ids in archived.items():
         table = found.archived[folder]
         parts.append(table[table["run"].isin(ids)])
+    return runs, _long_table(parts), problems
 
+
+def _first_undamaged(
+    copies: Iterable[Run], archived: Collection[Path], problems: list[Problem]
+) -> tuple[Run | None, dict[str, list[Any]]]:
+    """The first copy with undamaged metrics, and the numbers that it logged; None without one.
+
+    An archived copy has no numbers here, because they are in the table of its archive. Damage that
+    is found in a log is added to ``problems``.
+    """
+    for run in copies:
+        if run.damage:
+            # The problems of its source name the damage already.
+            continue
+        if run.folder in archived:
+            return run, {}
+        try:
+            return run, _logged(run)
+        except RecordError as error:
+            problems.append(Problem(run.id, str(error), state=state_of(error)))
+    return None, {}
+
+
+def _long_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Join the numbers of several sources, in the order of runs, metrics and steps."""
     # pandas warns about empty parts, whose columns have no type.
     filled = [part for part in parts if len(part)] or parts[:1]
     table = pd.concat(filled).astype(COLUMN_TYPES)
 
     # Stable, so that of two values at one step the one written later stays the later one.
-    table = table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
-    return runs, table, problems
+    return table.sort_values(["run", "metric", "step"], kind="stable", ignore_index=True)
 
 
 def _empty_columns() -> dict[str, list[Any]]:
