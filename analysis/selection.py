@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.rows import (
     DEFAULT,
+    Family,
     Row,
     Section,
     compared_with_present,
@@ -196,33 +197,39 @@ def _without_repeats(parts: Iterable[Section]) -> list[Section]:
     """
     kept: list[Section] = []
     for part in parts:
-        index = next((i for i, known in enumerate(kept) if _repeats(part, known)), None)
-        if index is not None:
-            kept[index] = _joined(kept[index], part, kept[index].rows)
-            continue
-        repeated = [i for i, known in enumerate(kept) if _repeats(known, part)]
-        if not repeated:
+        larger = next((known for known in kept if _repeats(part, known)), None)
+        smaller = [known for known in kept if _repeats(known, part)]
+        if larger is not None:
+            kept[kept.index(larger)] = _joined([larger, part], larger.rows)
+        elif smaller:
+            # Named as the first one, which has the usual setting, with the rows of the later one,
+            # which has more.
+            first, *others = smaller
+            kept[kept.index(first)] = _joined([first, part, *others], part.rows)
+            kept = [known for known in kept if known not in others]
+        else:
             kept.append(part)
-            continue
-        # Named as the first one, which has the usual setting, with the rows of the later one, which
-        # has more.
-        joined = _joined(kept[repeated[0]], part, part.rows)
-        for i in repeated[1:]:
-            joined = _joined(joined, kept[i], joined.rows)
-        kept[repeated[0]] = joined
-        kept = [known for i, known in enumerate(kept) if i not in repeated[1:]]
     return kept
 
 
-def _joined(known: Section, part: Section, rows: tuple[Row, ...]) -> Section:
-    """The first section with these rows, and the experiments of both."""
+def _joined(parts: Sequence[Section], rows: tuple[Row, ...]) -> Section:
+    """The first section with these rows, and the experiments of all."""
+    experiments: dict[str, None] = {}
+    commands: dict[str, None] = {}
+    families: list[Family] = []
+    unnamed: set[str] = set()
+    for part in parts:
+        experiments |= dict.fromkeys(part.experiments)
+        commands |= dict.fromkeys(part.commands)
+        families += part.families
+        unnamed |= part.unnamed
     return replace(
-        known,
+        parts[0],
         rows=rows,
-        experiments=tuple(dict.fromkeys((*known.experiments, *part.experiments))),
-        commands=tuple(dict.fromkeys((*known.commands, *part.commands))),
-        families=(*known.families, *part.families),
-        unnamed=known.unnamed | part.unnamed,
+        experiments=tuple(experiments),
+        commands=tuple(commands),
+        families=tuple(families),
+        unnamed=frozenset(unnamed),
     )
 
 
