@@ -49,27 +49,30 @@ def unread_in_space(configs: Iterable[RunConfig], space: Mapping[str, str]) -> l
 
 def unread_in_rows(configs: Sequence[RunConfig]) -> list[str]:
     """One line about keys that some runs do not read although they differ in nothing else."""
-    # Digest of all other settings -> unread key -> its values.
-    values: dict[str, dict[str, set[object]]] = {}
-    first: RunConfig | None = None
-    for config in configs:
-        keys = unread_keys(config)
-        if not keys:
-            continue
-        first = first or config
-        settings = identity(config)
-        shaper = settings["method"]["shaper"]
-        # Removed first, so that runs which differ only in these keys have the same digest.
-        taken = {key: shaper.pop(key.removeprefix(PREFIX)) for key in keys}
-        seen = values.setdefault(digest(settings), {key: set() for key in keys})
-        for key, value in taken.items():
-            seen[key].add(value)
+    concerned = [config for config in configs if unread_keys(config)]
+    # (digest of the settings that are read, unread key) -> values of the key.
+    values: dict[tuple[str, str], set[object]] = {}
+    for config in concerned:
+        read, unread = _split_unread(config)
+        shared = digest(read)
+        for key, value in unread.items():
+            values.setdefault((shared, key), set()).add(value)
 
-    varied = {key for seen in values.values() for key, found in seen.items() if len(found) > 1}
-    if first is None or not varied:
+    varied = {key for (_, key), found in values.items() if len(found) > 1}
+    if not varied:
         return []
+    first = concerned[0]
     named = [key for key in unread_keys(first) if key in varied]
     return [f"{_no_effect(named, first)}; runs that differ in nothing else train alike"]
+
+
+def _split_unread(config: RunConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run's configuration without the keys that it does not read, and the values of these."""
+    read = identity(config)
+    unread = {}
+    for key in unread_keys(config):
+        unread[key] = read["method"]["shaper"].pop(key.removeprefix(PREFIX))
+    return read, unread
 
 
 def _no_effect(keys: Sequence[str], config: RunConfig) -> str:
