@@ -76,6 +76,22 @@ READINGS = ("last", "best", "mean", "area")
 # The columns that name one value of a frame.
 VALUE_OF = ["run", "metric", "step"]
 
+# Columns of numbers -> what they are, and their type as ``astype`` takes it.
+NUMBERS = {
+    "seed": ("seeds are whole numbers", "int"),
+    "step": ("steps are whole numbers", "int"),
+    "value": ("values are numbers", "float"),
+}
+
+# Types of an argument that is one item although it can be iterated over.
+SINGLE_ITEMS = (str, bytes, Mapping, pd.DataFrame)
+
+# What an argument that takes metrics needs, for errors.
+A_METRIC = 'give the name of a metric, with * for any text, or a list of names, e.g. "val/*"'
+
+# Number of characters of a wrong argument that an error shows.
+LONGEST_SHOWN = 100
+
 
 def load_runs(
     source: str | Path | Iterable[str | Path],
@@ -113,7 +129,7 @@ def load_runs(
         ``attrs["left_out"]`` lists runs and files that were left out, with the reasons.
 
     Raises:
-        ConfigError: ``source`` is neither a text nor a path, nor a list of them.
+        ConfigError: An argument has another type, or is an empty list.
         RecordError: A folder does not exist, a project cannot be read, the sources hold no runs, or
             all of their runs are damaged.
 
@@ -122,7 +138,8 @@ def load_runs(
             the study's withdrawn first edition was, a file was changed but nothing of it left out,
             or no run has one of ``metrics``.
     """
-    data = _collected(_listed(source), refresh=refresh)
+    sources, names = _checked_arguments(source, metrics, finished, refresh)
+    data = _collected(sources, refresh=refresh)
     runs = _runs_frame(data)
     if finished:
         runs = runs[runs["finished"]]
@@ -133,8 +150,7 @@ def load_runs(
     logged = data.metrics[data.metrics["run"].isin(runs.index)]
     # The collected data has categoricals here, whose `groupby` shows categories without lines, too.
     logged = logged.astype({"run": str, "metric": str})
-    if metrics is not None:
-        names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if names is not None:
         logged = _of_metrics(logged, names)
     joined = logged.join(runs.drop(columns=["state", "finished"]), on="run")
     table = joined[list(COLUMNS)].reset_index(drop=True)
@@ -208,23 +224,55 @@ def _left_out(data: Collected, runs: pd.DataFrame) -> list[str]:
     return [f"{path}: {reason}" for path, reason in reasons.items() if path not in runs.index]
 
 
-def _listed(source: str | Path | Iterable[str | Path]) -> list[str | Path]:
-    """One source or several, as a list.
+def _checked_arguments(
+    source: Any, metrics: Any, finished: Any, refresh: Any
+) -> tuple[list[str | Path], list[str] | None]:
+    """The sources and the names of metrics of ``load_runs``, as lists; None for all metrics.
 
     Raises:
-        ConfigError: It is something else, such as None.
+        ConfigError: An argument has another type, or is an empty list.
     """
-    sources: list[Any] = [source]
-    if isinstance(source, Iterable) and not isinstance(source, str | bytes):
-        sources = list(source)
-    # An empty list is refused, too: it is itself the item that the error names.
-    for item in sources or [source]:
-        if not isinstance(item, str | Path):
-            raise ConfigError(
-                f"load_runs(source): got {item!r}; name a folder of run folders, an archive, "
-                '"wandb:<entity>/<project>", or a list of them, e.g. load_runs("runs")'
-            )
-    return sources
+    for name, value in (("finished", finished), ("refresh", refresh)):
+        if not isinstance(value, bool):
+            raise ConfigError(f"load_runs({name}): got {_shown(value)}; give True or False")
+    sources = _listed(
+        source,
+        str | Path,
+        "load_runs(source)",
+        'name a folder of run folders, an archive, "wandb:<entity>/<project>", or a list of them, '
+        'e.g. load_runs("runs")',
+    )
+    if metrics is None:
+        return sources, None
+    return sources, _listed(metrics, str, "load_runs(metrics)", A_METRIC)
+
+
+def _listed(value: Any, allowed: Any, argument: str, needed: str) -> list[Any]:
+    """One item or several, as a list.
+
+    Args:
+        value: The item, or an iterable of items.
+        allowed: Type of an item.
+        argument: The argument, for the error.
+        needed: What to give, for the error.
+
+    Raises:
+        ConfigError: An item has another type, or there is no item.
+    """
+    # The items of a mapping would be its keys, and those of a data frame its columns.
+    single = not isinstance(value, Iterable) or isinstance(value, SINGLE_ITEMS)
+    items = [value] if single else list(value)
+    # An empty list is itself the item that the error names.
+    for item in items or [value]:
+        if not isinstance(item, allowed):
+            raise ConfigError(f"{argument}: got {_shown(item)}; {needed}")
+    return items
+
+
+def _shown(value: object) -> str:
+    """The value in an error: on one line, and cut off if it is long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _collected(sources: Sequence[str | Path], *, refresh: bool) -> Collected:
@@ -399,9 +447,9 @@ def compare(
         returns p = 0).
 
     Raises:
-        ConfigError: A column is missing, a seed has several runs on one side, a run has two
-            different values of a compared metric at one step, ``at`` is unknown, or the two share
-            no metric or no seed.
+        ConfigError: An argument has another type, a column is missing, a seed has several runs on
+            one side, a run has two different values of a compared metric at one step, ``at`` is
+            unknown, or the two share no metric or no seed.
 
     Warns:
         UserWarning: Both sides have the same runs, the runs of the two differ in more than the
@@ -412,12 +460,8 @@ def compare(
             seed that only one side has are not considered.
     """
     at = _checked_at(at)
-    for name, table in (("first", first), ("second", second)):
-        if not isinstance(table, pd.DataFrame):
-            raise ConfigError(
-                f"{name} is {table!r}; pass the lines of one row, e.g. runs[runs.row == 'scpo']"
-            )
-        _check_side(name, table)
+    _check_side("first", first)
+    _check_side("second", second)
     names = _metrics(first, second, metric)
     _check_values("first", first, names)
     _check_values("second", second, names)
@@ -448,9 +492,11 @@ def _checked_at(at: At) -> At:
     """
     if isinstance(at, str) and at in READINGS:
         return at
-    if isinstance(at, Real) and float(at).is_integer():
+    if isinstance(at, Real) and not isinstance(at, bool) and float(at).is_integer():
         return int(at)
-    raise ConfigError(f"at={at!r} is unknown; allowed are {', '.join(READINGS)} or a training step")
+    raise ConfigError(
+        f"at={_shown(at)} is unknown; allowed are {', '.join(READINGS)} or a training step"
+    )
 
 
 def _warnings(
@@ -621,7 +667,8 @@ def _notes(table: pd.DataFrame) -> set[str]:
 
     A frame that was read from a file keeps its notes on code, because it has no other record of it.
     """
-    notes = set(table["differs"])
+    # Reading a CSV file turns empty texts into missing values.
+    notes = {"" if pd.isna(note) else note for note in table["differs"].unique()}
     if "code" not in table.attrs:
         return notes
     return {note.partition(ITS_SEEDS)[0].removesuffix("; ") for note in notes}
@@ -739,8 +786,12 @@ def _covered(series: Series, at: At, *, validated: bool) -> str:
     return f"{first} to {last}"
 
 
-def _check_side(name: str, table: pd.DataFrame) -> None:
+def _check_side(name: str, table: Any) -> None:
     """Raise ConfigError unless these are lines of ``load_runs`` with one run per seed."""
+    if not isinstance(table, pd.DataFrame):
+        raise ConfigError(
+            f"{name} is {_shown(table)}; pass the lines of one row, e.g. runs[runs.row == 'scpo']"
+        )
     missing = [column for column in COLUMNS if column not in table.columns]
     if missing:
         raise ConfigError(
@@ -752,13 +803,17 @@ def _check_side(name: str, table: pd.DataFrame) -> None:
             "rows that there are"
         )
 
-    # Seeds that are text, e.g. in a frame that was read from a CSV file, would pair with nothing.
-    other = [seed for seed in table["seed"].dropna().unique() if not isinstance(seed, Real)]
-    if other:
-        raise ConfigError(
-            f"{name} has the seed {other[0]!r}, a {type(other[0]).__name__}; seeds are whole "
-            f"numbers, as load_runs gives them: {name}.assign(seed={name}.seed.astype(int))"
-        )
+    # A frame that was read from a file may have text here: such seeds would pair with nothing.
+    for column, (what, kind) in NUMBERS.items():
+        known = table[column]
+        if pd.api.types.is_numeric_dtype(known):
+            continue
+        other = [value for value in known.dropna().unique() if not isinstance(value, Real)]
+        if other:
+            raise ConfigError(
+                f"{name} has the {column} {other[0]!r}, a {type(other[0]).__name__}; {what}, as "
+                f"load_runs gives them: {name}.assign({column}={name}.{column}.astype({kind}))"
+            )
     runs = table[["run", "seed", "row"]].drop_duplicates("run")
     twice = runs[runs["seed"].duplicated(keep=False)]
     if len(twice):
@@ -776,8 +831,8 @@ def _check_values(name: str, table: pd.DataFrame, metrics: Collection[str]) -> N
     ``load_runs`` takes each run from one source, but its user may concatenate frames of two sources
     that have different numbers of one run.
     """
-    lines = table[table["metric"].isin(metrics)][[*VALUE_OF, "value"]]
-    # Other values are dropped from every curve. NaN is not less than infinity.
+    lines = table[table["metric"].isin(metrics)][[*VALUE_OF, "value"]].dropna()
+    # Curves leave out infinite values, as they do missing ones.
     values = lines[lines["value"].abs() < math.inf].drop_duplicates()
     repeated = values[values.duplicated(VALUE_OF, keep=False)].sort_values(VALUE_OF, kind="stable")
     if len(repeated):
@@ -793,13 +848,17 @@ def _check_values(name: str, table: pd.DataFrame, metrics: Collection[str]) -> N
 def _metrics(
     first: pd.DataFrame, second: pd.DataFrame, metric: str | Iterable[str] | None
 ) -> list[str]:
-    """Names of the metrics to compare, each once; ConfigError if a side lacks one."""
+    """Names of the metrics to compare, each once.
+
+    Raises:
+        ConfigError: A side lacks one, or ``metric`` is neither a name nor a list of names.
+    """
     common = set(first["metric"]) & set(second["metric"])
     if metric is None:
         names = sorted(name for name in common if OVERALL.fullmatch(name))
     else:
         names = []
-        for pattern in [metric] if isinstance(metric, str) else metric:
+        for pattern in _listed(metric, str, "compare(metric)", A_METRIC):
             # A pattern without a match stays as it is, so that the error below names it.
             names += sorted(filter(_pattern([pattern]).fullmatch, common)) or [pattern]
     unknown = [name for name in names if name not in common]
@@ -816,7 +875,8 @@ def _by_seed(table: pd.DataFrame, metric: str, at: At) -> dict[int, float | None
 
 def _series_by_seed(table: pd.DataFrame, metric: str) -> dict[int, Series]:
     curves: dict[int, Series] = {}
-    for seed, lines in table[table["metric"] == metric].groupby("seed"):
+    lines_of_metric = table[table["metric"] == metric].dropna(subset=["step", "value"])
+    for seed, lines in lines_of_metric.groupby("seed", observed=True):
         curves[int(seed)] = make_series(zip(lines["step"], lines["value"], strict=True))
     return curves
 

@@ -364,7 +364,7 @@ def test_a_step_is_compared_without_a_warning_of_where_curves_end(folder, number
     assert len(scpo.compare(runs[(runs.row == "scpo") & (runs.step <= 20)], runs[runs.row == "gigpo"], at=number(20)))
 
 
-@pytest.mark.parametrize("at", [None, 20.5, math.nan])
+@pytest.mark.parametrize("at", [None, 20.5, math.nan, True])
 def test_what_is_no_training_step_is_refused(folder, at):
     runs = scpo.load_runs(folder)
     with pytest.raises(ConfigError, match=f"^at={at} is unknown; allowed are last, .* or a training step$"):
@@ -462,10 +462,59 @@ def test_a_file_and_half_an_address_of_a_project_are_told_apart_from_missing_fol
         scpo.load_runs("wandb:team")
 
 
-@pytest.mark.parametrize("source", [None, 3, b"runs", [None], []])
+@pytest.mark.parametrize("source", [None, 3, b"runs", [None], [], {"runs": 1}, pd.DataFrame({"runs": [1]})])
 def test_a_source_of_another_type_is_refused_with_an_example(source):
     with pytest.raises(ConfigError, match=r"load_runs\(source\): got .*e\.g\. load_runs\(\"runs\"\)"):
         scpo.load_runs(source)
+
+
+@pytest.mark.parametrize("metrics", [3, b"val/*", [3], [None], [], {"val/*": 1}])
+def test_metrics_of_another_type_are_refused_with_an_example(folder, metrics):
+    runs = scpo.load_runs(folder)
+    shown = re.escape(repr(metrics[0] if isinstance(metrics, list) and metrics else metrics))
+    needed = f'got {shown}; give the name of a metric, .* or a list of names, e.g. "val/\\*"$'
+    with pytest.raises(ConfigError, match=rf"^load_runs\(metrics\): {needed}"):
+        scpo.load_runs(folder, metrics=metrics)
+    with pytest.raises(ConfigError, match=rf"^compare\(metric\): {needed}"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], metrics)
+
+
+@pytest.mark.parametrize("name", ["finished", "refresh"])
+def test_a_switch_of_another_type_is_refused(folder, name):
+    with pytest.raises(ConfigError, match=rf"^load_runs\({name}\): got 'no'; give True or False$"):
+        scpo.load_runs(folder, **{name: "no"})
+
+
+def test_a_long_argument_is_cut_off_in_its_error(folder):
+    runs = scpo.load_runs(folder)
+    with pytest.raises(ConfigError, match=r"^first is \[\{'run': .{80,100}\.\.\.; pass the lines of one row, e\.g\."):
+        scpo.compare(runs.to_dict("records"), runs)
+
+
+@pytest.mark.parametrize(("column", "kind"), [("step", "int"), ("value", "float")])
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_numbers_that_are_text_are_refused_with_how_to_convert_them(folder, column, kind):
+    runs = scpo.load_runs(folder)
+    first, second = runs[runs.row == "scpo"], runs[runs.row == "gigpo"]
+    text = second.assign(**{column: second[column].astype(str)})
+    said = rf"^second has the {column} '\S+', a str; .*: second\.assign\({column}=second\.{column}\.astype\({kind}\)\)$"
+    with pytest.raises(ConfigError, match=said):
+        scpo.compare(first, text)
+    again = text.assign(**{column: text[column].astype(kind)})
+    pd.testing.assert_frame_equal(scpo.compare(first, again), scpo.compare(first, second))
+
+
+@pytest.mark.filterwarnings("ignore:the two differ")
+def test_frames_that_were_read_from_a_file_give_the_same_comparison(folder, tmp_path):
+    runs = scpo.load_runs(folder)
+    runs.to_csv(tmp_path / "runs.csv", index=False)
+    read = pd.read_csv(tmp_path / "runs.csv")
+    # A missing value may also be that of another type of pandas.
+    for again in (read, read.convert_dtypes(), read.astype({"value": object}), read.astype({"differs": "category"})):
+        found, expected = (
+            scpo.compare(table[table.row == "scpo"], table[table.row == "gigpo"], at="area") for table in (again, runs)
+        )
+        pd.testing.assert_frame_equal(found, expected)
 
 
 def test_a_metric_that_no_run_has_gives_a_warning_with_the_nearest_names(folder):
