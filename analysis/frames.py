@@ -105,7 +105,8 @@ def load_runs(
     Args:
         source: A folder of run folders, an archive (``docs/study``), a W&B project
             (``"wandb:entity/project"`` or its address), or several of them. A project is
-            downloaded once into ``.cache/scpo/wandb`` and then read from there.
+            downloaded once into ``.cache/scpo/wandb`` and then read from there. Offline folders of
+            W&B are not read: ``wandb sync`` uploads them to a project.
         metrics: Names to keep, with ``*`` for any text, e.g. ``"val/*/success_rate"``; None: all.
         finished: Leave out unfinished runs, which have no last checkpoint to compare.
         refresh: Download runs from W&B again that have changed since the last download.

@@ -58,7 +58,8 @@ LARGEST_NUMBER = 1e300
 SWEEP_AGAIN = "Delete it: the same sweep writes it again"
 OFFLINE = (
     "an offline folder of W&B, which is not read here. Upload it (`wandb sync`, or `python -m "
-    "sweeps sync` for runs of this project) and name the project with --wandb"
+    "sweeps sync` for runs of this project) and name the project with --wandb, or in "
+    'scpo.load_runs as "wandb:<entity>/<project>"'
 )
 
 # Prefix of the experiment that holds the runs of a W&B project.

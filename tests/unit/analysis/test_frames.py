@@ -462,6 +462,15 @@ def test_a_file_and_half_an_address_of_a_project_are_told_apart_from_missing_fol
         scpo.load_runs("wandb:team")
 
 
+def test_an_offline_folder_of_wandb_is_answered_with_what_to_do(tmp_path):
+    offline = tmp_path / "offline-run-20250101_000000-gigpo1"
+    offline.mkdir()
+    (offline / "run-gigpo1.wandb").write_bytes(b":W&B")
+    said = r"no runs were found in .*Upload it \(`wandb sync`.*in scpo\.load_runs as \"wandb:<entity>/<project>\"$"
+    with pytest.raises(RecordError, match=said):
+        scpo.load_runs(tmp_path)
+
+
 @pytest.mark.parametrize("source", [None, 3, b"runs", [None], [], {"runs": 1}, pd.DataFrame({"runs": [1]})])
 def test_a_source_of_another_type_is_refused_with_an_example(source):
     with pytest.raises(ConfigError, match=r"load_runs\(source\): got .*e\.g\. load_runs\(\"runs\"\)"):
