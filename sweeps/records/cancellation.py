@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable
 
 from scpo.errors import RecordError
 from scpo.records import RunFolder, State, Status, StopRequest
@@ -25,27 +24,34 @@ _AGAIN = {
 }
 
 
-def cancel(
-    folder: RunFolder,
-    state: State = State.CANCELLED,
-    reason: str = "cancelled",
-    end_job: Callable[[], bool] | None = None,
-) -> bool:
-    """Let a run end as ``state`` (CANCELLED or PRUNED); False if it was over before.
+def cancel(folder: RunFolder, state: State = State.CANCELLED, reason: str = "cancelled") -> bool:
+    """Let a run without a job end as ``state`` (CANCELLED or PRUNED); False if it was over before.
 
     The stop request is written first, so that it takes effect even if this process dies: a waiting
-    run will not start, a running one ends at its next step with a checkpoint. ``end_job`` cancels
-    the scheduler's job, or returns True if the job will stop its run itself.
+    run will not start, a running one ends at its next step with a checkpoint.
     """
+    if not request_end(folder, state, reason):
+        return False
+    end_process(folder)
+    return True
+
+
+def request_end(folder: RunFolder, state: State, reason: str) -> bool:
+    """Write the stop request of a run; False, without a request, if it was over before."""
     if folder.read_status().state in (*FINAL, state):
         return False
     folder.request_stop(StopRequest(state=state, reason=reason))
-    # After the request: a job that ends without one would be requeued or count as failed.
-    stops_itself = end_job is not None and end_job()
-    # One signal only: a second would stop the run in the middle of its step.
-    if not settle(folder) and not stops_itself:
-        _signal(folder)
     return True
+
+
+def end_process(folder: RunFolder, *, job_stops_it: bool = False) -> None:
+    """Record the requested end of a run, or wake its process if it has one.
+
+    ``job_stops_it``: the run's job signals the process itself.
+    """
+    # One signal only: a second would stop the run in the middle of its step.
+    if not settle(folder) and not job_stops_it:
+        _signal(folder)
 
 
 def settle(folder: RunFolder) -> bool:

@@ -7,7 +7,7 @@ accounting: an answer without any jobs may also be one that was cut off.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 
 from scpo.records import RunFolder, State, run_folders
 from scpo.records.files import check_readable
@@ -174,56 +174,71 @@ class Cancelled(IntEnum):
     UNANSWERED = 3
 
 
+class _JobEnd(Enum):
+    """How the job of a cancelled run ends.
+
+    Attributes:
+        NOT_LISTED: It is over: Slurm does not list it.
+        BY_ITSELF: It stops the run that trains, and ends with it.
+        CANCELLED: Slurm cancels it.
+        UNANSWERED: Slurm did not answer.
+    """
+
+    NOT_LISTED = auto()
+    BY_ITSELF = auto()
+    CANCELLED = auto()
+    UNANSWERED = auto()
+
+
+# What `cancel` returns for a run that was cancelled before.
+_OF_LEFT_JOB = {
+    _JobEnd.NOT_LISTED: Cancelled.LEFT,
+    _JobEnd.BY_ITSELF: Cancelled.LEFT,
+    _JobEnd.CANCELLED: Cancelled.JOB_ENDED,
+    _JobEnd.UNANSWERED: Cancelled.UNANSWERED,
+}
+
+
 def cancel(
     folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
 ) -> Cancelled:
-    """End a run and its job.
+    """End a run and its job."""
+    job = read_job(folder)
+    if job is None:
+        asked = cancellation.cancel(folder, state, reason)
+        return Cancelled.ASKED if asked else Cancelled.LEFT
+
+    if not cancellation.request_end(folder, state, reason):
+        if folder.read_status().state is not state:
+            return Cancelled.LEFT
+        # It was cancelled before, and Slurm may not have answered then.
+        return _OF_LEFT_JOB[_cancel_job(folder, job, scheduler)]
+
+    # After the request: a job that ends without one would be requeued or count as failed.
+    end = _cancel_job(folder, job, scheduler)
+    cancellation.end_process(folder, job_stops_it=end is _JobEnd.BY_ITSELF)
+    # A run that still trains reads the request itself, without Slurm.
+    if end is _JobEnd.UNANSWERED and folder.read_status().state is state:
+        return Cancelled.UNANSWERED
+    return Cancelled.ASKED
+
+
+def _cancel_job(folder: RunFolder, job: Job, scheduler: Slurm) -> _JobEnd:
+    """Cancel the job of a run, unless it trains.
 
     A job that trains is left to end itself (``job.Supervisor``): ``scancel`` would kill it after
     Slurm's KillWait, which is shorter than a step of the paper's, without a checkpoint.
     """
-    job = read_job(folder)
-    unanswered = False
-
-    def end_job() -> bool:
-        """Cancel the job, unless its run trains: then return True, as the job ends by itself."""
-        nonlocal unanswered
-        listed = scheduler.jobs() if job else {}
-        if listed is None:
-            unanswered = True
-            return False
-        job_id = job.found_in(listed) if job else None
-        if job_id is None:
-            return False
-        if listed[job_id].state is JobState.RUNNING and folder.read_status().state is State.RUNNING:
-            return True
-        # The run is asked to stop all the same: its job ends as it starts.
-        try:
-            scheduler.cancel(job_id)
-        except SchedulerError:
-            unanswered = True
-        return False
-
-    asked = cancellation.cancel(folder, state, reason, end_job)
-    ended = folder.read_status().state
-    if asked:
-        # A run that still trains reads the request itself, without Slurm.
-        return Cancelled.UNANSWERED if unanswered and ended is state else Cancelled.ASKED
-    if ended is state and job is not None:
-        return _end_left_job(job, scheduler)
-    return Cancelled.LEFT
-
-
-def _end_left_job(job: Job, scheduler: Slurm) -> Cancelled:
-    """End the job of a run that was cancelled while Slurm did not answer, if it is listed."""
     listed = scheduler.jobs()
     if listed is None:
-        return Cancelled.UNANSWERED
+        return _JobEnd.UNANSWERED
     job_id = job.found_in(listed)
     if job_id is None:
-        return Cancelled.LEFT
+        return _JobEnd.NOT_LISTED
+    if listed[job_id].state is JobState.RUNNING and folder.read_status().state is State.RUNNING:
+        return _JobEnd.BY_ITSELF
     try:
         scheduler.cancel(job_id)
     except SchedulerError:
-        return Cancelled.UNANSWERED
-    return Cancelled.JOB_ENDED
+        return _JobEnd.UNANSWERED
+    return _JobEnd.CANCELLED

@@ -83,20 +83,15 @@ def test_a_search_that_lets_a_pruned_run_go_on_keeps_its_failures(folder):
     assert not folder.stop.exists()
 
 
-def test_the_scheduler_is_told_after_the_request_is_on_disk(folder):
-    seen = []
-    cancellation.cancel(folder, end_job=lambda: bool(seen.append(folder.read_stop().state)))
-    assert seen == [State.CANCELLED]
-
-
 def test_a_run_whose_job_stops_it_gets_no_second_signal(folder, monkeypatch):
     signalled = []
     monkeypatch.setattr(cancellation, "_signal", signalled.append)
     folder.update_status(state=State.RUNNING)
     with locked(folder.lock):
-        cancellation.cancel(folder, end_job=lambda: True)
+        assert cancellation.request_end(folder, State.CANCELLED, "cancelled")
+        cancellation.end_process(folder, job_stops_it=True)
         assert signalled == []
-        cancellation.cancel(folder, end_job=lambda: False)
+        cancellation.end_process(folder, job_stops_it=False)
         assert signalled == [folder]
 
 

@@ -9,6 +9,7 @@ from sweeps import __main__ as command_line
 from sweeps.launchers.slurm.job_records import Job, task_path, write_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
+from sweeps.records import cancellation
 from tests.support import fake_runs as fake
 
 
@@ -154,8 +155,10 @@ def waiting(tmp_path, monkeypatch):
     write_job(folder, JOB)
     slurm = Scheduler(QUEUED)
     slurm.folder, slurm.cancelled, slurm.refuses = folder, [], False
+    slurm.requests = []
 
     def cancel(job_id):
+        slurm.requests.append(folder.read_stop().state)
         if slurm.refuses:
             raise SchedulerError("scancel: Socket timed out")
         slurm.cancelled.append(job_id)
@@ -190,6 +193,22 @@ def test_cancel_says_that_slurm_did_not_answer_and_ends_the_job_when_it_is_calle
     assert command_line.main(waiting.command) == 0
     assert "left as it is, CANCELLED" in capsys.readouterr().out
     assert waiting.cancelled == ["7_0"]
+
+
+def test_scancel_is_called_after_the_stop_request_is_on_disk(waiting):
+    assert command_line.main(waiting.command) == 0
+    assert (waiting.requests, waiting.cancelled) == ([State.CANCELLED], ["7_0"])
+
+
+def test_a_job_that_trains_is_left_to_stop_its_run(waiting, monkeypatch):
+    signalled = []
+    monkeypatch.setattr(cancellation, "_signal", signalled.append)
+    waiting.folder.update_status(state=State.RUNNING)
+    waiting.answers = [RUNNING]
+    with locked(waiting.folder.lock):
+        assert command_line.main(waiting.command) == 0
+    assert (waiting.cancelled, signalled) == ([], [])
+    assert waiting.folder.read_stop().state is State.CANCELLED
 
 
 def test_a_run_that_trains_reads_its_cancellation_without_slurm(waiting, capsys):
