@@ -35,7 +35,7 @@ from analysis.sources.settings import setting_differences
 from analysis.sources.shared_settings import host_notes
 from analysis.stats.measures import TRAINING
 from analysis.stats.named import NamedComparison, named_by
-from analysis.stats.seed_statistics import p_text
+from analysis.stats.seed_statistics import p_text, untested_text
 from scpo.benchmarks import with_families
 from scpo.errors import RecordError
 from scpo.intervals import Summary, decimal, decimals, paired_text, summarise
@@ -297,7 +297,7 @@ def _named_table(named: Iterable[NamedComparison], benchmark: tuple[str, str]) -
             f"{counted(tests, 'comparison')} of this experiment"
         )
         if untested:
-            title += f", {untested} of them without two pairs (counted as p = 1)"
+            title += f" ({untested_text(untested)})"
     return [f"{title}\n", _fitted(table), *notes]
 
 

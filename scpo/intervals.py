@@ -71,8 +71,9 @@ def bound_texts(
 ) -> tuple[str, str]:
     """Format the bounds of an interval for print, in texts and tables alike.
 
-    If the interval excludes 0, a bound that would be printed as 0 gets up to two more decimals:
-    ``[−4.4, 0.0]`` would read as an interval that includes 0.
+    The signs of the bounds decide if the interval includes 0. So a bound that would be printed as 0,
+    but is not 0, gets up to two more decimals: ``[−4.4, −0.04]`` excludes 0, ``[−4.4, 0.04]`` does
+    not, and ``[−4.4, 0.0]`` could be either.
 
     Args:
         interval: Lower and upper bound.
@@ -80,13 +81,10 @@ def bound_texts(
         digits: Decimals.
         sign: Also print a plus sign.
     """
-    low, high = interval
-    excludes_zero = low * high > 0
-    most = digits + 2 if excludes_zero else digits
     shown = []
     for bound in interval:
         places = digits
-        while places < most and round(factor * bound, places) == 0:
+        while bound != 0 and places < digits + 2 and round(factor * bound, places) == 0:
             places += 1
         shown.append(decimal(factor * bound, places, sign=sign))
     return shown[0], shown[1]

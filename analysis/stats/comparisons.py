@@ -15,7 +15,7 @@ from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
 from analysis.stats.pairs import Pairs, pair_rows, run_id
-from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable
+from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable, untested_text
 from analysis.stats.study_rows import (
     StudyRow,
     by_benchmark,
@@ -59,7 +59,7 @@ class Effect:
         difference: Summary of the differences over the pairs.
         p: p-value of this single test, uncorrected.
         corrected: p-value after Holm's correction; equal to ``p`` before it.
-        tests: Number of tests that the correction covers.
+        tests: Number of tests that the correction covers, those not yet possible included.
     """
 
     measure: Measure
@@ -218,24 +218,19 @@ def tested(comparisons: Sequence[Comparison], scale: str) -> str:
     """The comparisons that Holm's correction covers, e.g. ``the 59 comparisons of the study``.
 
     Args:
-        comparisons: All of ``named_comparisons``. One with fewer than two pairs is not tested; if
-            the user chose seeds, these may be more than in the whole study.
+        comparisons: All of ``named_comparisons``.
         scale: Scale of their runs.
     """
     whose = "the study" if scale == STUDY else f"all experiments at {scale} scale"
-    tests = sum(not math.isnan(comparison.effect.p) for comparison in comparisons)
-    every = len(comparisons)
-    if tests == every:
-        return f"the {counted(tests, 'comparison')} of {whose}"
-    return (
-        f"those {tests} of the {counted(every, 'comparison')} of {whose} that have two pairs here"
-    )
+    untested = sum(math.isnan(comparison.effect.p) for comparison in comparisons)
+    text = f"the {counted(len(comparisons), 'comparison')} of {whose}"
+    return f"{text} ({untested_text(untested)})" if untested else text
 
 
 def corrected(effects: Sequence[Effect]) -> list[Effect]:
-    """The effects with Holm's correction over those that could be tested."""
-    values = holm([effect.p for effect in effects])
-    tests = sum(not math.isnan(effect.p) for effect in effects)
+    """The effects with Holm's correction over all of them, also those that cannot be tested yet."""
+    tests = len(effects)
+    values = holm([effect.p for effect in effects], tests)
     return [
         replace(effect, corrected=value, tests=tests)
         for effect, value in zip(effects, values, strict=True)

@@ -92,13 +92,12 @@ def named_by(
             label = f"{first.label} − {second.label}"
             found.append(NamedComparison(benchmark, label, measure, pairs, change, p_value(change)))
 
-    # `holm` does not count NaN, so each comparison that cannot be tested adds a p-value of 1.
     p_values = [comparison.p for comparison in found]
     tested = sum(not math.isnan(p) for p in p_values)
-    untested = len(found) - tested + without_runs
-    corrected = holm([*p_values, *[1.0] * untested])[: len(found)]
-    tests = tested + untested if tested else 0
+    planned = len(found) + without_runs
+    corrected = holm(p_values, planned)
+    tests = planned if tested else 0
     return [
-        replace(comparison, p=p, tests=tests, untested=untested)
+        replace(comparison, p=p, tests=tests, untested=planned - tested)
         for comparison, p in zip(found, corrected, strict=True)
     ]

@@ -109,19 +109,34 @@ def p_text(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], tests: int | None = None) -> list[float]:
     """Holm's step-down correction of the family-wise error rate (Scand. J. Statist. 6, 1979).
 
-    ``p̃_(k) = max_{i<=k} min(1, (m - i + 1)·p_(i))`` over the m sorted values. NaN, the value of an
-    impossible test, stays NaN and is not counted in m.
+    ``p̃_(k) = max_{i<=k} min(1, (m - i + 1)·p_(i))`` over the sorted values.
+
+    Args:
+        p_values: One for each test; NaN, the value of an impossible test, stays NaN.
+        tests: Number of tests m; None: those of ``p_values`` that are not NaN. A larger number
+            counts the tests without a p-value as p = 1, so that the correction does not depend on
+            which of the planned tests are possible yet.
     """
     order = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    if tests is None:
+        tests = len(order)
     adjusted = [float(p) for p in p_values]
     highest = 0.0
     for rank, (p, place) in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p))
+        highest = max(highest, min(1.0, (tests - rank) * p))
         adjusted[place] = highest
     return adjusted
+
+
+def untested_text(count: int) -> str:
+    """How tests that are not possible yet enter ``holm``, for captions."""
+    return (
+        f"{count} of them, without two pairs or with equal differences in all pairs, not tested and "
+        "counted as p = 1"
+    )
 
 
 def power(effect: float, std: float, n: int) -> float:

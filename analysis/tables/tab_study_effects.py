@@ -74,9 +74,10 @@ def build(data: Collected) -> Table:
         raise _missing(data, named, left_out)
     blocks = []
     notes = Footnotes()
+    measures = _measures(found)
     for env in dict.fromkeys(comparison.first.env for comparison in found):
         here = [comparison for comparison in found if comparison.first.env == env]
-        lines = tuple(_line(comparison, notes) for comparison in here)
+        lines = tuple(_line(comparison, notes, len(measures) > 1) for comparison in here)
         blocks.append(Block(benchmark(env), lines))
     return Table(
         words=("Comparison", "Pairs", "Verdict", "Faster", "Better"),
@@ -133,11 +134,8 @@ def _caption(
         left_out: Why benchmarks are left out, if the user chose common seeds.
         scale: Scale of the runs.
     """
-    # A dict keeps the order of appearance; a set would not.
-    measures = dict.fromkeys(comparison.effect.measure.label for comparison in found)
-    caption = CAPTION.format(
-        measure=" or ".join(measures), tests=tested(named, scale), families=CORRECTED_APART
-    )
+    measures = " or ".join(_measures(found))
+    caption = CAPTION.format(measure=measures, tests=tested(named, scale), families=CORRECTED_APART)
     if any(comparison.effect.difference.n < FEWEST for comparison in found):
         caption += FEW
     if not all(comparison.reached for comparison in found):
@@ -148,6 +146,11 @@ def _caption(
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
     return caption + not_shown(data, _compared_rows(found))
+
+
+def _measures(comparisons: Iterable[Comparison]) -> list[str]:
+    """Labels of the comparisons' measures, in order of appearance."""
+    return list(dict.fromkeys(comparison.effect.measure.label for comparison in comparisons))
 
 
 def _compared_rows(comparisons: Iterable[Comparison]) -> list[StudyRow]:
@@ -183,12 +186,14 @@ def _on_common_seeds(
     return rows, without
 
 
-def _line(comparison: Comparison, notes: Footnotes) -> tuple[str | Number, ...]:
+def _line(comparison: Comparison, notes: Footnotes, mark_measure: bool) -> tuple[str | Number, ...]:
+    """One comparison; ``mark_measure``: name its measure in a footnote."""
     effect = comparison.effect
+    measure = notes.mark(f"by {effect.measure.label}") if mark_measure else ""
     # Runs that never reach 50 % count with their last step, so their difference means nothing.
     faster = comparison.faster if comparison.reached else None
     return (
-        f"{comparison.name}{comparison.rates}",
+        f"{comparison.name}{comparison.rates}{measure}",
         f"{comparison.pairs.count}{notes.mark(comparison.pairs.remark)}",
         effect.verdict,
         _answer(faster) if faster else "–",

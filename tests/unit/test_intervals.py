@@ -67,9 +67,11 @@ def test_small_numbers_have_two_significant_digits(value, digits):
     [
         (-0.044, -0.0004, ["−4.4", "−0.04"]),
         (0.00004, 0.02, ["0.004", "2.0"]),
-        (-0.0003, 0.028, ["0.0", "2.8"]),
+        (-0.0003, 0.028, ["−0.03", "2.8"]),
+        (-0.01, 0.0004, ["−1.0", "0.04"]),
+        (0.0, 0.02, ["0.0", "2.0"]),
         (0.01, 0.02, ["1.0", "2.0"]),
     ],
 )
-def test_an_interval_that_excludes_0_shows_no_bound_of_0(low, high, shown):
+def test_a_bound_that_is_not_0_is_not_printed_as_0(low, high, shown):
     assert list(bound_texts((low, high), 100, 1)) == shown

@@ -231,11 +231,15 @@ def test_the_interval_alone_may_exclude_0_where_the_correction_does_not_resolve(
     assert among_three.tests == 3
 
 
-def test_a_test_that_could_not_be_made_does_not_count():
-    made = corrected([effect((1.0, 1.0, 1.0)), effect((1.0, 1.5, 2.5, 3.0))])
-    assert math.isnan(made[0].corrected)
-    assert made[1].tests == 1
-    assert made[1].corrected == made[1].p
+def test_a_test_that_cannot_be_made_yet_counts_in_the_correction():
+    """Else the p of a finished comparison would depend on which of the others are finished."""
+    unpaired, without_spread, tested = corrected(
+        [effect((1.0,)), effect((1.0, 1.0, 1.0)), effect((1.0, 1.5, 2.5, 3.0))]
+    )
+    assert math.isnan(unpaired.corrected)
+    assert math.isnan(without_spread.corrected)
+    assert tested.tests == 3
+    assert tested.corrected == 3 * tested.p
 
 
 @pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])

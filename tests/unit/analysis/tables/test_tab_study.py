@@ -136,6 +136,19 @@ def test_the_caption_names_the_family_of_the_correction(tmp_path):
     assert "three families of tests: each is corrected by itself" in caption
 
 
+def test_comparisons_by_different_measures_name_theirs(tmp_path):
+    study(tmp_path)
+    record = tmp_path / "experiments" / "ablation-study.json"
+    words = json.loads(record.read_text())
+    words["primary"]["measure"] = "last_success"
+    write_json(record, words)
+    table = tab_study_effects.build(collect(tmp_path).at_scale("study"))
+    assert "by area under validation or held-out success at the last step" in table.caption
+    area, last = "by area under validation", "by held-out success at the last step"
+    assert [line["notes"] for line in lines(table)] == [area, area, last]
+    assert list(table.footnotes.values()) == [area, last]
+
+
 def test_two_pairs_promise_no_smallest_difference_for_their_verdict_is_always_open(tmp_path):
     table = tab_study_effects.build(study(tmp_path, seeds=(0, 1)))
     assert {(line["Verdict"], line["Smallest found mean"]) for line in lines(table)} == {("open", "")}
