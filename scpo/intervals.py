@@ -71,9 +71,9 @@ def bound_texts(
 ) -> tuple[str, str]:
     """Format the bounds of an interval for print, in texts and tables alike.
 
-    The signs of the bounds decide if the interval includes 0. So a bound that would be printed as 0,
-    but is not 0, gets up to two more decimals: ``[−4.4, −0.04]`` excludes 0, ``[−4.4, 0.04]`` does
-    not, and ``[−4.4, 0.0]`` could be either.
+    The signs of the bounds decide if the interval includes 0. So a bound that would be printed as
+    0, but is not 0, gets up to two more decimals: ``[−4.4, −0.04]`` excludes 0, ``[−4.4, 0.04]``
+    does not, and ``[−4.4, 0.0]`` could be either.
 
     Args:
         interval: Lower and upper bound.

@@ -133,10 +133,7 @@ def holm(p_values: Sequence[float], tests: int | None = None) -> list[float]:
 
 def untested_text(count: int) -> str:
     """How tests that are not possible yet enter ``holm``, for captions."""
-    return (
-        f"{count} of them, without two pairs or with equal differences in all pairs, not tested and "
-        "counted as p = 1"
-    )
+    return f"{count} of them, with fewer than two pairs or without spread, counted as p = 1"
 
 
 def power(effect: float, std: float, n: int) -> float:
