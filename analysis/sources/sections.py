@@ -159,45 +159,49 @@ def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) ->
         other: A run with the setting of the first section; None before any has started.
         runs: Every run by its id.
     """
-    usual = replace(
+    without_marks = replace(
         part,
         differs=_differences(own, other),
         differs_alone=_differences(own, other, show_others=False),
     )
     if own is None or other is None or own.foreign != other.foreign:
-        return usual
+        return without_marks
+    configs = _configs_of_rows(part, runs)
     # Keys in which some row differs from the setting of the section.
-    mixed: dict[str, None] = {}
-    of_rows: dict[str, Run] = {}
-    for row in part.rows:
-        run = next(_settled_runs(row.runs, runs), None)
-        if run is not None:
-            of_rows[row.name] = run
-            mixed |= dict.fromkeys(differing_keys(run.config, own.config))
+    mixed = {key for config in configs.values() for key in differing_keys(config, own.config)}
     differing = list(differing_keys(own.config, other.config))
-    marked = [key for key in differing if key in mixed]
-    if not marked:
-        return usual
-
-    games = (own.panels, other.panels)
-    as_marked = f"{', '.join(key.removesuffix('.name') for key in marked)} as marked"
+    at_rows = [key for key in differing if key in mixed]
     in_heading = [key for key in differing if key not in mixed]
+    if not at_rows:
+        return without_marks
 
     def heading(show_others: bool) -> str:
-        text = setting_differences(own.config, other.config, games, marked, show_others)
+        games = (own.panels, other.panels)
+        text = setting_differences(own.config, other.config, games, at_rows, show_others)
+        as_marked = f"{', '.join(key.removesuffix('.name') for key in at_rows)} as marked"
         return "; ".join(filter(None, (text, as_marked)))
 
     def with_mark(row: Row) -> Row:
-        if row.name not in of_rows:
+        if row.name not in configs:
             return row
-        config = of_rows[row.name].config
-        return replace(row, differs=setting_differences(config, other.config, without=in_heading))
+        mark = setting_differences(configs[row.name], other.config, without=in_heading)
+        return replace(row, differs=mark)
 
     return replace(
         part.with_each_row(with_mark),
         differs=heading(show_others=True),
         differs_alone=heading(show_others=False),
     )
+
+
+def _configs_of_rows(part: Section, runs: Runs) -> dict[str, Mapping[str, Any]]:
+    """Row -> configuration of its first run; rows of which none has started are left out."""
+    configs: dict[str, Mapping[str, Any]] = {}
+    for row in part.rows:
+        run = next(_settled_runs(row.runs, runs), None)
+        if run is not None:
+            configs[row.name] = run.config
+    return configs
 
 
 def _example_run(part: Section, runs: Runs) -> Run | None:
