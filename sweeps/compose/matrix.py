@@ -144,14 +144,14 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
             a row has two settings of one benchmark and model, or a named comparison can never have
             a pair.
     """
-    chosen, common = _split(parse_all(map(str, overrides)))
-    selected, common = _split_rows(common)
-    _refuse_misspelt_seeds(common)
-    of_scale = [override for override in common if override.key == "scale"]
+    chosen, rest = _split(parse_all(map(str, overrides)))
+    selected, rest = _split_rows(rest)
+    _refuse_misspelt_seeds(rest)
+    of_scale = [override for override in rest if override.key == "scale"]
     of_file, scale = compose_experiment(name, of_scale)
     experiment = of_file.for_scale(scale)
     refuse_misplaced(experiment, scale)
-    added, common = split_axes(experiment, common, scale)
+    added, common = split_axes(experiment, rest, scale)
     refuse_axes_of_machine(added)
 
     # Only the rows of the file are checked, before the axes add others: with method=scpo and
@@ -161,32 +161,21 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment = with_axes(experiment, added) if added else _labelled(experiment, common)
     # Values from the command line replace the experiment's.
     axes = {axis: chosen.get(axis) or _axis(experiment, axis, scale, name) for axis in AXIS_KEYS}
-    asked_as: tuple[str, ...] = (
-        f"+experiment={name}",
-        *_foreign(experiment, chosen, scale),
-        *map(_axis_word, added),
-    )
-    if asked_as == (f"+experiment={experiment.name}",):
-        # The name suffices.
-        asked_as = ()
-    matrix = Matrix(experiment, scale, tuple(common), asked_as)
-    shared = parse_all(experiment.shared_overrides(scale))
+    words = [*_foreign(experiment, chosen, scale), *map(_axis_word, added)]
+    matrix = Matrix(experiment, scale, tuple(common), _asked_as(experiment, name, words))
+
     # The other rows stay in the experiment, so that its manifest keeps the runs that they have.
     rows = _selected(experiment.rows, selected)
     here = [row for row in rows if scale in row.scales]
-    for row in here:
-        for config in _row_runs(row, axes, shared, common):
-            _refuse_label_of_another(experiment.name, row, config)
-            matrix.add(row, config)
-
+    _add_runs(matrix, here, axes)
     if not matrix.cells:
-        scales = sorted({each for row in rows for each in row.scales})
         which = f"the rows {', '.join(row.name for row in rows)}" if selected else "its rows"
         raise ConfigError(
             f"+experiment={name} scale={scale}: none of {which} runs at this scale; allowed: "
-            + ", ".join(f"scale={each}" for each in scales)
+            + ", ".join(f"scale={each}" for each in _scales_of(rows))
         )
     refuse_two_settings(matrix.points, axes)
+
     matrix.notes += check_comparisons(experiment, matrix.points, chosen)
     matrix.notes += given_twice(of_file, scale)
     matrix.notes += environments_of_rows(here, axes["env"])
@@ -197,6 +186,34 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     if not (given or added or selected or chosen.keys() - {"seeds"}):
         matrix.notes += _no_longer_as_exported(matrix, name)
     return matrix
+
+
+def _asked_as(experiment: Experiment, asked: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Arguments that select the experiment; empty if its name suffices.
+
+    Args:
+        experiment: The experiment with the axes of the command line.
+        asked: The name or the file of the experiment, as typed.
+        words: Further arguments, of axes and their values.
+    """
+    asked_as = (f"+experiment={asked}", *words)
+    return () if asked_as == (f"+experiment={experiment.name}",) else asked_as
+
+
+def _add_runs(
+    matrix: Matrix, rows: Iterable[ExperimentRow], axes: Mapping[str, Sequence[Any]]
+) -> None:
+    """Add the runs of these rows of the experiment."""
+    shared = parse_all(matrix.experiment.shared_overrides(matrix.scale))
+    for row in rows:
+        for config in _row_runs(row, axes, shared, matrix.overrides):
+            _refuse_label_of_another(matrix.experiment.name, row, config)
+            matrix.add(row, config)
+
+
+def _scales_of(rows: Iterable[ExperimentRow]) -> list[str]:
+    """Scales at which any of these rows runs."""
+    return sorted({scale for row in rows for scale in row.scales})
 
 
 def _notes(
@@ -279,7 +296,7 @@ def _selected(
 
 def _row_runs(
     row: ExperimentRow,
-    axes: dict[str, list[Any]],
+    axes: Mapping[str, Sequence[Any]],
     shared: Sequence[Override],
     common: Sequence[Override],
 ) -> Iterator[RunConfig]:
