@@ -582,15 +582,26 @@ def _pooled(name: str, table: pd.DataFrame) -> str:
 
 
 def _apart(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Warning about pairs of runs that differ in more than the method; else empty."""
+    """Warning about pairs of runs that differ in more than the method; else empty.
+
+    Configurations compare the two sides directly, while notes (column ``differs``) compare a row
+    with its table. So notes are used in full only if a configuration is unknown.
+    """
     known = _configurations(first) | _configurations(second)
-    pairs = _pairs_of_runs(first, second)
+    all_known = True
     texts: dict[str, None] = {}
-    for run, other in pairs:
+    for run, other in _pairs_of_runs(first, second):
+        all_known &= _are_known(run, other, known)
         if text := _difference_of_pair(run, other, known):
             texts[text] = None
-    all_known = all(run["configuration"] in known for pair in pairs for run in pair)
-    texts |= dict.fromkeys(_differing_notes(first, second, texts, all_known=all_known))
+
+    if not all_known:
+        notes = [] if texts else _differing_notes(first, second)
+    elif any(text.startswith(OTHER_SETTINGS) for text in texts):
+        notes = []
+    else:
+        notes = _notes_of_one_side(first, second)
+    texts |= dict.fromkeys(notes)
     if not texts:
         return ""
     return f"the two differ in more than the method: {'; '.join(texts)}"
@@ -604,26 +615,9 @@ def _pairs_of_runs(first: pd.DataFrame, second: pd.DataFrame) -> list[tuple[Any,
     return pairs or [(runs.iloc[0], others.iloc[0])]
 
 
-def _differing_notes(
-    first: pd.DataFrame, second: pd.DataFrame, texts: Collection[str], *, all_known: bool
-) -> list[str]:
-    """Differences between the sides' notes (column ``differs``) that ``texts`` do not name.
-
-    Notes compare a row with its table, while configurations compare the two sides directly. So
-    notes are used in full only if a configuration is unknown.
-    """
-    notes, other_notes = _notes(first), _notes(second)
-    if not all_known:
-        if texts or notes == other_notes:
-            return []
-        return sorted(note for note in notes | other_notes if note)
-    if any(text.startswith(OTHER_SETTINGS) for text in texts):
-        return []
-    unusual = sorted(_unusual(notes) ^ _unusual(other_notes))
-    if set(first["method"]) == set(second["method"]):
-        # The configurations of one method have shown the differences in its settings already.
-        return [note for note in unusual if not note.startswith("method.")]
-    return unusual
+def _are_known(run: Any, other: Any, known: Mapping[str, str]) -> bool:
+    """True if ``known`` (hash -> configuration) has the configurations of both runs."""
+    return run["configuration"] in known and other["configuration"] in known
 
 
 def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
@@ -637,24 +631,50 @@ def _difference_of_pair(run: Any, other: Any, known: Mapping[str, str]) -> str:
     hashes = (run["configuration"], other["configuration"])
     # None, the setting before any run of a table has started, agrees with every setting.
     one_setting = len({run["setting"], other["setting"]} - {None}) < 2
-    if one_setting and hashes[0] == hashes[1]:
-        return ""
-    if one_setting and run["row"] == other["row"]:
-        # Runs of one row should be equal, so their method's settings are named, too.
-        return " against ".join(_variants(hashes, known))
-    keys = ""
-    if known.keys() >= set(hashes):
-        configs = [json.loads(known[name]) for name in hashes]
-        differences = [setting_differences(*configs), own_method_differences(*configs)]
-        if run["method"] != other["method"]:
-            differences.append(estimator_differences(*configs))
-        keys = "; ".join(filter(None, differences))
-        if not one_setting and not keys and hashes[0] != hashes[1]:
-            # They differ in settings of the method that are part of the column ``setting``.
-            keys = " against ".join(_variants(hashes, known))
     if one_setting:
-        return keys
+        if hashes[0] == hashes[1]:
+            return ""
+        if run["row"] == other["row"]:
+            # Runs of one row should be equal, so their method's settings are named, too.
+            return " against ".join(_variants(hashes, known))
+        return _differing_keys(run, other, known)
+
+    keys = _differing_keys(run, other, known)
+    if not keys and hashes[0] != hashes[1] and _are_known(run, other, known):
+        # They differ in settings of the method that are part of the column ``setting``.
+        keys = " against ".join(_variants(hashes, known))
     return f"{OTHER_SETTINGS}{keys or 'other tables or games (column setting)'}"
+
+
+def _differing_keys(run: Any, other: Any, known: Mapping[str, str]) -> str:
+    """Settings in which two runs differ besides those of two methods; empty if not known."""
+    if not _are_known(run, other, known):
+        return ""
+    configs = [json.loads(known[each["configuration"]]) for each in (run, other)]
+    texts = [setting_differences(*configs), own_method_differences(*configs)]
+    if run["method"] != other["method"]:
+        texts.append(estimator_differences(*configs))
+    return "; ".join(filter(None, texts))
+
+
+def _differing_notes(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
+    """The notes of both sides, sorted; empty if both have the same notes."""
+    notes, other_notes = _notes(first), _notes(second)
+    if notes == other_notes:
+        return []
+    return sorted((notes | other_notes) - {""})
+
+
+def _notes_of_one_side(first: pd.DataFrame, second: pd.DataFrame) -> list[str]:
+    """Parts of notes that only one side has, sorted.
+
+    Differences that the configurations of the two sides show already are left out.
+    """
+    parts = sorted(_unusual(_notes(first)) ^ _unusual(_notes(second)))
+    if set(first["method"]) == set(second["method"]):
+        # The configurations show how the settings of one method differ.
+        return [part for part in parts if not part.startswith("method.")]
+    return parts
 
 
 def _unusual(notes: Iterable[str]) -> set[str]:
