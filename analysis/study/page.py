@@ -37,6 +37,7 @@ from analysis.study.questions import (
     headlined,
     p_text,
     sentence,
+    without_headline,
 )
 from analysis.tables import tab_study, tab_study_effects
 from scpo.benchmarks import TRAINED_ON
@@ -225,10 +226,11 @@ def _rebuild(place: Place) -> str:
 
 def summary(data: Collected) -> str:
     """The headlined comparisons in one line, for the terminal."""
+    comparisons = named_comparisons(data)
     parts = []
-    for comparison in headlined(named_comparisons(data)):
+    for comparison in headlined(comparisons):
         parts.append(f"{comparison.name}{comparison.rates} {effect_text(comparison.effect)}")
-    return "; ".join(parts) or f"no pair of +experiment={MAIN} is finished"
+    return "; ".join(parts) or without_headline(comparisons)
 
 
 # Opening
@@ -279,12 +281,14 @@ def _setting(data: Collected, place: Place) -> str:
 def _training(data: Collected, run: Run) -> str:
     """Steps, games and validation of a run in words."""
     trainer: dict[str, Any] = run.config["trainer"]
+    every: int = trainer["validation"]["every"]
+    last = "" if trainer["steps"] % every == 0 else " and after the last"
     panels = [panel for panel in data.panels(run.id) if panel != TRAINED_ON]
     games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
     return (
         f"{trainer['steps']} training steps of {trainer['groups']} games × "
         f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
-        f"every {trainer['validation']['every']} steps"
+        f"every {every} steps{last}"
     )
 
 

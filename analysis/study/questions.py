@@ -16,6 +16,7 @@ from analysis.stats.comparisons import (
 )
 from analysis.stats.study_rows import MAIN, reported
 from scpo.intervals import bound_texts, decimal
+from scpo.progress import counted
 
 QUESTIONS = {
     MAIN: "Does SCPO help over GiGPO, which it wraps, and GiGPO over GRPO?",
@@ -187,8 +188,21 @@ def headline(comparisons: Sequence[Comparison]) -> str:
     """The headlined ones of all comparisons of the study, in one sentence."""
     parts = [_short(comparison) for comparison in headlined(comparisons)]
     if not parts:
-        return "no pair of SCPO and GiGPO has finished yet."
+        return without_headline(comparisons)
     return "; ".join(parts) + "."
+
+
+def without_headline(comparisons: Sequence[Comparison]) -> str:
+    """What there is instead of headlined comparisons, in one sentence."""
+    if not comparisons:
+        return "No comparison was named before the runs (primary: in the file of an experiment)."
+    finished = sum(comparison.finished for comparison in comparisons)
+    if not finished:
+        return "No comparison that was named before the runs has two finished pairs yet."
+    return (
+        f"{counted(finished, 'comparison')} named before the runs: none is SCPO − GiGPO, and none "
+        "of SCPO with another row is resolved."
+    )
 
 
 def _short(comparison: Comparison) -> str:

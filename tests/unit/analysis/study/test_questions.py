@@ -88,7 +88,11 @@ def test_a_question_without_runs_is_not_answered(tmp_path):
     assert len(found["main_table"].finished) == 3
     one = answers(study(tmp_path / "one", scpo=0.9, seeds=(0,)))
     assert one[0].finished == ()
-    assert headline([]) == "no pair of SCPO and GiGPO has finished yet."
+    assert headline([]) == "No comparison was named before the runs (primary: in the file of an experiment)."
+    unfinished = named_comparisons(collect(tmp_path / "one").at_scale("study"))
+    assert headline(unfinished) == "No comparison that was named before the runs has two finished pairs yet."
+    others = [comparison for comparison in found["main_table"].finished if not comparison.first.called("scpo")]
+    assert headline(others).startswith(f"{len(others)} comparison")
 
 
 def test_an_experiment_without_a_question_of_its_own_is_headed_by_its_title(tmp_path):
