@@ -34,7 +34,7 @@ from sweeps.compose.configuration import compose_experiment
 from sweeps.compose.matrix import Matrix, expand
 from sweeps.compose.overrides import CONF, Request, options
 from sweeps.doctor.services import has_any_wandb_key, missing_keys
-from sweeps.launchers.base import Launcher, follow, open_launcher
+from sweeps.launchers.base import Launcher, Runs, follow, open_launcher
 from sweeps.launchers.run_process import Outcome
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
@@ -246,11 +246,9 @@ def run(
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     configs = list(matrix.runs.values())
     launcher = launcher_for(configs)
-
     # Checked before any folder is made.
     launcher.check(configs)
     archived = _archived(matrix)
-
     # The nodes of a cluster may have what this machine lacks.
     if not launcher.detached:
         unfinished = [config for run_id, config in matrix.runs.items() if run_id not in archived]
@@ -271,37 +269,57 @@ def run(
         if launcher.detached and starts:
             ids = launcher.start(starts, matrix.experiment.name)
 
-    show.show_notes(console, _of_other_code(matrix, found.folders))
-    show.show_notes(console, _refused_note(list(found.refused.values())))
-    if starts or launcher.detached:
-        show.show_notes(console, _run_elsewhere(matrix))
-    starting = [config for _, config in starts.values()]
-    if starts:
-        show.show_notes(console, _without_wandb_key(starting))
+    show.show_notes(console, _notes_on_start(matrix, found, launcher.detached))
     if launcher.detached:
         return _report_submitted(console, matrix, ids, found)
 
-    ended: dict[str, Outcome] = {}
-    completed = True
-    if starts:
-        # Opened again: slots, servers and the time left depend on the runs that are to start.
-        launcher = launcher_for(starting)
-        # Outside the driver's lock: another sweep may start other runs meanwhile.
-        ended, completed = follow(launcher, starts, matrix.experiment.name)
+    # Outside the driver's lock: another sweep may start other runs meanwhile.
+    ended, completed = _run_here(launcher_for, starts, matrix.experiment.name)
     outcomes = found.at_end(ended, Observer(observer.scheduler))
     # In the order of the matrix instead of the order in which the runs ended.
     in_order = {run_id: outcomes[run_id] for run_id in matrix.runs if run_id in outcomes}
-    show.show_summary(console, in_order, not_started=len(matrix.runs) - len(in_order))
-    show.show_notes(console, _of_damaged(matrix, in_order))
-    show.show_notes(console, _run_elsewhere(matrix))
+    _show_ended(console, matrix, in_order)
     if starts:
         _notify_of_end(matrix, in_order.values(), completed)
     if not completed:
         console.print(_what_is_kept(matrix, in_order), soft_wrap=True)
         return EXIT_INTERRUPTED
+    # A refused run has an outcome only if another process has continued it meanwhile.
     if found.refused.keys() - outcomes.keys():
         return EXIT_FAILED
     return exit_status(outcomes.values())
+
+
+def _notes_on_start(matrix: Matrix, found: Found, detached: bool) -> Iterator[str]:
+    """Name finished runs of other code, refused runs, runs of other processes and a missing key.
+
+    ``detached``: the runs are jobs, for which this call does not wait.
+    """
+    starts = _starts(matrix, found.plan)
+    yield from _of_other_code(matrix, found.folders)
+    yield from _refused_note(list(found.refused.values()))
+    # If there is nothing to wait for, `_show_ended` names these runs at once.
+    if starts or detached:
+        yield from _run_elsewhere(matrix)
+    yield from _without_wandb_key(starts.values())
+
+
+def _run_here(
+    launcher_for: Callable[[Sequence[RunConfig]], Launcher], starts: Runs, title: str
+) -> tuple[dict[str, Outcome], bool]:
+    """Run on this machine until all have ended or a signal stops the sweep; see ``follow``."""
+    if not starts:
+        return {}, True
+    # Opened again: slots, servers and the time left depend on the runs that are to start.
+    launcher = launcher_for([config for _, config in starts.values()])
+    return follow(launcher, starts, title)
+
+
+def _show_ended(console: Console, matrix: Matrix, outcomes: Mapping[str, Outcome]) -> None:
+    """Show the outcomes, what to do about damaged runs, and runs of other processes."""
+    show.show_summary(console, outcomes, not_started=len(matrix.runs) - len(outcomes))
+    show.show_notes(console, _of_damaged(matrix, outcomes))
+    show.show_notes(console, _run_elsewhere(matrix))
 
 
 def _report_submitted(
