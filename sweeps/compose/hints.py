@@ -163,8 +163,12 @@ def explain_flag(flag: str, words: Sequence[str], script: str) -> str:
     )
 
 
-def explain_axis(override: str) -> str:
+def explain_axis(override: str, key: str, values: Sequence[str]) -> str:
     """Message for several values of a key that takes one."""
+    if key in ("experiment", "search", "scale"):
+        plus = "" if key == "scale" else "+"
+        calls = " and ".join(f"{plus}{key}={value}" for value in values)
+        return f"{override}: one {key} in a call; give {calls} in calls one after the other"
     return (
         f"{override}: one value a key here; as an axis of an experiment: "
         f"{_command('sweep.py', ['+experiment=one', _as_axis(override)])} and the other overrides"

@@ -101,7 +101,7 @@ class Override:
         That is an unknown choice of a group, several values instead of one, or an empty mapping.
         """
         if self.axis:
-            raise ConfigError(explain_axis(self.text))
+            raise ConfigError(explain_axis(self.text, self.key, self.axis))
         if self.sets and self.value == {}:
             raise ConfigError(
                 f"{self}: a mapping sets the keys that it has, so an empty one changes nothing; "
@@ -280,6 +280,8 @@ def read_request(words: Iterable[str]) -> Request:
             "seeds: `python sweep.py +experiment=one key=value ...`; one run alone: "
             "`python train.py key=value ...`"
         )
+    if chosen.axis:
+        chosen.check()  # refuses several experiments
     if not chosen.text.startswith("+"):
         article = "an experiment" if group == "experiment" else "a search"
         raise ConfigError(f"{chosen}: {article} is added to the configuration: write +{chosen}")

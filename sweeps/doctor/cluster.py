@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
 from scpo.progress import counted
 from scpo.records.provenance import key_variables
-from scpo.schema.run import SlurmLauncher
+from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.doctor.subject import Subject
 from sweeps.launchers.slurm.cluster_settings import (
     IN_THE_SHELL,
@@ -25,7 +25,7 @@ from sweeps.launchers.slurm.cluster_settings import (
 from sweeps.launchers.slurm.node_probe import Need, ask_node
 from sweeps.launchers.slurm.reachable import folders_on_local_disks, is_outside, local_folders
 from sweeps.launchers.slurm.scheduler import Slurm, node_names
-from sweeps.launchers.slurm.submission import Request, by_request, probed_partitions
+from sweeps.launchers.slurm.submission import Request, arrays_of, by_request, probed_partitions
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "sacct")
 
@@ -80,7 +80,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
         yield error("slurm site", str(failure), f"edit {path}" if path.exists() else other)
         return
     try:
-        requests = _requests(subject, launcher, site)
+        requests = by_request(_numbered(subject.configs), launcher, site)
     except ConfigError as failure:
         yield error("slurm job", str(failure), "launcher.time_h=<hours>, or other resources")
         return
@@ -90,7 +90,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     most_gb = max((request.resources.memory_gb for request in requests), default=0)
     if shortage := site.memory_shortage(most_gb):
         yield warning("slurm memory", shortage, f"in {path}: {MORE_MEMORY}")
-    yield from _limits(site, launcher)
+    yield from _limits(subject, site, launcher)
     for partition in dict.fromkeys(request.partition for request in requests):
         asked = [request for request in requests if request.partition == partition]
         code, output = _sinfo(partition)
@@ -117,7 +117,7 @@ def check_node(subject: Subject) -> Iterator[Finding]:
         return
     try:
         site = read_site(launcher.site)
-        requests = _requests(subject, launcher, site)
+        requests = list(by_request(_numbered(subject.configs), launcher, site))
     except ConfigError:
         return
 
@@ -138,10 +138,9 @@ def check_node(subject: Subject) -> Iterator[Finding]:
             yield ok("slurm node", text)
 
 
-def _requests(subject: Subject, launcher: SlurmLauncher, site: Site) -> list[Request]:
-    """The different requests of the jobs of these configurations."""
-    by_id = {str(number): config for number, config in enumerate(subject.configs)}
-    return list(by_request(by_id, launcher, site))
+def _numbered(configs: Iterable[RunConfig]) -> dict[str, RunConfig]:
+    """Configurations by their numbers, in the place of run ids."""
+    return {str(number): config for number, config in enumerate(configs)}
 
 
 def _accounting() -> Iterator[Finding]:
@@ -179,8 +178,8 @@ def _reachable(subject: Subject) -> Iterator[Finding]:
         yield ok("slurm files", "run folders and Python environment lie where nodes can read them")
 
 
-def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
-    """Report the limits on the number of jobs that are submitted and run at a time."""
+def _limits(subject: Subject, site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
+    """Report the limits on the number of jobs, and a ``parallelism`` that a sweep refuses."""
     limits = Slurm().limits(site.account, site.qos)
     listed = {
         "jobs of an array": limits.array_size,
@@ -188,6 +187,13 @@ def _limits(site: Site, launcher: SlurmLauncher) -> Iterator[Finding]:
         "of yours running": limits.running,
     }
     known = ", ".join(f"{count} {what}" for what, count in listed.items() if count is not None)
+    try:
+        # A search submits each of its runs by itself, so it has no such limit.
+        requests = by_request(_numbered(subject.planned), launcher, site)
+        arrays_of(requests, launcher.parallelism, limits)
+    except ConfigError as failure:
+        yield error("slurm limits", str(failure), "launcher.parallelism=<as many>")
+        return
     yield ok(
         "slurm limits", f"{known or 'none known'}; launcher.parallelism={launcher.parallelism}"
     )

@@ -194,6 +194,7 @@ def test_timeouts_are_counted_apart_and_where_none_got_further_the_run_has_faile
         in folder.read_status().reason
     )
     assert "give a longer launcher.warn_s (600 leaves a step and its checkpoint 580 s)" in folder.read_status().reason
+    assert "launcher.time_h (it is cut to max_time_h of launcher.site)" in folder.read_status().reason
     assert steps(folder) == [0]
     assert job_id not in slurm.queue
 

@@ -238,7 +238,8 @@ class Supervisor:
             f"cut off by its time limit of {hours:g} h {self.job.fruitless} times without a "
             f"further step, launcher.max_timeouts is {self.job.max_timeouts}; give a longer "
             f"launcher.warn_s ({warn_s} leaves a step and its checkpoint "
-            f"{max(0, warn_s - LAST_S)} s) or launcher.time_h, then "
+            f"{max(0, warn_s - LAST_S)} s) or launcher.time_h (it is cut to max_time_h of "
+            "launcher.site), then "
             f"`{command_on(self.folder.path.parent, 'sweeps retry', self.folder.run_id)}` and the "
             "sweep again"
         )

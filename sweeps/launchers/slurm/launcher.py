@@ -24,7 +24,7 @@ from sweeps.launchers.slurm.cluster_settings import (
     Site,
     read_site,
 )
-from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
+from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.node_probe import ask_node
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.reachable import (
@@ -39,9 +39,11 @@ from sweeps.launchers.slurm.refusal import RefusedError
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.launchers.slurm.snapshot import freeze, locate
 from sweeps.launchers.slurm.submission import (
+    Array,
     Request,
     Sbatch,
     Submission,
+    arrays_of,
     by_request,
     call_sbatch,
     folder_of_submissions,
@@ -62,15 +64,6 @@ def make_launcher(configs: Sequence[RunConfig], _train_script: Path, console: Co
     return Cluster(
         first.launcher, Path(first.machine.runs_dir), Slurm(), call_sbatch, console=console
     )
-
-
-@dataclass(frozen=True)
-class _Array:
-    """Runs of one job array to be submitted; ``running``: jobs of it that may run at a time."""
-
-    request: Request
-    run_ids: Sequence[str]
-    running: int
 
 
 @dataclass
@@ -181,24 +174,11 @@ class Cluster(CountsSignals):
         site = self.site
         return self.scheduler.limits(site.account, site.qos)
 
-    def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[_Array]:
+    def _arrays(self, configs: Mapping[str, RunConfig], limits: JobLimits) -> list[Array]:
         """Arrays of runs with equal requests, within the limits of cluster and launcher."""
         requests = by_request(configs, self.launcher, self.site)
         self._note_problems(configs, requests)
-        parts = []
-        for request, run_ids in requests.items():
-            for part in split(run_ids, limits.array_size):
-                parts.append((request, part))
-        most = self.launcher.parallelism
-        if limits.running is not None:
-            # Each array needs at least one; Slurm itself queues jobs beyond the account's limit.
-            most = min(most, max(limits.running, len(parts)))
-        # Slurm limits each array separately, so the common limit is divided among them.
-        given = shares([len(part) for _, part in parts], most, limits.array_size)
-        arrays = []
-        for (request, part), share in zip(parts, given, strict=True):
-            arrays.append(_Array(request, part, share))
-        return arrays
+        return arrays_of(requests, self.launcher.parallelism, limits)
 
     def _note_problems(
         self, configs: Mapping[str, RunConfig], requests: Mapping[Request, Sequence[str]]
@@ -250,7 +230,7 @@ class Cluster(CountsSignals):
             yield self._submission(place, folders, array, snapshot)
 
     def _submission(
-        self, folder: Path, runs: Sequence[RunFolder], array: _Array, snapshot: Path
+        self, folder: Path, runs: Sequence[RunFolder], array: Array, snapshot: Path
     ) -> Submission:
         return Submission(
             folder=folder,

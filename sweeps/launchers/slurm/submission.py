@@ -25,6 +25,7 @@ from scpo.records.files import naming_write_errors
 from scpo.schema.run import RunConfig, SlurmLauncher
 from sweeps.estimates import hours
 from sweeps.launchers.slurm.cluster_settings import MAX_HOURS, Site
+from sweeps.launchers.slurm.job_limits import JobLimits, shares, split
 from sweeps.launchers.slurm.job_records import (
     LAST_S,
     STARTED,
@@ -108,6 +109,15 @@ class Submission:
         return self.folder.name
 
 
+@dataclass(frozen=True)
+class Array:
+    """Runs of one job array to be submitted; ``running``: jobs of it that may run at a time."""
+
+    request: Request
+    run_ids: Sequence[str]
+    running: int
+
+
 Sbatch = Callable[[Submission], Sequence[str]]
 """Hands a submission to the scheduler; returns a job id for each run."""
 
@@ -132,6 +142,30 @@ def by_request(
     # Large requests first, because they wait longest for free nodes.
     ordered = sorted(groups, key=lambda request: (-request.resources.gpus, request.limit_min))
     return {request: groups[request] for request in ordered}
+
+
+def arrays_of(
+    requests: Mapping[Request, Sequence[str]], parallelism: int, limits: JobLimits
+) -> list[Array]:
+    """Arrays of runs with equal requests, within the limits of cluster and launcher.
+
+    Raises:
+        ConfigError: There are more arrays than jobs that may run at a time.
+    """
+    parts = []
+    for request, run_ids in requests.items():
+        for part in split(run_ids, limits.array_size):
+            parts.append((request, part))
+    most = parallelism
+    if limits.running is not None:
+        # Each array needs at least one; Slurm itself queues jobs beyond the account's limit.
+        most = min(most, max(limits.running, len(parts)))
+    # Slurm limits each array separately, so the common limit is divided among them.
+    given = shares([len(part) for _, part in parts], most, limits.array_size)
+    arrays = []
+    for (request, part), share in zip(parts, given, strict=True):
+        arrays.append(Array(request, part, share))
+    return arrays
 
 
 def limit_notes(
@@ -477,7 +511,8 @@ def _limit_min(config: RunConfig, launcher: SlurmLauncher, site: Site) -> int:
         raise ConfigError(
             f"launcher.warn_s={launcher.warn_s} is not less than the time limit of "
             f"{60 * limit_min} s: the job would get the signal to stop as it starts. Give a longer "
-            "launcher.time_h or a shorter launcher.warn_s"
+            f"launcher.time_h (at most {site.max_time_h:g}, max_time_h of {launcher.site}) or a "
+            "shorter launcher.warn_s"
         )
     return limit_min
 

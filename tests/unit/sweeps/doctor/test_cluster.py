@@ -39,6 +39,16 @@ def test_a_cluster_that_fits(cluster):
     assert {one.level for one in cluster_checks.check_slurm(cluster())} == {Level.OK}
 
 
+def test_fewer_jobs_at_a_time_than_arrays_are_an_error_as_in_the_sweep(cluster, commands, subject):
+    on_slurm = cluster(time_h=None)
+    commands("scontrol", "echo 'MaxArraySize            = 3'")
+    words = ["launcher=slurm_a800x4", "launcher.parallelism=1", f"launcher.site={on_slurm.first.launcher.site}"]
+    planned = subject("+experiment=one", "scale=paper", *words, "seeds=[0,1,2,3]")
+    found = list(cluster_checks.check_slurm(planned))
+    assert_finds(found, "error", "launcher.parallelism=1 jobs may run at a time, and these runs make", "parallelism=<")
+    assert not any(one.level is Level.OK for one in found if one.check == "slurm limits")
+
+
 def test_without_a_partition_of_the_sites_the_default_one_is_looked_at(cluster):
     rows = "large|up|2-00:00:00|64|gpu:4|1/3/0/4\ndefault*|up|2-00:00:00|8|gpu:4|1/3/0/4"
     found = cluster_checks.check_slurm(cluster(row=rows, site=""))

@@ -247,6 +247,8 @@ def test_a_run_without_a_figure_needs_a_time_limit():
         submission.by_request({"a": compose_run([SLURM])}, launcher(), SITE)
     with pytest.raises(ConfigError, match="warn_s=1800 is not less than the time limit of 600 s"):
         submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=0.1666"), SITE)
+    with pytest.raises(ConfigError, match=r"longer launcher.time_h \(at most 0.4, max_time_h of slurm/site.yaml\)"):
+        submission.by_request({"a": compose_run([SLURM])}, launcher("launcher.time_h=4"), Site(max_time_h=0.4))
 
 
 NOTES = {
