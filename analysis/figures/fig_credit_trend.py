@@ -30,14 +30,15 @@ from scpo.intervals import decimals, summarise
 HEIGHT, LEGEND_HEIGHT = 1.75, 0.16
 ROWS = {"scpo": "reordered (default)", "chronological": "chronological"}
 
-# Steps of the moving average (paper, appendix "Step-reward analysis").
+# Logged values in the moving average (paper, appendix "Step-reward analysis").
 WINDOW = 5
 
 # Steps over which the paper averages.
 FIRST, LAST = 20, 150
 CAPTION = (
     "Credit over training. Curves: mean over the finished seeds at the steps that all of them "
-    "have, band ± one standard deviation, moving average over 5 steps; table: the mean of each "
+    "have, joined by straight lines, of each seed's moving average over its last {window} logged "
+    "values (of fewer at the beginning); band ± one standard deviation; table: the mean of each "
     "seed over its own steps in the span that is named, then over the seeds. Failed trajectories "
     "are those of active groups, groups with a success and a failure; a step without an active "
     "group has no number of credited steps. Credit is that of {settings}."
@@ -127,7 +128,7 @@ def _numbers(data: Collected, part: Section, rows: list[Row]) -> Table:
     blocks = [Block(f"Measured, {place}, {settings}", tuple(_measured(data, rows, paper=paper)))]
     if paper:
         blocks.insert(0, Block("Published, Qwen2.5-1.5B on ALFWorld", tuple(_published())))
-    caption = CAPTION.format(settings=settings) + names.more_seeds_of([(part, rows)])
+    caption = CAPTION.format(window=WINDOW, settings=settings) + names.more_seeds_of([(part, rows)])
     return Table(
         words=("Order", "Seeds", "Steps"),
         numbers=tuple(metric.quantity for metric in METRICS),

@@ -65,15 +65,16 @@ CUT = 0.25
 # Fill styles of the markers of LEVELS.
 FILLS = ("full", "none")
 CAPTION = (
-    "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of the "
-    "success rates of a seed's families, then the mean over seeds with its 95 % Student interval,"
-    " cut off at 0 and 100 %, as those of the profiles are; axes begin where the rows do. "
-    "Profiles: share of (seed, family) pairs above τ, one line a method (legend below), with the "
-    "same kind of interval from three seeds on. Training steps: until success on all held-out "
-    "games first reaches 50 and 80 %, on the straight lines between validations, mean over seeds;"
-    " a seed that does not reach it counts with its last step, and how many do is printed where "
-    "not all do. A bootstrap over seeds is not used: at three seeds its 95 % intervals cover "
-    "about 71 %."
+    "Over seeds and task families of {panel}, at the last checkpoint. Interquartile mean: of a "
+    "seed's families, the mean of the middle {middle} of their {families} success rates, then the "
+    "mean over seeds with its 95 % Student interval, cut off at 0 and 100 %, as those of the "
+    "profiles are; its axis and that of τ need not begin at 0. Profiles: share of (seed, family) "
+    "pairs above τ, one line a method (legend below), with the same kind of interval from three "
+    "seeds on. Training steps: until success on all held-out games first reaches 50 and 80 %, on "
+    "the straight lines between validations, mean over seeds; a seed that does not reach it "
+    "counts with its last step, and how many do is printed where not all do; a level that no seed "
+    "reaches has no point. A bootstrap over seeds is not used: at three seeds its 95 % intervals "
+    "cover about 71 %."
 )
 
 
@@ -377,8 +378,13 @@ def _numbers(
     for part, lines in models:
         rows = tuple(_cells(line, notes) for line in lines)
         blocks.append(Block(f"{scale} scale, {names.setting(part)}", rows))
-    caption = CAPTION.format(panel=names.PANELS[names.JUDGED[scale]])
+    caption = CAPTION.format(
+        panel=names.PANELS[names.JUDGED[scale]],
+        middle=len(FAMILIES) - 2 * int(CUT * len(FAMILIES)),
+        families=len(FAMILIES),
+    )
     caption += f"{notes.text}{names.own_seeds(part for part, _ in models)}"
+    caption += names.more_seeds_of((part, [line.row for line in lines]) for part, lines in models)
     return Table(
         words=("Method", "Seeds", "Seeds that reach 50 %, 80 %"),
         numbers=("IQM (%)", "Steps to 50 %", "Steps to 80 %"),

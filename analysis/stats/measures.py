@@ -4,8 +4,9 @@ The area covers the whole training; steps to 50 % show whether a method learns *
 the last step shows whether it ends *better*. Each measure is defined here and nowhere else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -24,6 +25,9 @@ TRAINING = "train/success_rate"
 # Success rates for ``steps_to``.
 LEVELS = (0.5, 0.8)
 
+# Largest number of training steps that a sentence lists.
+MOST_STEPS = 6
+
 
 class Logged(Protocol):
     """What runs have logged: ``Collected``, or ``analysis.stats.named`` without pandas."""
@@ -32,6 +36,23 @@ class Logged(Protocol):
     def by_id(self) -> Mapping[str, Run]: ...
     def series(self, run: str, metric: str) -> Series: ...
     def panels(self, run: str) -> tuple[str, ...]: ...
+
+
+def logged_steps(data: Logged, rows: Iterable[Row], metrics: Iterable[str]) -> str:
+    """The training steps at which finished runs of these rows have logged any of the metrics.
+
+    Returns:
+        For example ``training steps 20, 40``, or ``40 training steps from 1 to 40``; empty if none
+        is logged.
+    """
+    runs = {run for row in rows for run in row.finished}
+    steps = sorted(
+        {step for run, metric in product(runs, metrics) for step in data.series(run, metric).steps}
+    )
+    if len(steps) > MOST_STEPS:
+        return f"{len(steps)} training steps from {steps[0]} to {steps[-1]}"
+    listed = ", ".join(map(str, steps))
+    return f"training step{'s' if len(steps) > 1 else ''} {listed}" if steps else ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from analysis.rendering.table import Block, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.credit_settings import credit_of_rows
 from analysis.sources.rows import Row, Section
+from analysis.stats.measures import logged_steps
 from analysis.stats.seed_statistics import fewer_seeds
 from scpo.intervals import summarise
 
@@ -20,12 +21,12 @@ NUMBERS = ("Precision", "Chance", "Over chance", "Share credited")
 CAPTION = (
     "How often credit falls on a step that helps, one after which a shortest plan to win is "
     "shorter: precision, the share of credited failed steps that help; chance, that of all failed "
-    "steps; over chance, their difference; in percent, on samples of steps. A seed's precision is "
-    "its mean over the training steps with credited steps, chance and share credited over those "
-    "with failed steps. Mean ± standard deviation over the finished seeds; a mark at a row names "
-    "the numbers that not all of them have (no credited step has no precision). Credited by SCPO: "
-    "what the shaper credits{settings}; by other methods: steps with a positive step term of the "
-    "advantage."
+    "steps; over chance, their difference; in percent, measured at {steps} on samples of steps "
+    "(share credited: on all). A seed's precision is its mean over those of these training steps "
+    "that have credited steps, chance and share credited over those with failed steps. Mean ± "
+    "standard deviation over the finished seeds; a mark at a row names the numbers that not all "
+    "of them have (no credited step has no precision). Credited by SCPO: what the shaper "
+    "credits{settings}; by other methods: steps with a positive step term of the advantage."
 )
 
 
@@ -44,7 +45,8 @@ def build(data: Collected) -> Table:
 
     shown = [row for part in data.sections for row in _measured(data, part)]
     settings = credit_of_rows(shown, data.by_id)
-    caption = CAPTION.format(settings=f" ({settings})" if settings else "")
+    steps = logged_steps(data, shown, (CREDITED, CHANCE, SHARE))
+    caption = CAPTION.format(steps=steps, settings=f" ({settings})" if settings else "")
     scale = data.sections[0].scale
     return Table(
         words=("Row", "Seeds"),

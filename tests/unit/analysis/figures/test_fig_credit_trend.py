@@ -74,3 +74,9 @@ def test_the_caption_names_the_seeds_where_another_experiment_has_more(tmp_path)
     said = "further seeds of rows that are shown on seed 0 (more_seeds: SCPO on seed 1)"
     assert said in build(data).numbers.caption
     assert said in fig_learning.build(data).numbers.caption
+
+
+def test_the_caption_counts_the_logged_values_of_the_moving_average_not_the_steps(tmp_path):
+    write_experiment(tmp_path, {"scpo": [run_with(tmp_path, "scpo", 0, 10)]})
+    caption = build(collect(tmp_path).at_scale("mini")).numbers.caption
+    assert "each seed's moving average over its last 5 logged values (of fewer at the beginning)" in caption

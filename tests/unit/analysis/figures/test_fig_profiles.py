@@ -109,3 +109,25 @@ def test_each_line_of_panels_is_named_where_there_are_several(tmp_path):
         "ALFWorld, tiny language model",
         "ALFWorld, tiny language model†",
     ]
+
+
+def test_the_caption_names_what_an_interquartile_mean_is_of_and_which_levels_have_no_point(tmp_path):
+    write_ablation(tmp_path, rows=("scpo",), seeds=(0, 1))
+    caption = build(collect(tmp_path).at_scale("mini")).numbers.caption
+    assert "the mean of the middle 4 of their 6 success rates" in caption
+    assert "its axis and that of τ need not begin at 0." in caption
+    assert "a level that no seed reaches has no point." in caption
+
+
+def test_the_caption_names_the_seeds_where_another_experiment_has_more(tmp_path):
+    ids = {}
+    for seed in (0, 1, 2):
+        run = write_run(tmp_path, "scpo", seed)
+        metrics = {f"val/train_games/{family}/success_rate": 0.5 for family in FAMILIES}
+        log_lines(tmp_path / run["id"], [{"step": s, "val/train_games/success_rate": 0.5, **metrics} for s in (0, 40)])
+        ids[seed] = run
+    write_experiment(tmp_path, {"scpo": [ids[0], ids[1]]}, name="ablation")
+    assert "further seeds" not in build(collect(tmp_path).at_scale("mini")).numbers.caption
+    write_experiment(tmp_path, {"scpo": list(ids.values())}, name="more_seeds")
+    caption = build(collect(tmp_path).at_scale("mini")).numbers.caption
+    assert "further seeds of rows that are shown on seeds 0, 1 (more_seeds: SCPO on seed 2)" in caption

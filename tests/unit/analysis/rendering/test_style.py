@@ -24,6 +24,7 @@ from analysis.rendering.style import (
     read_style,
 )
 from scpo.errors import ConfigError
+from tests.support.run_records import ROOT
 
 
 def test_the_last_bit_of_a_transform_changes_no_pixel():
@@ -142,3 +143,14 @@ def test_a_legend_of_names_in_capitals_fits_into_the_page(count):
         figure.subplots()
         legend_below(figure, [Line2D([], [], label=label) for label in labels], labels, handlelength=3.2)
     assert "png" in figure_files(figure)
+
+
+def test_the_gallery_names_the_figures_of_a_columns_width():
+    narrow = []
+    for path in sorted((ROOT / "analysis" / "figures").glob("fig_*.py")):
+        source = path.read_text()
+        if "canvas_width(COLUMN_WIDTH)" in source or "step_planes" in source:
+            narrow.append(f"`{path.stem}`")
+    assert (
+        f"Drawn at 3.25 inches: {', '.join(narrow)}; the others at 6.75." in (ROOT / "docs" / "gallery.md").read_text()
+    )

@@ -3,6 +3,7 @@
 import pytest
 
 from analysis.sources.collect import collect
+from analysis.sources.rows import Row, RowRun
 from analysis.sources.series import Series
 from analysis.stats.measures import (
     BETTER,
@@ -11,6 +12,7 @@ from analysis.stats.measures import (
     MEASURES,
     held_out,
     judged,
+    logged_steps,
     reaches,
     steps_to,
     success_at,
@@ -69,3 +71,19 @@ def test_a_mini_run_is_judged_on_the_games_that_it_trains_on(tmp_path):
     data = collect(tmp_path)
     trained = data.series(run, "val/train_games/success_rate")
     assert judged(data, run).values == pytest.approx(trained.values)
+
+
+def test_few_training_steps_are_listed_and_many_counted():
+    class Logs:
+        def series(self, run, metric):
+            return {"a": Series((20,), (0.1,)), "b": Series((20, 40), (0.1, 0.2))}.get(
+                run, Series(range(1, 41), [0] * 40)
+            )
+
+    def row(*runs):
+        return Row("scpo", "SCPO", tuple(RowRun(run, seed, "DONE") for seed, run in enumerate(runs)))
+
+    assert logged_steps(Logs(), [row("a")], ("m",)) == "training step 20"
+    assert logged_steps(Logs(), [row("a"), row("b")], ("m",)) == "training steps 20, 40"
+    assert logged_steps(Logs(), [row("c")], ("m",)) == "40 training steps from 1 to 40"
+    assert logged_steps(Logs(), [], ("m",)) == ""

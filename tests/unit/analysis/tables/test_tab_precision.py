@@ -81,3 +81,10 @@ def test_runs_that_measured_nothing_make_no_table(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
     with pytest.raises(MissingRunsError, match="measured where its credit falls"):
         build(collect(tmp_path).at_scale("mini"))
+
+
+def test_the_caption_names_the_training_steps_at_which_precision_was_measured(tmp_path):
+    runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1), (None, 0.2, 0.0)), measured(tmp_path, 1, (0.5, 0.2, 0.1))]
+    write_experiment(tmp_path, {"scpo": runs})
+    caption = build(collect(tmp_path).at_scale("mini")).caption
+    assert "measured at training steps 1, 2 on samples of steps (share credited: on all). A seed's precision" in caption
