@@ -25,7 +25,7 @@ from analysis.rendering.table import NONE, Block, Cells, Table, percent
 from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.sources.knobs import rows_of_knob
 from analysis.sources.rows import DEFAULT, MAIN, Row, Section, seed_list
-from analysis.stats.seed_statistics import best_of_bias
+from analysis.stats.seed_statistics import best_of_bias, checkpoints
 from scpo.intervals import Summary
 
 HEIGHT = 2.25  # inches
@@ -40,6 +40,7 @@ KNOBS = {
     "theta": "match threshold θ",
     "soft_base": "soft base λ",
 }
+SIGNS = {"theta": "θ", "soft_base": "λ"}
 EXPERIMENTS = ("sweep_theta", "sweep_lambda")
 CAPTION = (
     "Sensitivity to one knob at a time, success rate (%) on {panel}: the last checkpoint (discs), "
@@ -206,12 +207,25 @@ def _seeds(points: Points) -> str:
 
 
 def _seed_list(points: Points) -> str:
-    """The finished seeds of all points."""
-    seeds: set[int] = set()
-    for line in points.values():
+    """The finished seeds of the points, with the points where not all have the same.
+
+    For example ``seeds 20 to 29``, or ``seeds 0 to 19 (default), seeds 0 to 2 (the others)``.
+    """
+    groups: dict[str, dict[str, None]] = {}
+    for knob, line in points.items():
         for point in line:
-            seeds |= point.row.finished_seeds
-    return seed_list(seeds)
+            name = f"{SIGNS[knob]} = {point.value:g}"
+            if point.row.name == DEFAULT:
+                name = "default"
+            groups.setdefault(seed_list(point.row.finished_seeds), {})[name] = None
+    if len(groups) == 1:
+        return next(iter(groups))
+    # Of groups of equal size that without the default, which has a name of its own.
+    largest = max(groups, key=lambda seeds: (len(groups[seeds]), "default" not in groups[seeds]))
+    others = groups.pop(largest)
+    named = [f"{seeds} ({', '.join(group)})" for seeds, group in groups.items()]
+    last = "the others" if len(others) > 1 else next(iter(others))
+    return ", ".join([*named, f"{largest} ({last})"])
 
 
 # Numbers
@@ -257,13 +271,14 @@ def _bias(data: Collected, part: Section, points: Points) -> str:
     default = next(point for point in every if point.row.name == DEFAULT)
     run = default.row.finished[0]
     panel = names.JUDGED[part.scale]
-    checkpoints = len(data.series(run, names.success_metric(panel)).steps)
+    count = checkpoints(data.series(run, names.success_metric(panel)))
     episodes = data.series(run, f"val/{panel}/episodes").last
     if not episodes:
         return "The best of many checkpoints reads too high."
     rate = default.last.mean
-    bias = 100 * best_of_bias(rate, checkpoints, int(episodes))
+    bias = 100 * best_of_bias(rate, count, int(episodes))
     return (
-        f"The best of {checkpoints} checkpoints of {episodes:.0f} episodes reads {bias:.1f} points "
-        f"too high at a constant rate of {100 * rate:.0f} % (simulated)."
+        f"The best of {count} checkpoints of {episodes:.0f} episodes reads {bias:.1f} points too "
+        f"high at a constant rate of {100 * rate:.0f} %, which is the default's mean at the last "
+        "checkpoint (simulated; the checkpoint before training is not counted)."
     )

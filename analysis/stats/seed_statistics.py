@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from analysis.sources.series import Series
 from scpo.intervals import Summary, summarise
 
 # Confidence level of every interval; tests use the significance level 1 - LEVEL.
@@ -186,6 +187,14 @@ def resolvable(std: float, n: int) -> float:
 
     # Power depends on effect / std only, so the root is found in units of std.
     return std * float(brentq(missing_power, 0.0, 100.0, xtol=1e-6))
+
+
+def checkpoints(success: Series) -> int:
+    """Number of a run's checkpoints for ``best_of_bias``.
+
+    Validation before training is not counted: its true rate is another one than at the end.
+    """
+    return len(success.between(1).steps)
 
 
 def best_of_bias(rate: float, checkpoints: int, episodes: int, draws: int = 20_000) -> float:

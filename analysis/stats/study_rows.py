@@ -17,7 +17,12 @@ from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.sections import benchmarks, record_rows
-from analysis.sources.settings import configuration_of, own_settings, values_of
+from analysis.sources.settings import (
+    configuration_of,
+    is_prompted,
+    own_settings,
+    values_of,
+)
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS
@@ -87,6 +92,9 @@ class StudyRow:
     def learning_rate(self) -> float | None:
         """Learning rate of its runs; None while no run has started, or if nothing is trained."""
         configuration = json.loads(self.configuration or "{}")
+        # The scale's settings of training are recorded for runs that only prompt, too.
+        if is_prompted(configuration):
+            return None
         optimizer = (configuration.get("trainer") or {}).get("optimizer") or {}
         rate: float | None = optimizer.get("learning_rate")
         return rate

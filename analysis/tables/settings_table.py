@@ -8,6 +8,7 @@ from analysis import names
 from analysis.rendering.table import Block, Table
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section
+from analysis.sources.settings import is_prompted
 
 Config: TypeAlias = dict[str, Any]
 
@@ -31,13 +32,13 @@ class Entry:
         label: Name of the setting.
         paper: The paper's value, as printed.
         read: Path in the configuration, or function of the configuration.
-        from_runs: Function of a section, used instead of ``read`` if given.
+        from_runs: Function of a section and its rows, used instead of ``read`` if given.
     """
 
     label: str
     paper: str
     read: str | Callable[[Config], Any] = ""
-    from_runs: Callable[[Collected, Section], str] | None = None
+    from_runs: Callable[[Collected, Section, tuple[Row, ...]], str] | None = None
 
 
 def settings_table(
@@ -48,9 +49,11 @@ def settings_table(
     caption: str,
     label: str,
 ) -> Table:
-    """Table with one column per section that has finished runs.
+    """Table with one column per section that has finished runs which train.
 
-    If a value differs between the runs of a section, the cell lists all values.
+    Rows that only prompt are left out: the scale's settings of training are recorded for them, too,
+    and no update has used them. If a value differs between the runs of a section, the cell lists
+    all values.
 
     Args:
         data: Data of one scale.
@@ -80,7 +83,7 @@ def _finished_parts(
     *,
     shaped: bool,
 ) -> list[tuple[Section, tuple[Row, ...]]]:
-    """Sections with finished rows, the default row first; runs of verl-agent are left out."""
+    """Sections with finished rows that train, the default row first; without verl-agent's runs."""
     parts = []
     for part in data.sections:
         rows = []
@@ -91,7 +94,7 @@ def _finished_parts(
             rows.sort(key=lambda row: row.name != DEFAULT)
             parts.append((part, tuple(rows)))
     if not parts:
-        raise missing_runs("finished runs", data.sections, "main_table")
+        raise missing_runs("finished runs that train", data.sections, "main_table")
     return parts
 
 
@@ -100,12 +103,14 @@ def _is_read(data: Collected, run: str, *, shaped: bool) -> bool:
     if known.foreign:
         # verl-agent's configuration has other keys.
         return False
+    if is_prompted(known.config):
+        return False
     return not shaped or known.head.method.shaper is not None
 
 
 def _value(data: Collected, entry: Entry, part: Section, rows: tuple[Row, ...]) -> str:
     if entry.from_runs:
-        return entry.from_runs(data, part) or "–"
+        return entry.from_runs(data, part, rows) or "–"
     shown: dict[str, None] = {}
     for row in rows:
         for run in row.finished:

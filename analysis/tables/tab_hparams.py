@@ -3,11 +3,15 @@
 from analysis import names
 from analysis.rendering.table import Table
 from analysis.sources.collected import Collected
-from analysis.sources.rows import Section
+from analysis.sources.rows import Row, Section
 from analysis.tables.comparison import key_of
 from analysis.tables.settings_table import Config, Entry, at, settings_table
 
-CAPTION = "Training hyper-parameters of the finished runs, as recorded, and the paper's."
+CAPTION = (
+    "Training hyper-parameters of the finished runs that train, as recorded, and the paper's. A "
+    "column has the rows of one setting, of the experiments in its last line, on the seeds in the "
+    "line above; a cell lists the different values of its rows, those of SCPO first."
+)
 
 
 def build(data: Collected) -> Table:
@@ -20,10 +24,10 @@ def _model(config: Config) -> str | None:
     return names.model(name) if name else None
 
 
-def _validation_episodes(data: Collected, part: Section) -> str:
+def _validation_episodes(data: Collected, part: Section, rows: tuple[Row, ...]) -> str:
     """Episodes of each panel in a validation; several numbers of a panel if the runs differ."""
     counts = set()
-    for row in part.rows:
+    for row in rows:
         for run in row.finished:
             for panel in data.panels(run):
                 episodes = data.series(run, f"val/{panel}/episodes").last
@@ -39,6 +43,17 @@ def _optimizer(config: Config) -> str | None:
     decay = at(config, "trainer.optimizer.weight_decay")
     warmup = at(config, "trainer.optimizer.warmup_steps")
     return f"AdamW (weight decay {decay}, {warmup} steps of warm-up)"
+
+
+def _experiments(data: Collected, part: Section, rows: tuple[Row, ...]) -> str:
+    """Experiments that have some of these rows' finished runs."""
+    shown = {run for row in rows for run in row.finished}
+    found: dict[str, None] = {}
+    for family in part.families:
+        for row in family.runs:
+            if row.name in family.rows and shown.intersection(row.finished):
+                found[family.experiment] = None
+    return ", ".join(found)
 
 
 ENTRIES = (
@@ -65,4 +80,5 @@ ENTRIES = (
     Entry("Rollout temperature", "1.0", "trainer.temperature"),
     Entry("Validation temperature", "0.4", "trainer.validation.temperature"),
     Entry("Random seeds", "0, 1, 2", "seed"),
+    Entry("Experiments", "–", from_runs=_experiments),
 )

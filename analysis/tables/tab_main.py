@@ -37,7 +37,7 @@ from analysis.rendering.table import (
 )
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, with_new_runs
-from analysis.stats.seed_statistics import best_of_bias
+from analysis.stats.seed_statistics import best_of_bias, checkpoints
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
 from scpo.schema.env import FAMILIES
@@ -506,34 +506,41 @@ def _caption(data: Collected, measured: list[Measured], columns: Sequence[str]) 
 
 
 def _bias(data: Collected, measured: list[Measured]) -> str:
-    """Text on the bias of best checkpoints: for numbers like the paper's, and for a run here.
+    """Text on the bias of best checkpoints: for numbers like the paper's, and for a row here.
 
-    That run is the first one on ALFWorld with several checkpoints.
+    That row is the one on ALFWorld with the highest mean at its last checkpoint. The checkpoint
+    before training is not counted: its rate is another one.
     """
-    panel = PANELS[0][0]
     text = (
         "at a constant rate of 90 %, the best of 30 checkpoints of 128 episodes reads "
         f"{_bias_text(0.9, 30, 128)} too high"
     )
-    for run in _home_runs(measured):
-        series = data.series(run, names.success_metric(panel))
-        episodes = data.series(run, f"val/{panel}/episodes").last
-        checkpoints = len(series.steps)
-        if checkpoints > 1 and episodes:
-            rate = series.values[-1]
-            bias = _bias_text(rate, checkpoints, int(episodes))
+    panel = PANELS[0][0]
+    metric = names.success_metric(panel)
+    trained = list(_trained_home_rows(measured))
+    rates = [data.summary(row, metric, "last") for row in trained]
+    known = [(rate.mean, row) for rate, row in zip(rates, trained, strict=True) if rate.n]
+    if known:
+        rate, row = max(known, key=lambda entry: entry[0])
+        counts = [checkpoints(data.series(run, metric)) for run in row.finished]
+        played = [data.series(run, f"val/{panel}/episodes").last for run in row.finished]
+        episodes = max((number for number in played if number), default=None)
+        if max(counts) > 1 and episodes:
             text += (
-                f"; here, {checkpoints} checkpoints of {episodes:.0f} at {100 * rate:.0f} %, {bias}"
+                f"; here, {max(counts)} checkpoints of {episodes:.0f} at {100 * rate:.0f} %, the "
+                f"mean of {method_of(row).label} at the last checkpoint and the highest on "
+                f"{names.benchmark(HOME)}’s {names.panel_label(panel)}, "
+                f"{_bias_text(rate, max(counts), int(episodes))}"
             )
-            break
-    return f"{text} (simulated)."
+    return f"{text} (simulated; a checkpoint before training is not counted)."
 
 
-def _home_runs(measured: Iterable[Measured]) -> Iterator[str]:
-    """Yield the finished runs on ALFWorld."""
+def _trained_home_rows(measured: Iterable[Measured]) -> Iterator[Row]:
+    """Yield the finished rows on ALFWorld that train."""
     for part in measured:
-        for row in part.home.rows if part.home else ():
-            yield from row.finished
+        for row in method_rows(part.home) if part.home else ():
+            if row.finished and method_of(row).kind != PROMPTING:
+                yield row
 
 
 def _bias_text(rate: float, checkpoints: int, episodes: int) -> str:

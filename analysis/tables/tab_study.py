@@ -43,16 +43,18 @@ SCALE = "study"
 # Largest number of columns of success at a step before the last.
 MOST_STEPS = 3
 CAPTION = (
-    "Success (%) on held-out games (those of all validation panels together): area under the curve "
-    "over training, which is a mean success rate; success after fixed training steps and at the "
-    "last one; training steps until it first reaches 50 and 80 %, on the straight lines between "
-    "validations. A seed that never reaches a level counts with its last step (restricted mean); "
-    "“reach” counts the seeds that do, and where none does there is no number. Mean ± standard "
-    "deviation over the finished seeds (seeds: finished/planned). The learning rate is each row's "
-    "own; rows of one name list the settings in which they differ, or their heading does. “Minus "
-    "GiGPO” and “minus SCPO”: difference of the areas under validation in points, paired by seed, "
-    "with the 95 % Student interval, each by itself and not corrected; the comparisons that were "
-    "named before the runs, with their corrected tests, are in tab_study_effects."
+    "Success (%) on held-out games (those of all validation panels together): area under "
+    "validation, which is the area under its curve over training, a mean success rate; success "
+    "after fixed training steps and at the last one; training steps until it first reaches 50 and "
+    "80 %, on the straight lines between validations. Area under training: the same of the "
+    "success of the training rollouts, which play the games that are trained on. A seed that "
+    "never reaches a level counts with its last step (restricted mean); “reach” counts the seeds "
+    "that do, and where none does there is no number. Mean ± standard deviation over the finished "
+    "seeds (seeds: finished/planned). The learning rate is each row's own (a dash: nothing is "
+    "trained); rows of one name list the settings in which they differ, or their heading does. "
+    "“Minus GiGPO” and “minus SCPO”: difference of the areas under validation in points, paired "
+    "by seed, with the 95 % Student interval, each by itself and not corrected; the comparisons "
+    "that were named before the runs, with their corrected tests, are in tab_study_effects."
 )
 
 
@@ -181,9 +183,14 @@ def _line(
     for label in REFERENCES.values():
         summary = pairs.get(f"minus {label}")
         differences.append(difference(summary) if summary else NONE)
+    # A reference without a common seed has no number that a footnote could be about.
+    shown = {}
+    for name, reference in references.items():
+        if pairs[f"minus {REFERENCES[name]}"].n:
+            shown[name] = reference
     remarks = (
         fewer_seeds(pairs, len(row.row.finished)),
-        _unusual_references(references, same_experiment, rows, common),
+        _unusual_references(shown, same_experiment, rows, common),
     )
     marks = "".join(map(notes.mark, remarks))
     title = f"{find(rows, row).title_without(common)}{marks}"

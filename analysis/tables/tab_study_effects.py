@@ -43,7 +43,8 @@ CAPTION = (
     "first row minus the second by {measure}, paired by seed (pairs: used/planned): mean "
     "difference with the 95 % Student interval, p of the paired t-test after Holm's correction "
     "over {tests}, and the verdict at 5 %: higher, lower or open. An open one names the smallest "
-    "true difference that its pairs find with 80 % power. “Faster”: steps to 50 %, fewer is faster "
+    "true difference that its pairs find with 80 % power in a test by itself, without the "
+    "correction. “Faster”: steps to 50 %, fewer is faster "
     "(a run that never reaches it counts with its last step). “Better”: held-out success at the "
     "last step. {families}"
 )

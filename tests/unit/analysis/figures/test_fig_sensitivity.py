@@ -10,6 +10,7 @@ from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from tests.support.run_records import log_only, write_experiment, write_run
+from tests.support.study_runs import rising, write_study
 
 SUCCESS = "val/train_games/success_rate"
 
@@ -76,6 +77,22 @@ def test_the_default_is_orange_with_an_error_bar(swept):
 def test_the_bias_of_the_best_checkpoint_is_stated(swept):
     caption = build(collect(swept).at_scale("mini")).numbers.caption
     assert "points too high" in caption or "reads too high" in caption
+
+
+def test_the_bias_counts_checkpoints_of_trained_policies_and_names_its_rate(tmp_path):
+    curves = {"scpo": lambda seed: rising(0.9), "theta_0_4": lambda seed: rising(0.8)}
+    write_study(tmp_path, {"sweep_theta": tuple(curves)}, curves)
+    caption = build(collect(tmp_path).at_scale("study")).numbers.caption
+    assert "The best of 4 checkpoints of 140 episodes reads" in caption
+    assert "rate of 90 %, which is the default's mean at the last checkpoint (simulated" in caption
+
+
+def test_values_with_fewer_seeds_than_the_default_are_not_given_its_seeds(swept):
+    """Caption and head read "seeds 0, 1", which only the default has."""
+    made = build(collect(swept).at_scale("mini"))
+    assert "scorer=lexical; seeds 0, 1 (default), seed 0 (the others)" in made.numbers.caption
+    head = " ".join(text.get_text() for text in made.figure.texts).replace("\n", " ")
+    assert "scorer=lexical, seeds 0, 1 (default), seed 0 (the others)" in head
 
 
 def test_the_default_alone_names_both_commands(tmp_path):

@@ -3,10 +3,12 @@ import io
 
 import pytest
 
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables import tab_hparams, tab_shaper
 from tests.support.run_records import write_ablation, write_experiment, write_run
+from tests.support.study_runs import rising, write_study, write_study_run
 
 
 def values(made):
@@ -21,6 +23,25 @@ def test_hyper_parameters_are_those_that_ran(tmp_path):
     assert table["Random seeds"] == ["0, 1, 2", "0, 1"]
     assert table["Training iterations"] == ["150", "40"]
     assert "held out, seen rooms: 140" in table["Validation episodes"][1]
+
+
+def test_a_row_that_only_prompts_has_no_hyper_parameters_of_training(tmp_path):
+    """Its recorded learning rate and seed, which no update used, were listed with the others."""
+    curves = {"scpo": lambda seed: rising(0.9)}
+    write_study(tmp_path, {"ablation": ("scpo",)}, curves)
+    rate = "trainer.optimizer.learning_rate=0.03"
+    plain = write_study_run(tmp_path, "plain", 7, rising(0.1), overrides=(rate,))
+    scpo = [write_study_run(tmp_path, "scpo", seed, rising(0.9)) for seed in (0, 1, 2)]
+    write_experiment(tmp_path, {"plain": [plain], "scpo": scpo}, name="main_table", scale="study")
+    data = collect(tmp_path).at_scale("study")
+    made = tab_hparams.build(data)
+    table = values(made)
+    assert table["Learning rate"] == ["1e-6", "0.004"]
+    assert table["Random seeds"] == ["0, 1, 2", "0, 1, 2"]
+    assert table["Experiments"][1] == "ablation, main_table"
+    assert "of the experiments in its last line" in made.caption
+    with pytest.raises(MissingRunsError, match="finished runs that train"):
+        tab_hparams.build(Selection(rows=("plain",)).of(data))
 
 
 def test_what_states_are_compared_by_is_shown_where_states_are_compared(tmp_path):

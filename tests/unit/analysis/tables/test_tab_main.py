@@ -99,9 +99,21 @@ def test_the_mini_table_holds_no_published_number_and_says_so(tmp_path):
     made = build(collect(tmp_path).at_scale("mini"))
     assert {row["Numbers"] for row in csv.DictReader(io.StringIO(made.csv()))} == {*("re-run here", "paired by seed")}
     assert "do not separate the methods" in made.caption
-    assert "5.0 points too high; here, 5 checkpoints of 140 at " in made.caption
+    assert "5.0 points too high; here, 4 checkpoints of 140 at " in made.caption
     measured = [block.title for block in made.blocks if block.title.startswith("Measured")]
     assert [title.rpartition("(")[2] for title in measured] == ["valid_seen)", "valid_unseen)", "train_games)"]
+
+
+def test_the_bias_is_at_the_highest_mean_of_a_row_whatever_row_comes_first(tmp_path):
+    """It was at the last success of the first finished run, which the caption did not name."""
+    curves = {"grpo": lambda seed: rising(0.6), "gigpo": lambda seed: rising(0.8 + 0.05 * (seed % 2))}
+    curves["scpo"] = lambda seed: rising(0.7)
+    for order in (("grpo", "scpo", "gigpo"), ("gigpo", "grpo", "scpo")):
+        folder = tmp_path / order[0]
+        write_study(folder, {"main_table": order}, curves, seeds=(0, 1))
+        caption = build(collect(folder).at_scale("study")).caption
+        assert "here, 4 checkpoints of 140 at 82 %, the mean of GiGPO at the last checkpoint and the highest" in caption
+        assert "a checkpoint before training is not counted" in caption
 
 
 def test_paper_and_mini_scale_never_meet(paper_runs):

@@ -303,6 +303,34 @@ def write_relabelled(folder, experiment, rows, overrides=()):
     write_json(folder / "experiments" / f"{experiment}-study.json", record)
 
 
+def test_a_row_that_trains_nothing_has_no_learning_rate(tmp_path):
+    curves = CURVES | {"plain": lambda seed: {0: 0.0, 40: 0.1}}
+    write_study(tmp_path, {"main_table": ("plain", "scpo")}, curves, seeds=(0, 1))
+    made = tab_study.build(collect(tmp_path).at_scale("study"))
+    rates = {line["Row"]: line["learning rate"] for line in lines(made)}
+    assert rates == {"Plain prompt": "", "SCPO": "4e-3"}
+    assert "(a dash: nothing is trained)" in made.caption
+
+
+def test_a_footnote_on_a_reference_is_only_at_a_number(tmp_path):
+    """Rows without a seed of the reference had the footnote, and no difference."""
+    few = ("trainer.group_size=2",)
+    write_study(tmp_path, EXPERIMENTS, CURVES)
+    write_study(tmp_path, {"pairs": ("gigpo", "grpo")}, CURVES, primary={}, overrides=few)
+    write_study(tmp_path, {"later": ("chronological",)}, CURVES, primary={}, seeds=(7, 8), overrides=few)
+    made = tab_study.build(collect(tmp_path).at_scale("study"))
+    (line,) = [line for line in lines(made) if line["block"].startswith("Later")]
+    assert line["minus GiGPO mean"] == ""
+    assert not made.footnotes
+
+
+def test_captions_define_the_area_under_training_and_the_smallest_difference(tmp_path):
+    data = study(tmp_path)
+    assert "Area under training: the same of the success of the training rollouts" in tab_study.build(data).caption
+    effects = tab_study_effects.build(data).caption
+    assert "with 80 % power in a test by itself, without the correction." in effects
+
+
 def test_rows_of_a_chosen_experiment_have_its_labels(tmp_path):
     few = ("trainer.optimizer.learning_rate=0.03",)
     own = {"scpo": ("scpo", "SCPO"), "gigpo": ("gigpo", "GiGPO"), "grpo": ("plainer", "plainer groups")}
