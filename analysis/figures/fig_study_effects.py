@@ -1,4 +1,4 @@
-"""The study's effects: every row minus GiGPO and minus SCPO, paired by seed, with its credit."""
+"""The study's effects: trained rows minus GiGPO and minus SCPO, paired by seed, with credit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ from analysis.stats.comparisons import (
     named_comparisons,
     tested,
 )
-from analysis.stats.measures import AREA
+from analysis.stats.measures import AREA, logged_steps
 from analysis.stats.seed_statistics import fewer_seeds
 from analysis.stats.study_rows import (
     MAIN,
@@ -117,14 +117,27 @@ PRECISION = {
 # Vertical distance between the precisions of a row, in rows.
 LANE = 0.22
 CAPTION = (
-    "Area under validation (all held-out games) of every trained row minus that of GiGPO and of "
-    "SCPO, paired by seed, with 95 % Student intervals (from three pairs on), sorted by the "
-    "difference to GiGPO; each row trains at the learning rate chosen for it (in tab_study), so "
-    "that part of a difference may be the rate's. {kinds} An arrow with a value is a difference "
-    "beyond the axis, a small arrow an interval that goes on beyond it. Right: credited steps per "
-    "failed trajectory of active groups (logarithmic), mean over training steps and seeds, and the "
-    "share of steps that shorten the shortest plan to win, of credited steps, of the others of the "
-    "same trajectories, and of all steps of failures."
+    "Area under validation (all held-out games) of trained rows minus that of GiGPO and of SCPO, "
+    "paired by seed, with 95 % Student intervals (from three pairs on), sorted by the difference "
+    "to GiGPO. {kinds} An arrow with a value is a difference beyond the axis, a small arrow an "
+    "interval that goes on beyond it. Right: credited steps per failed trajectory of active "
+    "groups, groups with a success and a failure (logarithmic), mean over the training steps with "
+    "such a group, then over seeds."
+)
+HELPS = (
+    " Far right: the share of steps that shorten the shortest plan to win, of credited steps, of "
+    "the others of the same trajectories, and of all steps of failures, on samples at {steps}, "
+    "mean over those of them that have such steps, then over seeds; credited are the steps that "
+    "the shaper credits, or with a positive step term of the advantage in rows without a shaper, "
+    "whose credited steps are not counted."
+)
+RATES = (
+    " The rows train at different learning rates (in this figure's table), so that part of a "
+    "difference may be due to the rates."
+)
+COMMON = (
+    " Seeds: those that all drawn rows have finished; tab_study_effects takes those that its own "
+    "rows have finished, by which a verdict may differ."
 )
 TESTED = (
     "Filled: a comparison that was named before the runs and is resolved at 5 % after Holm's "
@@ -159,11 +172,11 @@ def build(data: Collected) -> Drawing:
     """
     rows = study_rows(data)
     comparisons = named_comparisons(data, rows)
-    references, lines = _choose(data, rows, comparisons)
+    references, lines, others = _choose(data, rows, comparisons)
     if data.common_seeds:
         rows = _on_common_seeds(data, rows, [line.row for line in lines])
         comparisons = named_comparisons(data, rows)
-        references, lines = _choose(data, rows, comparisons)
+        references, lines, others = _choose(data, rows, comparisons)
     notes = names.Footnotes()
     # Marked first, because the height depends on the footnotes.
     marks = [_mark(line, notes) for line in lines]
@@ -199,41 +212,36 @@ def build(data: Collected) -> Drawing:
         )
         remark(figure, text)
 
-    caption = _caption(comparisons) + asked_seeds(data)
-    caption += not_shown(data, [line.row for line in lines])
-    caption += _other_benchmarks(rows, lines) + _not_drawn(data, rows, lines, references)
+    drawn = [line.row for line in lines]
+    caption = _caption(data, comparisons, drawn)
+    if len({row.learning_rate for row in (*drawn, *references.values())}) > 1:
+        caption += RATES
+    caption += asked_seeds(data) + (COMMON if data.common_seeds else "") + not_shown(data, drawn)
+    caption += _other_benchmarks(drawn[0].env, others) + _not_drawn(data, rows, drawn, references)
     for name, reference in references.items():
         if reference.title != REFERENCES[name]:
             caption += f" {REFERENCES[name]} is the row “{reference.title}”."
     return Drawing(figure, _numbers(lines, caption, notes))
 
 
-def _other_benchmarks(rows: Sequence[StudyRow], lines: Sequence[Line]) -> str:
-    """Sentence on the drawn benchmark and on others that have rows; empty without others."""
-    drawn = lines[0].row.env
-    others = dict.fromkeys(row.env for row in rows if row.env != drawn)
+def _other_benchmarks(drawn: str, others: Sequence[str]) -> str:
+    """Sentence on the drawn benchmark and on others that could be drawn; empty without others."""
     if not others:
         return ""
-    listed = ", ".join(names.benchmark(env) for env in others)
-    return (
-        f" Drawn is {names.benchmark(drawn)}, which has most rows; rows of {listed} are in "
-        f"tab_study_effects, and drawn by --env {','.join(others)}."
-    )
+    options = ", ".join(f"--env {env} draws {names.benchmark(env)}" for env in others)
+    return f" Drawn is {names.benchmark(drawn)}; {options}."
 
 
 def _not_drawn(
     data: Collected,
     rows: Sequence[StudyRow],
-    lines: Sequence[Line],
+    drawn: Sequence[StudyRow],
     references: Mapping[str, StudyRow],
 ) -> str:
-    """Sentence on the rows of chosen experiments that are not drawn; empty if all are.
+    """Sentence on the trained rows of the drawn benchmark that are not drawn; empty if all are.
 
     A row without a difference to a reference is left out, and the references are of one setting.
     """
-    if not data.asked:
-        return ""
-    drawn = [line.row for line in lines]
     left = []
     for row in rows:
         is_here = row.benchmark == drawn[0].benchmark and selected(data, row)
@@ -242,25 +250,19 @@ def _not_drawn(
             left.append(row)
     if not left:
         return ""
-    shown = {experiment for row in drawn for experiment, _ in row.names}
-    own: dict[str, None] = {}
-    for row in left:
-        names_here = [experiment for experiment, _ in row.names if experiment in data.asked]
-        own |= dict.fromkeys(name for name in names_here if name not in shown)
     compared_with = " and ".join(f"“{row.title}”" for row in references.values())
-    sentence = (
+    return (
         f" Not drawn, because they have no pairs with {compared_with} under the same settings: "
-        f"{first_names(row.title for row in left)}"
+        f"{first_names(row.title for row in left)}."
     )
-    if own:
-        sentence += f"; --experiment {next(iter(own))} draws its own"
-    return f"{sentence}."
 
 
-def _caption(comparisons: Sequence[Comparison]) -> str:
-    if not any(comparison.finished for comparison in comparisons):
-        return CAPTION.format(kinds=UNTESTED)
-    return CAPTION.format(kinds=TESTED.format(tests=tested(comparisons, SCALE)))
+def _caption(data: Collected, comparisons: Sequence[Comparison], drawn: Sequence[StudyRow]) -> str:
+    kinds = UNTESTED
+    if any(comparison.finished for comparison in comparisons):
+        kinds = TESTED.format(tests=tested(comparisons, SCALE))
+    steps = logged_steps(data, (row.row for row in drawn), PRECISION)
+    return CAPTION.format(kinds=kinds) + (HELPS.format(steps=steps) if steps else "")
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:
@@ -306,8 +308,8 @@ def _on_common_seeds(
 
 def _choose(
     data: Collected, rows: Sequence[StudyRow], comparisons: Sequence[Comparison]
-) -> tuple[dict[str, StudyRow], list[Line]]:
-    """References and lines of the benchmark with most lines.
+) -> tuple[dict[str, StudyRow], list[Line], list[str]]:
+    """References and lines of the benchmark with most lines, and the other environments with lines.
 
     Only trained rows: the large differences of untrained ones would squeeze the axis of the others.
     """
@@ -317,15 +319,18 @@ def _choose(
             trained.append(row)
     best: list[Line] = []
     of_best: dict[str, StudyRow] = {}
-    for here in by_benchmark(trained).values():
+    envs: dict[str, None] = {}
+    for (env, _), here in by_benchmark(trained).items():
         references = _references(here)
         lines = _lines(data, here, references, comparisons)
+        if lines:
+            envs[env] = None
         if len(lines) > len(best):
             best, of_best = lines, references
     if not best:
         needed = "two finished seeds of a row and of GiGPO or SCPO"
         raise missing_runs(needed, data.sections, MAIN)
-    return of_best, best
+    return of_best, best, [env for env in envs if env != best[0].row.env]
 
 
 def _references(rows: Sequence[StudyRow]) -> dict[str, StudyRow]:

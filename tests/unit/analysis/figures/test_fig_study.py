@@ -323,27 +323,58 @@ def test_a_row_with_a_long_name_is_drawn_at_the_usual_size_and_whole_in_the_tabl
     assert made.files()
 
 
-def test_effects_name_the_benchmark_that_is_drawn_and_the_others(tmp_path):
+def test_effects_name_the_benchmark_that_is_drawn_and_the_others_that_this_choice_could_draw(tmp_path):
     write_study(tmp_path, {"main_table": tuple(CURVES)}, CURVES)
     alone = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
-    assert "has most rows" not in alone
+    assert "Drawn is" not in alone
     write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, CURVES, env="webshop")
-    both = fig_study_effects.build(collect(tmp_path).at_scale("study")).numbers.caption
-    assert "Drawn is ALFWorld, which has most rows; rows of WebShop are in tab_study_effects" in both
-    assert "drawn by --env webshop." in both
+    data = collect(tmp_path)
+    assert "Drawn is ALFWorld; --env webshop draws WebShop." in effects(data)
+    for choice in (Selection(envs=("webshop",)), Selection(envs=("alfworld",)), Selection(experiments=("main_table",))):
+        assert "Drawn is" not in effects(data, choice)
 
 
-def test_rows_of_a_chosen_experiment_with_another_setting_are_named_where_they_are_not_drawn(tmp_path):
+def effects(data, choice=None):
+    """Caption of fig_study_effects."""
+    return fig_study_effects.build((choice or Selection()).of(data).at_scale("study")).numbers.caption
+
+
+def test_rows_with_another_setting_are_named_where_they_are_not_drawn(tmp_path):
     write_rates(tmp_path)
     fewer = tuple(f"env.validation_panels.valid_{k}seen.games=60" for k in ("", "un"))
     write_study(tmp_path, {"third": ("scpo", "gigpo")}, CURVES, primary={}, overrides=fewer)
     data = collect(tmp_path)
-    chosen = Selection(experiments=("first", "third")).of(data).at_scale("study")
-    made = fig_study_effects.build(chosen).numbers
+    chosen = Selection(experiments=("first", "third"))
+    for choice in (chosen, Selection()):
+        left = effects(data, choice).partition("Not drawn, ")[2]
+        assert "SCPO, valid_seen.games=60" in left
+        assert "GiGPO, " in left
+        assert "--experiment" not in left
+    made = fig_study_effects.build(chosen.of(data).at_scale("study")).numbers
     assert len(made.blocks[0].rows) == 2
-    left = made.caption.partition("Not drawn, ")[2]
-    assert "SCPO, valid_seen.games=60" in left
-    assert "GiGPO, " in left
-    assert "; --experiment third draws its own." in left
-    alone = Selection(experiments=("first",)).of(data).at_scale("study")
-    assert "Not drawn" not in fig_study_effects.build(alone).numbers.caption
+    assert "Not drawn" not in effects(data, Selection(experiments=("first",)))
+
+
+def test_effects_name_learning_rates_only_where_they_differ(tmp_path):
+    write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, CURVES, env="webshop")
+    shop = effects(collect(tmp_path))
+    assert "learning rate" not in shop
+    write_study(tmp_path, {"main_table": tuple(CURVES)}, CURVES)
+    assert "The rows train at different learning rates (in this figure's table)" in effects(collect(tmp_path))
+
+
+def test_effects_name_the_training_steps_of_precision_and_what_is_credited_without_a_shaper(tmp_path):
+    write_study(tmp_path, EXPERIMENTS, CURVES)
+    assert "Far right" not in effects(collect(tmp_path))
+    write_study(
+        tmp_path, {"beyond": ("crbc", "gigpo")}, CURVES | {"crbc": CURVES["scpo"]}, credit={"crbc": CREDIT["scpo"]}
+    )
+    caption = effects(collect(tmp_path))
+    assert "on samples at 40 training steps from 1 to 40, mean over those of them that have such steps" in caption
+    assert "with a positive step term of the advantage in rows without a shaper" in caption
+
+
+def test_on_common_seeds_effects_and_the_table_of_comparisons_may_differ_as_the_caption_explains(data):
+    assert "tab_study_effects" not in effects(data)
+    common = effects(data, Selection(common_seeds=True))
+    assert "Seeds: those that all drawn rows have finished; tab_study_effects takes those that its own" in common
