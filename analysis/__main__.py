@@ -154,6 +154,7 @@ def write_report(options: argparse.Namespace, console: Console) -> int:
     console.print(f"{counted(len(data.runs), 'run')} read; tables and figures, each in seconds:")
     built = build_from(data, options.out, lambda result: print_result(console, result))
     shown = contents(data, built, group_bytes=int(options.megabytes * MEGABYTE))
+    _print_left_out(console, built, _runs_dir_override(options))
     path = options.out / REPORT
     # Readable by others: a page on a shared disk is opened by people who did not write it.
     write_bytes(path, page(shown).encode(), readable=True)

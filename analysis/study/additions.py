@@ -116,11 +116,17 @@ def check_options(options: argparse.Namespace, archive: Path, page: Path) -> Non
     if lost_index(options.archive):
         raise unreadable(options.archive, f"{INDEX} is missing")
     if not is_archive(options.archive) and not options.create:
-        quoted = shlex.quote(str(options.archive))
+        again = ["python", "-m", "analysis", options.command, "--archive", str(options.archive)]
+        if options.page is not None:
+            again += ["--page", str(options.page)]
+        for folder in options.runs or ():
+            again += ["--runs", str(folder)]
+        again.append("--create")
+        for pattern in options.add or ["*"]:
+            again += ["--add", pattern]
         raise RecordError(
             f"there is no archive in {options.archive}. Correct --archive, or make it from "
-            f"finished runs: python -m analysis {options.command} --archive {quoted} "
-            "--create --add '*'"
+            f"finished runs: {shlex.join(again)}"
         )
 
 
@@ -202,6 +208,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     overridden = [record for record in data.experiments if _has_overrides(record, meaning)]
     addition = _matching(data, records, overridden, options.add, archive)
     _print_addition(console, addition, archive)
+    _print_new_labels(console, addition, archive)
     if addition.left_out:
         console.print(
             f"[yellow]left out[/] {escape('; '.join(addition.left_out))}. {OVERRIDES_IN_A_FILE}."
@@ -432,3 +439,19 @@ def _print_addition(console: Console, addition: _Addition, archive: Archive) -> 
         f"{len(addition.present)} in the archive already; code: {', '.join(codes) or 'none'}",
         markup=False,
     )
+
+
+def _print_new_labels(console: Console, addition: _Addition, archive: Archive) -> None:
+    """Print a note on each row of the archive whose label the added records change."""
+    labels: dict[tuple[str, str], str] = {}
+    for record in archive.experiments:
+        labels |= {(record.experiment, row.name): row.label for row in record.rows}
+    for record in addition.records:
+        for row in record.rows:
+            before = labels.get((record.experiment, row.name), row.label)
+            if before != row.label:
+                console.print(
+                    f"note: {record.experiment}, {row.name}: its label is now {row.label!r}, as in "
+                    f"the added record; it was {before!r}",
+                    markup=False,
+                )

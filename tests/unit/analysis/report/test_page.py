@@ -17,6 +17,19 @@ from tests.support.sketches import sketch
 from tests.support.study_runs import rising, write_study
 
 
+def test_the_command_names_what_is_left_out_and_how_to_finish_it(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    rows = [write_run(runs), write_run(runs, seed=1, state="INTERRUPTED"), write_run(runs, seed=2)]
+    write_experiment(runs, {"scpo": rows})
+    (runs / rows[2]["id"] / "config.yaml").write_text("{")
+    assert main(["report", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert f"left out {rows[2]['id']}: " in told
+    assert f"{rows[1]['id']} is INTERRUPTED\n" in told
+    assert "Finish them with:\n  python sweep.py " in told
+    assert told.index("Finish them with") < told.index("wrote ")
+
+
 def test_only_what_differs_between_runs_is_there(tmp_path):
     ids = write_ablation(tmp_path, seeds=(0, 1), steps=4, every=2)
     found = configurations(collect(tmp_path))

@@ -231,7 +231,8 @@ def test_a_missing_archive_is_refused_and_nothing_is_written(runs, tmp_path, cap
     assert command(tmp_path) == 1
     assert f"there is no archive in {tmp_path / 'study'}" in " ".join(capsys.readouterr().out.split())
     assert command(tmp_path, runs, words=()) == 1
-    assert "--create" in capsys.readouterr().out
+    here = f"--archive {tmp_path / 'study'} --page {tmp_path / 'study.md'} --runs {runs}"
+    assert f"python -m analysis study {here} --create --add '*'" in " ".join(capsys.readouterr().out.split())
     assert files_of(tmp_path) == before
     assert not (tmp_path / "study").exists()
 
@@ -283,6 +284,21 @@ def test_runs_of_uncommitted_code_are_refused_unless_told_otherwise(runs, tmp_pa
     assert f"1 run of code that is in no commit: {path.parent.name}" in said
     assert not (tmp_path / "study").exists()
     assert command(tmp_path, runs) == 0
+
+
+def test_a_row_that_gets_another_label_is_named(runs, tmp_path, capsys):
+    assert command(tmp_path, runs) == 0
+    path = runs / "experiments" / "main_table-study.json"
+    record = json.loads(path.read_text())
+    (row,) = (row for row in record["rows"] if row["name"] == "scpo")
+    row["label"], before = "SCPO, mine", row["label"]
+    write_json(path, record)
+    assert "its label" not in capsys.readouterr().out
+    assert command(tmp_path, runs) == 0
+    told = f"note: main_table, scpo: its label is now 'SCPO, mine', as in the added record; it was {before!r}"
+    assert told in " ".join(capsys.readouterr().out.split())
+    assert command(tmp_path, runs) == 0
+    assert "its label" not in capsys.readouterr().out
 
 
 def test_a_planned_run_that_never_finished_gives_way_to_one_of_other_settings(runs, tmp_path, monkeypatch):
