@@ -193,6 +193,10 @@ def test_what_needs_a_part_that_did_not_end_and_what_comes_after_30_minutes_is_n
     assert report["parts"]["scorer"]["reason"] == "the 30 minutes are over"
 
 
+def test_the_folder_of_the_report_is_not_committed():
+    assert f"/{gpu_acceptance.FOLDER}/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_a_command_that_hangs_is_ended_at_its_limit_and_its_output_is_there(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(gpu_acceptance, "GRACE_S", 0.5)
     hangs = "import signal, time; signal.signal(15, signal.SIG_IGN); print('begun', flush=True); time.sleep(600)"
