@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scpo.benchmarks import BENCHMARKS
-from scpo.errors import ConfigError
 from scpo.schema.method import required
 from scpo.schema.model import ApiModel, ChoiceModel, ModelConfig, TinyModel
 from scpo.schema.run import RunConfig
@@ -256,17 +255,9 @@ def micro_batch(config: RunConfig, trainer: VerlTrainer) -> tuple[int, str]:
     mini-batch. With verl it is halved until a micro-batch of the longest rows takes at most
     ``FULL_SHARE`` of one of the paper's GPUs, which changes no result: verl's loss is the token
     mean over the mini-batch. verl-agent averages over micro-batches, so it is not halved there.
-
-    Raises:
-        ConfigError: The ranks cannot share a mini-batch evenly.
     """
-    ranks = trainer.verl.gpus * trainer.verl.nodes
-    share, rest = divmod(trainer.mini_batch_rows, ranks)
-    if rest:
-        raise ConfigError(
-            f"trainer.mini_batch_rows={trainer.mini_batch_rows} cannot be shared by {ranks} GPUs "
-            f"(trainer.verl.gpus x nodes) evenly; allowed: multiples of {ranks}"
-        )
+    # The configuration is refused if the ranks cannot share a mini-batch evenly.
+    share = trainer.mini_batch_rows // (trainer.verl.gpus * trainer.verl.nodes)
 
     # verl asserts that the micro-batch divides a rank's share of the mini-batch.
     rows = math.gcd(share, trainer.micro_batch_rows)

@@ -211,5 +211,28 @@ class VerlTrainer(TrainerSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _ranks_share_mini_batches_evenly(self) -> Self:
+        ranks = self.verl.gpus * self.verl.nodes
+        if self.mini_batch_rows % ranks:
+            raise ValueError(
+                f"trainer.mini_batch_rows={self.mini_batch_rows} cannot be shared by {ranks} GPUs "
+                f"(trainer.verl.gpus x nodes) evenly; {self._fitting_gpus()}"
+            )
+        return self
+
+    def _fitting_gpus(self) -> str:
+        """The numbers of GPUs per node whose ranks share a mini-batch evenly, for a message."""
+        verl = self.verl
+        # Nodes have up to 8 GPUs, or as many as were asked for.
+        numbers = range(1, max(8, verl.gpus) + 1)
+        shared = [count for count in numbers if self.mini_batch_rows % (count * verl.nodes) == 0]
+        fitting = [count for count in shared if count % verl.tensor_parallel == 0]
+        if not shared:
+            return f"allowed for trainer.mini_batch_rows: multiples of {verl.gpus * verl.nodes}"
+        counts = ", ".join(map(str, fitting or shared))
+        divisor = "" if fitting else ", with a trainer.verl.tensor_parallel that divides it"
+        return f"allowed for trainer.verl.gpus: {counts}{divisor}"
+
 
 TrainerConfig = Annotated[LocalTrainer | VerlTrainer, Field(discriminator="name")]

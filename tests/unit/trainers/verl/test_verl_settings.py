@@ -84,6 +84,27 @@ def test_micro_batches_divide_what_a_rank_has_of_a_mini_batch():
         values("trainer.verl.gpus=3", "trainer.verl.tensor_parallel=1")
 
 
+UNEVEN = {
+    "even numbers, for engines of two GPUs": (
+        ["gpus=6"],
+        "shared by 6 GPUs .*; allowed for trainer.verl.gpus: 2, 4, 8$",
+    ),
+    "engines of one GPU": (["gpus=3", "tensor_parallel=1"], "allowed for trainer.verl.gpus: 1, 2, 4, 8$"),
+    "engines of three": (
+        ["gpus=3", "tensor_parallel=3"],
+        "1, 2, 4, 8, with a trainer.verl.tensor_parallel that divides",
+    ),
+    "two nodes": (["gpus=6", "nodes=2"], "shared by 12 GPUs .*; allowed for trainer.verl.gpus: 2, 4, 8$"),
+    "three nodes": (["nodes=3"], "shared by 12 GPUs .*; allowed for trainer.mini_batch_rows: multiples of 12$"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), UNEVEN.values(), ids=UNEVEN)
+def test_gpus_that_cannot_share_a_mini_batch_are_refused_with_the_numbers_that_can(words, message):
+    with pytest.raises(ConfigError, match=message):
+        compose_run(["scale=paper", *(f"trainer.verl.{word}" for word in words)])
+
+
 def test_engines_must_share_the_gpus_evenly_and_one_card_has_its_own_settings():
     with pytest.raises(
         ConfigError, match=r"tensor_parallel=2 does not divide 1, the number of GPUs .*trainer=verl_1gpu"
