@@ -218,10 +218,25 @@ def validate_run(data: dict[str, Any]) -> RunConfig:
     settings = {key: value for key, value in data.items() if key != "experiment"}
     _refuse_empty_folders(settings.get("machine"))
     try:
-        return RunConfig.model_validate(settings)
+        config = RunConfig.model_validate(settings)
     except ValidationError as error:
         lines = [explain_validation(error, RunConfig), *_files_with_unknown_names(error)]
         raise ConfigError("\n".join(lines)) from None
+    _refuse_nothing_of_scpo(config)
+    return config
+
+
+def _refuse_nothing_of_scpo(config: RunConfig) -> None:
+    """Refuse SCPO without its shaper: ids and tables would call a run of its host SCPO.
+
+    Not in the schema, which also reads the records of such runs.
+    """
+    method = config.method
+    if method.kind == "trained" and method.name == "scpo" and method.shaper is None:
+        raise ConfigError(
+            "method.shaper=null: method=scpo without its shaper is its host, in runs and rows that "
+            f"are called scpo; write method={method.estimator.name}"
+        )
 
 
 def _refuse_empty_folders(machine: Any) -> None:

@@ -113,6 +113,13 @@ class Site(Strict):
             )
         return value
 
+    @field_validator("partition", "cpu_partition", "account", "qos", "constraint", mode="before")
+    @classmethod
+    def _is_a_name(cls, value: Any) -> Any:
+        if isinstance(value, int | float):
+            raise ValueError(f"got {value!r}; write a name that YAML reads as a value in quotes")
+        return value
+
     @field_validator("partition", "cpu_partition", "account", "qos", "constraint")
     @classmethod
     def _is_one_word(cls, value: str | None) -> str | None:
@@ -303,12 +310,16 @@ def _merged(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Loader(UniqueKeyLoader):
-    """Loader that reads 24:00:00 as text; YAML 1.1 reads 86400, a number in base 60."""
+    """Loader that reads 24:00:00 and 0123 as texts.
+
+    YAML 1.1 reads 86400, a number in base 60, and 83, one in base 8: names of accounts and
+    reservations would be others.
+    """
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float | str:
     text = str(loader.construct_scalar(node))
-    if ":" in text:
+    if ":" in text or re.fullmatch(r"0[\d_]+", text):
         return text
     if node.tag.endswith(":int"):
         return loader.construct_yaml_int(node)

@@ -244,6 +244,10 @@ BAD = {
         ["method.estimator.name=gigp"],
         "method.estimator.name: got 'gigp'; allowed: gae, rloo, grpo, empg, ",
     ),
+    "SCPO without its shaper": (
+        ["method.shaper=null"],
+        "method=scpo without its shaper is its host, in runs and rows that are called scpo; write method=gigpo",
+    ),
     "removed section": (["~method.shaper"], "method.shaper is missing"),
     "key of an absent section": (
         ["method=grpo", "method.shaper.theta=1"],

@@ -134,6 +134,18 @@ def test_a_time_of_day_stays_as_it_is_written(tmp_path):
     assert (site.max_time_h, site.more) == (10.5, {"begin": "16:00", "nice": 100})
 
 
+def test_a_name_of_digits_stays_as_it_is_written_or_is_refused(tmp_path):
+    """YAML 1.1 reads 0123 as 83, in base 8."""
+    path = tmp_path / "site.yaml"
+    path.write_text("account: 0123\nmemory_gb: 0\nmore: {reservation: 010, nice: 0}\n")
+    site = read_site(path)
+    assert (site.account, site.memory_gb, site.more) == ("0123", 0, {"reservation": "010", "nice": 0})
+    for value in ("123", "off", "1.5"):
+        path.write_text(f"account: {value}\n")
+        with pytest.raises(ConfigError, match=r"account: got .*; write a name that YAML reads as a value in"):
+            read_site(path)
+
+
 @pytest.mark.parametrize("key", ["partition", "cpu_partition", "account", "qos", "constraint"])
 def test_a_name_of_two_words_is_refused(tmp_path, key):
     """sbatch would take the second one for the script."""
