@@ -93,7 +93,10 @@ def _finished(data: Collected) -> list[_Ablation]:
     if ready:
         return ready
     needed = "finished ablation runs"
-    if not data.asked:
+    if data.sections and not with_columns:
+        # The rows that were read or chosen are of another benchmark.
+        needed += " on ALFWorld, by whose task families this table is"
+    elif not data.asked:
         needed += " (--experiment NAME shows the rows of another experiment)"
     if parts or chosen:
         raise missing_runs(needed, [*parts, *(shown.part for shown in chosen)])

@@ -52,6 +52,12 @@ def test_one_seed_has_no_deviation(tmp_path):
     assert rows(table(tmp_path))[-1]["All std"] == ""
 
 
+def test_rows_of_another_benchmark_are_answered_with_the_one_of_the_ablation(tmp_path):
+    write_ablation(tmp_path, seeds=(0,), overrides=("env=webshop",))
+    with pytest.raises(MissingRunsError, match="no finished ablation runs on ALFWorld, by whose task families"):
+        table(tmp_path)
+
+
 def test_published_numbers_are_next_to_measured_ones_and_labelled(tmp_path):
     write_ablation(tmp_path)
     published = [row for row in rows(table(tmp_path)) if row["block"].startswith("Published")]
