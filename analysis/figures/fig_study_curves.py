@@ -18,7 +18,7 @@ from analysis.figures.curves import (
     paired_difference,
     row_styles,
 )
-from analysis.names import STUDY_TITLE, benchmark, with_note
+from analysis.names import STUDY_TITLE, benchmark, more_seeds_of, with_note
 from analysis.rendering.style import (
     COLUMN_WIDTH,
     REMARK,
@@ -32,6 +32,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, percent
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
 from analysis.stats.measures import AREA, BETTER, FASTER, Measure, held_out, over_seeds
@@ -74,14 +75,14 @@ TINY = 6.0
 # (measure, fill of its marker, vertical offset from the row's line)
 LANES = ((AREA, "full", -0.15), (BETTER, "none", 0.2))
 CAPTION = (
-    "Left: success on the held-out games of all validation panels over training, mean over the "
-    "finished seeds; band, where there are few rows: 95 % Student interval of the mean. Right: "
-    "area under validation (filled) and success at the last step (hollow), minus those of GiGPO "
-    "(of SCPO where GiGPO is no row), paired by seed, with 95 % intervals from three pairs on, "
-    "each by itself and not corrected. A rate beside a name: that row trains at it and the "
-    "reference at another. One pair of panels for each experiment{left_out}. The "
-    "table holds the mean of each run's area, steps to 50 % and last success, ± standard "
-    "deviation over seeds."
+    "Left: success on the held-out games of all validation panels over training, mean over a "
+    "row's finished seeds of the panel's experiment; band, where there are few rows: 95 % Student "
+    "interval of the mean. Right: area under validation (filled) and success at the last step "
+    "(hollow), minus those of the reference, which the axis names, paired by seed, with 95 % "
+    "intervals from three pairs on, each by itself and not corrected. A rate beside a name: that "
+    "row trains at it and the reference at another. One pair of panels for each "
+    "experiment{left_out}. The table holds the mean of each run's area, steps to 50 % and last "
+    "success, ± standard deviation over seeds."
 )
 
 
@@ -296,6 +297,7 @@ def _numbers(
     if without_seed:
         titles = "; ".join(dict.fromkeys(without_seed))
         caption += f" Left out, because no seed is finished in all rows: {titles}."
+    caption += _without_pairs(data, groups) + more_seeds_of(_in_sections(data, groups))
     caption += not_shown(data, [row for group in groups for row in group.rows])
     return Table(
         words=("Row", "Seeds"),
@@ -310,6 +312,31 @@ def _numbers(
         caption=with_note(caption, SCALE),
         label=f"tab:study-curves-{SCALE}",
     )
+
+
+def _without_pairs(data: Collected, groups: Sequence[Group]) -> str:
+    """Sentence on the rows that have no difference, because they have no pair; empty if all do."""
+    titles: dict[str, None] = {}
+    for group in groups:
+        for row in group.rows:
+            effects = [compare(data, row, group.reference, measure)[1] for measure, *_ in LANES]
+            if row != group.reference and not any(effect.difference.n for effect in effects):
+                titles[row.title] = None
+    if not titles:
+        return ""
+    rows = "; ".join(titles)
+    return f" Without a difference, because they have no pairs with the reference: {rows}."
+
+
+def _in_sections(data: Collected, groups: Sequence[Group]) -> Iterator[tuple[Section, list[Row]]]:
+    """Yield the sections of each group, with the group's rows as its experiment planned them."""
+    for group in groups:
+        drawn = {row.row.name for row in group.rows}
+        for part in data.sections:
+            for family in part.families:
+                is_here = (part.env, part.model) == group.rows[0].benchmark
+                if is_here and family.experiment == group.record.experiment:
+                    yield part, [row for row in family.runs if row.name in drawn]
 
 
 def _lines(data: Collected, group: Group) -> Iterator[Cells]:

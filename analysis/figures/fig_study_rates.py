@@ -1,7 +1,7 @@
 """Area under validation of each trained method by learning rate."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -19,6 +19,7 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.rows import seed_list
 from analysis.stats.measures import AREA, by_seed
 from analysis.stats.study_rows import TUNING, on_common_seeds, rate_text, shown_rows, study_rows
 from scpo.intervals import Summary, summarise
@@ -39,10 +40,10 @@ MARGIN = 0.55
 # Separates method and rate in a row's name.
 OF_RATE = "_lr_"
 CAPTION = (
-    "Area under validation (mean held-out success over training, %) of each trained method by its "
-    "learning rate: mean ± standard deviation over tuning seeds, which are reported nowhere else; "
-    "small dots: seeds. Filled, and bold in the table: the rate at which the method trains in all "
-    "other experiments of the study. All else is as in the main table."
+    "Area under validation (mean held-out success over training, %) by learning rate: mean ± "
+    "standard deviation over the finished tuning runs, on {seeds}; small dots: seeds. Filled, and "
+    "bold in the table: the rate of the method's row in the main table, or else in the first "
+    "other experiment that has one; further rows of the method may train at another rate."
 )
 
 
@@ -54,12 +55,16 @@ class Sweep:
         method: Name, with the number of siblings where that is not the default: ``gigpo_4``.
         label: Label in print.
         areas: Learning rate -> areas of its tuning seeds.
-        chosen: Rate that the study uses.
+        seeds: Its tuning seeds with finished runs.
+        envs: The environments of these runs.
+        chosen: Rate of its own row in the reported experiments; None if these have no such row.
     """
 
     method: str
     label: str
     areas: dict[float, list[float]]
+    seeds: frozenset[int]
+    envs: frozenset[str]
     chosen: float | None
 
     def at(self, rate: float) -> Summary:
@@ -67,11 +72,14 @@ class Sweep:
         return summarise(self.areas.get(rate, ()))
 
     @property
+    def best(self) -> float:
+        """Rate with the largest mean, the lowest of several."""
+        return max(sorted(self.areas), key=lambda rate: self.at(rate).mean)
+
+    @property
     def at_the_edge(self) -> bool:
         """True if the largest mean is at the lowest or the highest rate."""
-        rates = sorted(self.areas)
-        best = max(rates, key=lambda rate: self.at(rate).mean)
-        return best in (rates[0], rates[-1])
+        return self.best in (min(self.areas), max(self.areas))
 
 
 def build(data: Collected) -> Drawing:
@@ -94,7 +102,9 @@ def build(data: Collected) -> Drawing:
         for left in axes[:, 0]:
             left.set_ylabel("area (%)")
         # In two lines, which also fit with a larger font.
-        text = f"{STUDY_TITLE};\nfilled: the rate that the study uses, dots: seeds"
+        text = (
+            f"{STUDY_TITLE};\nfilled: the rate of the method's first row in the study, dots: seeds"
+        )
         figure.suptitle(text, fontsize=points(7), color=REMARK)
     return Drawing(figure, _table(methods))
 
@@ -111,6 +121,8 @@ def sweeps(data: Collected) -> list[Sweep]:
     """Every method of the tuning experiments that has a finished run."""
     areas: dict[str, dict[float, list[float]]] = {}
     labels: dict[str, str] = {}
+    seeds: dict[str, set[int]] = {}
+    envs: dict[str, set[str]] = {}
     for record in data.experiments:
         if record.experiment not in TUNING or record.scale not in data.scales:
             continue
@@ -119,30 +131,40 @@ def sweeps(data: Collected) -> list[Sweep]:
             rows = on_common_seeds(data, [row for row in rows if row.row.finished])
         for row in rows:
             rate = row.learning_rate
-            values = [area for area in by_seed(data, row.row, AREA).values() if area is not None]
+            own = by_seed(data, row.row, AREA)
+            values = {seed: area for seed, area in own.items() if area is not None}
             if rate is not None and values:
                 method = row.row.name.partition(OF_RATE)[0]
                 # "GiGPO, 4 siblings" of "GiGPO, 4 siblings, 5e-4".
                 labels.setdefault(method, row.row.label.rpartition(", ")[0] or method)
                 by_rate = areas.setdefault(method, {})
-                by_rate.setdefault(rate, []).extend(values)
+                by_rate.setdefault(rate, []).extend(values.values())
+                seeds.setdefault(method, set()).update(values)
+                envs.setdefault(method, set()).add(row.env)
 
     if not areas:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
-    used = _used_rates(data, areas.keys())
-    return [
-        Sweep(method, METHOD_LABELS.get(method, labels[method]), by_rate, used.get(method))
-        for method, by_rate in areas.items()
-    ]
+    used = _used_rates(data, envs)
+    found = []
+    for method, by_rate in areas.items():
+        label = METHOD_LABELS.get(method, labels[method])
+        own_seeds, own_envs = frozenset(seeds[method]), frozenset(envs[method])
+        found.append(Sweep(method, label, by_rate, own_seeds, own_envs, used.get(method)))
+    return found
 
 
-def _used_rates(data: Collected, methods: Collection[str]) -> dict[str, float]:
-    """Learning rate of each swept method's own row in the reported experiments."""
+def _used_rates(data: Collected, envs: Mapping[str, Collection[str]]) -> dict[str, float]:
+    """Learning rate of each swept method's own row in the reported experiments.
+
+    Args:
+        data: The collected runs.
+        envs: Method -> the environments of its sweep.
+    """
     used: dict[str, float] = {}
     for row in study_rows(data):
         rate = row.learning_rate
         for _, name in row.names:
-            if name in methods and rate is not None:
+            if rate is not None and row.env in envs.get(name, ()):
                 # The first experiment wins, which is the main table.
                 used.setdefault(name, rate)
     return used
@@ -190,6 +212,8 @@ def _draw(axis: Axes, sweep: Sweep, rates: Sequence[float]) -> None:
 
 def _table(methods: Sequence[Sweep]) -> Table:
     rates = _rates(methods)
+    seeds = seed_list(seed for sweep in methods for seed in sweep.seeds)
+    caption = CAPTION.format(seeds=seeds) + _unmarked(methods) + _edges(methods)
     lines: list[Cells] = []
     for sweep in methods:
         counts = sorted({len(values) for values in sweep.areas.values()})
@@ -206,7 +230,7 @@ def _table(methods: Sequence[Sweep]) -> Table:
         words=("Method", "Seeds", "Used"),
         numbers=tuple(f"Area at {rate_text(rate)} (%)" for rate in rates),
         blocks=(Block("Learning rates", tuple(lines)),),
-        caption=with_note(CAPTION + _edges(methods), SCALE),
+        caption=with_note(caption, SCALE),
         label=f"tab:study-rates-{SCALE}",
     )
 
@@ -218,9 +242,17 @@ def _cell(sweep: Sweep, rate: float) -> Number:
     return Number(shown.mean, shown.std, bold=rate == sweep.chosen)
 
 
+def _unmarked(methods: Sequence[Sweep]) -> str:
+    """Sentence about methods without a marked rate; empty if all have one."""
+    labels = "; ".join(sweep.label for sweep in methods if sweep.chosen not in sweep.areas)
+    if not labels:
+        return ""
+    return f" Not marked, since no other experiment has a row of theirs at these rates: {labels}."
+
+
 def _edges(methods: Sequence[Sweep]) -> str:
     """Sentence about methods whose best rate may lie beyond the sweep."""
-    labels = ", ".join(sweep.label for sweep in methods if sweep.at_the_edge)
+    labels = "; ".join(sweep.label for sweep in methods if sweep.at_the_edge)
     if not labels:
         return ""
     return f" The largest mean is at the edge of the sweep for: {labels}."

@@ -9,7 +9,7 @@ from analysis.sources.collected import Collected
 from analysis.sources.credit_settings import equal_by_construction
 from analysis.sources.rows import ROLLOUTS
 from analysis.stats.comparisons import compare
-from analysis.stats.measures import AREA
+from analysis.stats.measures import AREA, logged_steps
 from analysis.stats.study_rows import StudyRow, comparable, rollouts_beyond_plan, study_rows
 from scpo.intervals import decimal, decimals
 
@@ -45,6 +45,7 @@ CREDIT: Columns = {
     "credit/precision": Column("credited steps that shorten the plan, %", 1, 100),
     "credit/precision_uncredited": Column("uncredited steps of these trajectories, %", 1, 100),
 }
+PRECISION = ("credit/precision", "credit/precision_uncredited")
 UPDATES: Columns = {
     ROLLOUTS: Column("episodes per step", 0),
     "group/without_win": Column("groups without a win, %", 1, 100),
@@ -56,15 +57,20 @@ UPDATES: Columns = {
     "advantage/step_std": Column("step term, standard deviation", 3),
 }
 UPDATES_NOTE = (
-    "Means over training steps, then over seeds. In a group without a win every group method's "
-    "outcome term is 0. The step term is the part of an advantage that differs between the steps "
-    "of one rollout; in most methods, a row that is alone in its anchor group has none. A "
+    "Means over training steps, then over seeds. In a group without a win all outcomes are equal, "
+    "so that the outcome term of a method that compares them within the group is 0; EMPG adds a "
+    "term by entropy to it. The step term is the part of an advantage that differs between the "
+    "steps of one rollout; in most methods, a row that is alone in its anchor group has none. A "
     "mini-batch in which no row has an advantage makes no optimizer step."
 )
 
 CREDIT_NOTE = (
     "Matched steps are those that the matcher finds, also in controls, which then move the credit "
     "to other steps; the last two columns go by the steps that have the credit in the end."
+)
+PRECISION_NOTE = (
+    "Of all numbers the mean over the training steps that have one, then over seeds; the last two "
+    "columns are measured on samples of steps at {steps} only."
 )
 EXACT_NOTE = (
     "`scorer=exact` matches steps whose text the reference has, too: that 100 % of them equal the "
@@ -98,8 +104,12 @@ def credit_lines(data: Collected) -> Iterator[str]:
         return
     yield "## How much credit, where, and does its precision predict a gain?\n"
     finished = [run for row in rows for run in row.row.finished]
-    exact = any(equal_by_construction(data.by_id[run].config) for run in finished)
-    yield f"{CREDIT_NOTE} {EXACT_NOTE}\n" if exact else f"{CREDIT_NOTE}\n"
+    notes = [CREDIT_NOTE]
+    if any(equal_by_construction(data.by_id[run].config) for run in finished):
+        notes.append(EXACT_NOTE)
+    if steps := logged_steps(data, (row.row for row in rows), PRECISION):
+        notes.append(PRECISION_NOTE.format(steps=steps))
+    yield f"{' '.join(notes)}\n"
     yield from _table(data, rows, CREDIT)
     yield ""
     yield from _precision_and_gain(data, rows)
@@ -149,8 +159,7 @@ def _precision_and_gain(data: Collected, rows: list[StudyRow]) -> Iterator[str]:
     for host in hosts:
         points = []
         for row in rows:
-            credited = data.summary(row.row, "credit/precision", "mean")
-            uncredited = data.summary(row.row, "credit/precision_uncredited", "mean")
+            credited, uncredited = (data.summary(row.row, name, "mean") for name in PRECISION)
             if row == host or not credited.n or not uncredited.n or not comparable(data, row, host):
                 continue
             gain = compare(data, row, host, AREA)[1].difference
@@ -167,8 +176,9 @@ def _correlation(points: list[tuple[float, float]], place: str) -> Iterator[str]
     test = spearmanr(*zip(*points, strict=True))
     if math.isfinite(test.statistic):
         yield (
-            f"Over the {len(points)} rows with credit on {place}, the rank correlation of credit's "
-            "precision (credited minus uncredited) with the gain over GiGPO is "
+            f"Over the {len(points)} rows on {place} that have both precisions and a difference to "
+            "GiGPO under its settings, the rank correlation of credit's precision (credited minus "
+            "uncredited) with the gain over GiGPO is "
             f"{decimal(test.statistic, 2, sign=True)} ({_p(test.pvalue)}; rows share seeds and "
             "GiGPO's runs, so this is a description, not a test)."
         )

@@ -13,6 +13,7 @@ from analysis.figures import fig_study_rates
 from analysis.names import benchmark
 from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
+from analysis.sources.rows import seed_list
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
 from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
 from analysis.stats.measures import AREA, BETTER, over_seeds
@@ -20,7 +21,6 @@ from analysis.stats.pairs import seed_ranges
 from analysis.stats.study_rows import (
     MAIN,
     SAME_RATE,
-    TUNING,
     WIDE,
     StudyRow,
     is_of_meaning,
@@ -59,7 +59,7 @@ PAGE = Path("docs/study.md")
 TRACKED = Place("study", ARCHIVE, PAGE, ARCHIVE, PAGE)
 RATES = "fig_study_rates"
 FIGURES = {
-    "fig_study_effects": "Every row minus GiGPO and minus SCPO, paired by seed, with its credit",
+    "fig_study_effects": "Trained rows minus GiGPO and minus SCPO, paired by seed, with credit",
     "fig_study_curves": "Held-out success over training, and differences paired by seed",
     RATES: "Area under validation by learning rate, for each method",
 }
@@ -114,15 +114,17 @@ SAME_CODE = (
 # Texts of the sections
 
 UNEQUAL_SEEDS = (
-    "A curve is the mean over its row's own finished seeds; the differences are of equal seeds. "
-    "In the figure of effects a point is filled where the corrected test resolves a comparison "
-    "that was named before the runs, as the bold text does; a small point was not named and is "
-    "not tested."
+    "Curves, and the differences beside them, are of the finished seeds of one experiment; the "
+    "comparisons above are of the seeds of all experiments that name them. The figure of effects "
+    "has the trained rows of one benchmark that share settings and seeds with GiGPO or SCPO, or "
+    "that a named comparison compares with them. A point in it is filled where the corrected test "
+    "resolves a comparison that was named before the runs, as the bold text does; a small point "
+    "was not named and is not tested."
 )
 RATES_TEXT = (
-    "Each trained method was run at each learning rate on tuning seeds that are reported nowhere "
-    "else. The marked rate is the one at which the method trains in every other experiment of "
-    "this page."
+    "The marked rate is that of the method's row in the main table, or else in the first other "
+    "experiment that has one. Other rows may train at another rate, such as those on another "
+    "benchmark; the last table has the rate of each row."
 )
 CONCLUSIONS = (
     "## What may be concluded about a language model, and what not\n\n"
@@ -265,17 +267,34 @@ def _setting(data: Collected, place: Place) -> str:
         f"model. {_training(data, run)}. Rows share games, starts and random "
         "numbers; the commits of their runs are under “Runs”."
     )
-    if any(record.experiment in TUNING for record in data.experiments):
-        text += (
-            " Each method trains at the learning rate chosen for it on seeds that no comparison "
-            "uses."
-        )
+    text += _tuned(data)
     if compares_equal_texts(data):
         meaning = "docs/meaning.md of the repository"
         if place.tracked:
             meaning = f"[When does meaning pay?]({place.link(PAGE.with_name('meaning.md'))})"
         text += f" {EXACT_SCORER.format(meaning=meaning)}"
     return text
+
+
+def _tuned(data: Collected) -> str:
+    """Sentence on the methods whose learning rate is the best one of a sweep; empty without any."""
+    try:
+        sweeps = fig_study_rates.sweeps(data)
+    except MissingRunsError:
+        return ""
+    best = [sweep for sweep in sweeps if sweep.chosen == sweep.best]
+    if not best:
+        return ""
+    methods = counted(len(best), "method or variant", "methods and variants")
+    places = ", ".join(map(benchmark, sorted({env for sweep in best for env in sweep.envs})))
+    seeds = {seed for sweep in best for seed in sweep.seeds}
+    others = {seed for row in study_rows(data) for seed in row.row.seeds}
+    apart = "" if seeds & others else ", which no other row has"
+    return (
+        f" The learning rate of {methods} is the best of a sweep on {places}, on "
+        f"{seed_list(seeds)}{apart}; rows may train at another one, and the last table has each "
+        "row's."
+    )
 
 
 def _training(data: Collected, run: Run) -> str:

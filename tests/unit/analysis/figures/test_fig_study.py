@@ -193,7 +193,22 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
     assert made.numbers.numbers == ("Area at 5e-4 (%)", "Area at 1e-3 (%)", "Area at 2e-3 (%)")
     assert [cell.text for cell in row[3:]] == ["35.4 ± 0.6", "45.4 ± 0.6", "40.4 ± 0.6"]
     assert [cell.bold for cell in row[3:]] == [rate == used for rate in (5e-4, 1e-3, 2e-3)]
-    assert "edge of the sweep" not in made.numbers.caption
+    caption = made.numbers.caption
+    assert "edge of the sweep" not in caption
+    assert "Not marked" not in caption
+    assert "over the finished tuning runs, on seeds 100, 101; small dots: seeds." in caption
+    assert "the rate of the method's row in the main table, or else in the first other experiment" in caption
+
+
+def test_the_rate_of_another_benchmark_is_not_marked_in_the_sweep(tmp_path):
+    rate = ("trainer.optimizer.learning_rate=5.0e-4",)
+    runs = [write_study_run(tmp_path, "gigpo", 100, rising(0.7, 0), overrides=rate)]
+    record = {"experiment": "learning_rates", "title": "Rates", "scale": "study"}
+    record["rows"] = [{"name": "gigpo_lr_5e_4", "label": "GiGPO, 5e-4", "runs": runs}]
+    write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
+    write_study(tmp_path, {"webshop_study": ("scpo", "gigpo")}, CURVES, env="webshop", overrides=rate)
+    (row,) = fig_study_rates.build(collect(tmp_path).at_scale("study")).numbers.blocks[0].rows
+    assert row[:3] == ("GiGPO", "1", "–")
 
 
 def test_the_sweep_of_rates_names_variants_of_a_method_by_their_rows(tmp_path):
@@ -202,12 +217,17 @@ def test_the_sweep_of_rates_names_variants_of_a_method_by_their_rows(tmp_path):
     listed = [{"name": "gigpo_4_lr_5e_4", "label": "GiGPO, 4 siblings, 5e-4", "runs": runs}]
     record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": listed}
     write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
-    (row,) = fig_study_rates.build(collect(tmp_path).at_scale("study")).numbers.blocks[0].rows
+    made = fig_study_rates.build(collect(tmp_path).at_scale("study")).numbers
+    (row,) = made.blocks[0].rows
     assert row[:3] == ("GiGPO, 4 siblings", "1", "–")
+    unmarked = "Not marked, since no other experiment has a row of theirs at these rates: GiGPO, 4 siblings."
+    assert unmarked in made.caption
 
 
 def test_a_best_rate_at_the_edge_of_the_sweep_is_named():
-    sweep = fig_study_rates.Sweep("gigpo", "GiGPO", {5e-4: [0.3, 0.4], 1e-3: [0.5, 0.4]}, None)
+    sweep = fig_study_rates.Sweep(
+        "gigpo", "GiGPO", {5e-4: [0.3, 0.4], 1e-3: [0.5, 0.4]}, frozenset(), frozenset(), None
+    )
     assert sweep.at_the_edge
     inside = replace(sweep, areas={**sweep.areas, 2e-3: [0.4, 0.4]})
     assert not inside.at_the_edge
@@ -378,3 +398,26 @@ def test_on_common_seeds_effects_and_the_table_of_comparisons_may_differ_as_the_
     assert "tab_study_effects" not in effects(data)
     common = effects(data, Selection(common_seeds=True))
     assert "Seeds: those that all drawn rows have finished; tab_study_effects takes those that its own" in common
+
+
+def test_curves_name_the_seeds_that_other_experiments_have_of_their_rows(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
+    assert "further seeds" not in fig_study_curves.build(collect(tmp_path).at_scale("study")).numbers.caption
+    write_study(tmp_path, {"more_seeds": ("scpo",)}, CURVES, seeds=(50, 51), primary={})
+    caption = fig_study_curves.build(collect(tmp_path).at_scale("study")).numbers.caption
+    assert "mean over a row's finished seeds of the panel's experiment" in caption
+    assert "shown on seeds 0 to 2 (more_seeds: SCPO on seeds 50, 51)" in caption
+
+
+def test_curves_name_the_rows_that_have_no_pair_with_the_reference_of_their_panels(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
+    assert "Without a difference" not in fig_study_curves.build(collect(tmp_path).at_scale("study")).numbers.caption
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES)
+    record = tmp_path / "experiments" / "main_table-study.json"
+    entries = json.loads(record.read_text())
+    late = [write_study_run(tmp_path, "grpo", seed, CURVES["grpo"](seed)) for seed in (7, 8)]
+    entries["rows"][2]["runs"] = late
+    write_json(record, entries)
+    made = fig_study_curves.build(collect(tmp_path).at_scale("study"))
+    assert "Without a difference, because they have no pairs with the reference: GRPO." in made.numbers.caption
+    assert "minus those of the reference, which the axis names" in made.numbers.caption

@@ -416,3 +416,22 @@ def test_a_damaged_archive_writes_no_page_and_is_repaired_by_adding_its_runs(run
     assert command(tmp_path, runs) == 0
     assert "9 to repair" in capsys.readouterr().out
     assert files_of(tmp_path) == before
+
+
+def test_the_page_names_the_sweep_of_learning_rates_and_claims_no_rate_of_other_rows(tmp_path):
+    write_study(tmp_path, EXPERIMENTS, CURVES)
+    assert "of a sweep" not in page(collect(tmp_path).at_scale("study"), ())
+    rows = []
+    for rate, end in (("1.0e-3", 0.7), ("2.0e-3", 0.9)):
+        words = (f"trainer.optimizer.learning_rate={rate}",)
+        tuning = [write_study_run(tmp_path, "gigpo", seed, rising(end), overrides=words) for seed in (100, 101)]
+        rows.append({"name": f"gigpo_lr_{rate[0]}e_3", "label": f"GiGPO, {rate}", "runs": tuning})
+    record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": rows}
+    write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
+    text = page(collect(tmp_path).at_scale("study"), ())
+    sweep = (
+        "The learning rate of 1 method or variant is the best of a sweep on ALFWorld, on seeds 100, 101, which no other"
+    )
+    assert f"{sweep} row has; rows may train at another one, and the last table has each row's." in text
+    assert "The marked rate is that of the method's row in the main table" in text
+    assert "Curves, and the differences beside them, are of the finished seeds of one experiment;" in text

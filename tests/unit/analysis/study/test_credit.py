@@ -1,7 +1,7 @@
 """The section of the study's page about credit: numbers of rows, and the rank correlation with gains."""
 
 from analysis.sources.collect import collect
-from analysis.study.credit import credit_lines, episodes_line
+from analysis.study.credit import credit_lines, episodes_line, update_lines
 from tests.support.study_runs import rising, write_study, write_study_run
 
 PRECISION = {"credit/precision": 0.1, "credit/precision_uncredited": 0.2}
@@ -46,7 +46,9 @@ def test_the_p_value_of_a_rank_correlation_is_never_zero(tmp_path):
         curves[row] = lambda seed, end=0.6 + 0.05 * place: rising(end, 0.01 * seed)
         credit[row] = {"credit/steps": 1.0, "credit/precision": 0.1 * place, "credit/precision_uncredited": 0.2}
     write_study(tmp_path, {"main_table": (*rows, "gigpo")}, curves, credit=credit)
-    assert "the gain over GiGPO is +1.00 (p < 0.001; rows" in lines_of(tmp_path)
+    text = lines_of(tmp_path)
+    assert "the gain over GiGPO is +1.00 (p < 0.001; rows" in text
+    assert "Over the 6 rows on ALFWorld that have both precisions and a difference to GiGPO" in text
 
 
 def test_rows_that_roll_out_more_episodes_than_their_configuration_are_named(tmp_path):
@@ -56,3 +58,21 @@ def test_rows_that_roll_out_more_episodes_than_their_configuration_are_named(tmp
     remark = episodes_line(collect(tmp_path).at_scale("study"))
     assert "GiGPO, 700 rollouts a step instead of " in remark
     assert "GRPO" not in remark
+
+
+def test_the_training_steps_at_which_precision_was_measured_are_named(tmp_path):
+    curves = {"scpo": lambda seed: rising(0.8)}
+    write_study(tmp_path / "without", {"main_table": ("scpo",)}, curves, credit={"scpo": {"credit/steps": 1.5}})
+    assert "on samples of steps" not in lines_of(tmp_path / "without")
+    write_study(
+        tmp_path / "with", {"main_table": ("scpo",)}, curves, credit={"scpo": {"credit/steps": 1.5, **PRECISION}}
+    )
+    measured = "the last two columns are measured on samples of steps at 40 training steps from 1 to 40 only."
+    assert measured in lines_of(tmp_path / "with")
+
+
+def test_the_outcome_term_of_a_group_without_a_win_is_0_only_where_outcomes_are_compared(tmp_path):
+    credit = {"gigpo": {"advantage/outcome_mean": 0.1}}
+    write_study(tmp_path, {"main_table": ("gigpo",)}, {"gigpo": lambda seed: rising(0.8)}, credit=credit)
+    text = "\n".join(update_lines(collect(tmp_path).at_scale("study")))
+    assert "of a method that compares them within the group is 0; EMPG adds a term by entropy to it." in text
