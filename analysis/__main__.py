@@ -487,6 +487,10 @@ def _print_left_out(console: Console, report: Report, override: str) -> None:
     elif report.commands:
         commands = [f"  {command}{override}" for command in report.commands]
         console.print("Finish them with:", *commands, sep="\n", markup=False)
+    if report.refused:
+        others = len(report.refused) - 1
+        which = f" (and {counted(others, 'other run')})" if others else ""
+        console.print(f"[yellow]note[/] would not go on{which}: {escape(report.refused[0])}")
 
 
 if __name__ == "__main__":

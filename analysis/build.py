@@ -33,7 +33,7 @@ import analysis.figures
 import analysis.tables
 from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
-from analysis.sources.code_versions import section_notes
+from analysis.sources.code_versions import refused_resumes, section_notes
 from analysis.sources.collected import LEFT_OUT, Collected, MissingRunsError, write_parquet
 from analysis.sources.rows import Row, seed_list
 from analysis.sources.run_records import COMMON_SEEDS, Problem
@@ -114,6 +114,7 @@ class Report:
         notes: Rows whose runs used several versions of the code.
         damaged: Number of the ``unfinished`` lines about runs that cannot be read: no command
             finishes these.
+        refused: Messages of the runs that these commands refuse, being of other code.
     """
 
     outputs: tuple[Output, ...]
@@ -123,6 +124,7 @@ class Report:
     commands: tuple[str, ...]
     notes: tuple[str, ...] = ()
     damaged: int = 0
+    refused: tuple[str, ...] = ()
 
 
 # Builders
@@ -203,6 +205,7 @@ def nothing_built(data: Collected) -> Report:
 
 def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failure]) -> Report:
     unfinished, commands, damaged = _unfinished(data)
+    missing = {run.id for part in data.sections for row in part.rows for run in row.missing}
     return Report(
         outputs=tuple(outputs),
         failures=tuple(failures),
@@ -211,6 +214,7 @@ def _report(data: Collected, outputs: Iterable[Output], failures: Iterable[Failu
         unfinished=unfinished,
         commands=commands,
         damaged=damaged,
+        refused=tuple(refused_resumes(run for run in data.by_id.values() if run.id in missing)),
     )
 
 

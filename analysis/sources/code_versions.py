@@ -13,9 +13,17 @@ from analysis.sources.shared_settings import notes_across
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
 from scpo.progress import counted
-from scpo.records.code_record import differing_files, file_versions, read_code, shown_files
+from scpo.records.code_record import (
+    differing_files,
+    file_versions,
+    read_code,
+    refused_resume,
+    shown_files,
+)
+from scpo.records.provenance import git_commit
 from scpo.records.run_config import read_config
 from scpo.records.run_folders import RunFolder
+from scpo.records.status import State
 from scpo.schema.run import RunConfig
 
 SHOWN_EXPERIMENTS = 3
@@ -48,6 +56,21 @@ class CodeOf(NamedTuple):
     code: str
     folder: Path
     commit: str | None
+
+
+def refused_resumes(runs: Iterable[Run]) -> Iterator[str]:
+    """Messages with which sweeps refuse to go on with unfinished runs under the present code."""
+    commit = git_commit()
+    startable = [state for state in State if state.startable]
+    for run in runs:
+        # Archives and projects have no checkpoints.
+        folder = RunFolder(run.folder)
+        # Damaged records are reported elsewhere.
+        with contextlib.suppress(RecordError):
+            if run.state in startable and folder.complete_checkpoints():
+                commits = (folder.read_status().commit, commit)
+                if message := refused_resume(folder, read_config(folder), commits):
+                    yield message
 
 
 def several_versions(runs: Iterable[HasCode]) -> str:

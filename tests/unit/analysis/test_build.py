@@ -16,6 +16,7 @@ from analysis.rendering.table import Block, Table
 from analysis.sources.collect import collect
 from analysis.tables import tab_study, tab_study_effects
 from scpo.errors import RecordWriteError
+from scpo.records import RunFolder
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.run_records import (
@@ -230,6 +231,24 @@ def test_without_a_finished_run_there_is_one_answer_and_not_one_for_each_figure(
     assert f"machine.runs_dir={runs}\n" in said.partition("Finish them with:\n  python sweep.py ")[2]
     assert len(said.splitlines()) < 8
     assert not (tmp_path / "out").exists()
+
+
+def test_unfinished_runs_of_other_code_are_named_with_the_word_that_goes_on(tmp_path, capsys):
+    runs = tmp_path / "runs"
+    started = [write_run(runs, seed=seed, state="INTERRUPTED") for seed in (0, 1)]
+    write_experiment(runs, {"scpo": started})
+    for changed in ("sweeps/dispatch.py", "scpo/advantages/gigpo.py"):
+        for run in started:
+            folder = RunFolder(runs / run["id"])
+            folder.checkpoint(2).mkdir(parents=True, exist_ok=True)
+            folder.mark_complete(2, {}, {})
+            write_json(folder.code, {"files": code_files() | {changed: "another"}})
+        main(["figures", "--runs-dir", str(runs), "--out", str(tmp_path / "out")])
+        said = capsys.readouterr().out
+        assert ("would not go on" in said) is changed.startswith("scpo/")
+    first = min(run["id"] for run in started)
+    assert f"note would not go on (and 1 other run): {first} stopped at step 2 under other code" in said
+    assert "or add machine.resume_across_versions=true" in said
 
 
 def test_an_unfinished_run_of_no_experiment_is_finished_by_its_own_command(few, tmp_path, capsys):
