@@ -431,7 +431,7 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
             ids.update(row.finished)
     finished = [data.by_id[run] for run in sorted(ids)]
     # With run folders among the sources, the samples were never made: name the command.
-    if not finished or any(_has_samples(run) for run in finished):
+    if not finished or any(run.has_samples for run in finished):
         return MissingRunsError(needed, command)
     archived = all(run.logs == (METRICS,) for run in finished)
     source = "an archive" if archived else "W&B or an archive"
@@ -442,7 +442,3 @@ def missing_samples(data: Collected, needed: str, command: str = "") -> MissingR
     )
     remedy = f"read run folders that have them with --runs-dir, or make one: {command}"
     return MissingRunsError(reason, remedy)
-
-
-def _has_samples(run: Run) -> bool:
-    return run.logs != (METRICS,) and run.project is None

@@ -1,12 +1,13 @@
 """Claims of the paper as a number per seed, and the verdict of runs on each claim.
 
 A claim is tested by the mean over seeds of ``Claim.values``: a difference of two rows paired by
-seed, or a quantity of one row. ``conclusion`` computes the verdict from the 95 % Student interval
-of that mean. ``analysis.paper.paper_claims`` lists the claims.
+seed, or a quantity of one row, in the runs of the claim's own experiment. ``conclusion`` computes
+the verdict from the 95 % Student interval of that mean. ``analysis.paper.paper_claims`` lists the
+claims, ``analysis.paper.findings`` finds the runs of each.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median_high
 from typing import TypeAlias
@@ -27,18 +28,29 @@ from scpo.diagnostics.samples import (
     read_probe,
     read_step_texts,
 )
-from scpo.intervals import Summary, summarise
+from scpo.intervals import Summary
 
 # Verdicts on a claim. ELSEWHERE: runs of this scale cannot test it.
 AGREES, DISAGREES, UNDECIDED = "agrees", "disagrees", "undecided"
 NOT_RUN, ELSEWHERE = "not run", "–"
 NOT_ARCHIVED = "not in the archive"
+NOT_RECORDED = "not recorded"
+NOT_SELECTED = "not selected"
 TOO_FEW = "too few validations"
 SMALL, LARGE, BOTH = "1.5B", "7B", "both sizes"
 MODEL_OPTIONS = {
     SMALL: " model=qwen2_5_1_5b",
     LARGE: " model=qwen2_5_7b",
     BOTH: "",
+}
+
+# Experiment -> experiments that have all of its rows at the same settings.
+WIDER: Mapping[str, tuple[str, ...]] = {
+    "ablation_order": ("ablation", "paper_runs"),
+    "ablation_monotonicity": ("ablation", "paper_runs"),
+    "ablation_reference": ("ablation", "paper_runs"),
+    "sweep_theta": ("paper_runs",),
+    "sweep_lambda": ("paper_runs",),
 }
 
 # Least number of seeds for a verdict.
@@ -63,6 +75,23 @@ OfSection: TypeAlias = Callable[[Collected, Section], Values]
 
 
 @dataclass(frozen=True)
+class OfRows:
+    """A number per seed of a section that is computed from known rows.
+
+    Attributes:
+        values: Returns the number of every seed.
+        ran: Returns the ids of the finished runs that the numbers need, whether they have logged
+            it or not.
+    """
+
+    values: OfSection
+    ran: Callable[[Collected, Section], set[str]]
+
+    def __call__(self, data: Collected, part: Section) -> Values:
+        return self.values(data, part)
+
+
+@dataclass(frozen=True)
 class Claim:
     """One claim.
 
@@ -83,7 +112,7 @@ class Claim:
         digits: Number of printed decimals.
         everywhere: True if other scales can test it.
         at_study: Experiment with its runs at the study's scale, if it is another one.
-        of_samples: True if it is tested by the runs' samples, which archives do not hold.
+        of_samples: True if it is tested by the runs' samples, which only run folders hold.
         curve_of: Row whose curve it is about, which needs ``FEWEST_VALIDATIONS``; empty for others.
     """
 
@@ -129,26 +158,22 @@ class Claim:
             return "study"
         return "paper"
 
-    def summary(self, data: Collected) -> Summary:
-        """Summary over the seeds of the section with the most seeds."""
-        best = summarise(())
-        for part in data.sections:
-            if self._is_about(part):
-                summary = summarise(self.values(data, part).values())
-                if summary.n > best.n:
-                    best = summary
-        return best
+    def own_experiments(self, scale: str) -> tuple[str, ...]:
+        """Its experiment at a scale, and those that have all of its rows at the same settings."""
+        if scale == "study" and self.at_study:
+            return (self.at_study,)
+        return (self.experiment, *WIDER.get(self.experiment, ()))
 
     def lacks_validations(self, data: Collected) -> bool:
         """True if its row has finished runs, all of them with fewer validations than it needs."""
         curves = []
         for part in data.sections:
-            if self.curve_of and self._is_about(part):
+            if self.curve_of and self.is_about(part):
                 finished = part.row(self.curve_of).finished
                 curves += [data.series(run, _judged(part)).steps for run in finished]
         return bool(curves) and all(len(steps) < FEWEST_VALIDATIONS for steps in curves)
 
-    def _is_about(self, part: Section) -> bool:
+    def is_about(self, part: Section) -> bool:
         """True if a section has the claim's benchmark and, at the paper's scale, its model size."""
         if part.scale == "paper" and self.size not in (part.model, BOTH):
             return False
@@ -201,7 +226,7 @@ def of_row(name: str, measure: OfRun) -> OfSection:
     def values(data: Collected, part: Section) -> Values:
         return part.row(name).by_seed(lambda run: measure(data, part, run))
 
-    return values
+    return OfRows(values, lambda data, part: set(part.row(name).finished))
 
 
 def gap(first: str, second: str, measure: OfRun) -> OfSection:
@@ -210,7 +235,12 @@ def gap(first: str, second: str, measure: OfRun) -> OfSection:
     def values(data: Collected, part: Section) -> Values:
         return paired(of_row(first, measure)(data, part), of_row(second, measure)(data, part))
 
-    return values
+    def ran(data: Collected, part: Section) -> set[str]:
+        rows = part.row(first), part.row(second)
+        seeds = rows[0].finished_seeds & rows[1].finished_seeds
+        return {run.id for row in rows for run in row.runs if run.seed in seeds}
+
+    return OfRows(values, ran)
 
 
 def best_minus_worst(knob: str) -> OfSection:
@@ -326,8 +356,7 @@ def exact_share(data: Collected, part: Section, run: str) -> float | None:
     "Semantic neighbourhood"). ``credit/exact`` is another quantity: equality with the step of the
     reference that was matched. None for the scorer of equal texts, which credits no other steps.
     """
-    kind = (data.by_id[run].config.get("scorer") or {}).get("kind")
-    if kind == "exact":
+    if _credits_equal_texts(data, run):
         return None
     credited = exact = 0
     for path, steps in data.samples(run, STEP_TEXTS_PATTERN, lambda path: read_step_texts([path])):
@@ -339,6 +368,11 @@ def exact_share(data: Collected, part: Section, run: str) -> float | None:
             credited += int(credited_N.sum())
             exact += int(np.isin(steps.text_N[credited_N], steps.text_N[success_N]).sum())
     return exact / credited if credited else None
+
+
+def _credits_equal_texts(data: Collected, run: str) -> bool:
+    """True if a run's scorer credits only steps with equal texts."""
+    return (data.by_id[run].config.get("scorer") or {}).get("kind") == "exact"
 
 
 def of_inexact_scorer(measure: OfRun) -> OfSection:
@@ -354,7 +388,12 @@ def of_inexact_scorer(measure: OfRun) -> OfSection:
             return with_minilm
         return of_row("scpo", measure)(data, part)
 
-    return values
+    def ran(data: Collected, part: Section) -> set[str]:
+        default = part.row("scpo").finished
+        inexact = {run for run in default if not _credits_equal_texts(data, run)}
+        return inexact | set(part.row("scpo_minilm").finished)
+
+    return OfRows(values, ran)
 
 
 def scoring_share(data: Collected, part: Section, run: str) -> float | None:

@@ -191,7 +191,7 @@ def _dynamics() -> Iterator[Claim]:
     """Yield claims about learning curves."""
     yield Claim(
         "rises",
-        "Validation success of SCPO rises over training (points)",
+        "Validation success of SCPO rises over training: last validation − first (points)",
         "learning dynamics",
         "a plot",
         MAIN,
@@ -244,7 +244,7 @@ def _ablation() -> Iterator[Claim]:
 
     yield Claim(
         "inflation",
-        "Repeated credit inflates the auxiliary reward",
+        "Repeated credit inflates the auxiliary reward: mean over the logged training steps",
         "section 4.3.2",
         "no number",
         "ablation_monotonicity",
@@ -265,7 +265,8 @@ def _mechanism() -> Iterator[Claim]:
         ours, theirs = (credit()[name, quantity, SPAN] for name in ("scpo", CHRONOLOGICAL))
         yield Claim(
             f"reordered_{metric.removeprefix('credit/')}",
-            f"Reordered allocation credits more than chronological order: {quantity}",
+            f"Reordered allocation credits more than chronological order: {quantity}, mean over "
+            f"the logged training steps (at the paper's scale from step {FROM_STEP} on)",
             "appendix, step rewards",
             f"{ours:g} against {theirs:g}",
             "ablation_order",
@@ -277,7 +278,8 @@ def _mechanism() -> Iterator[Claim]:
 
     yield Claim(
         "grows",
-        "Credited steps grow over training",
+        "Credited steps grow over training: per failed trajectory, mean over the second half of "
+        "the logged steps − the first",
         "appendix, step rewards",
         "a plot",
         "ablation_order",
@@ -289,8 +291,8 @@ def _mechanism() -> Iterator[Claim]:
     exact = credit()["credited", "exact matches", "share"]
     yield Claim(
         "exact",
-        "Most credited steps (more than 50 %) have the text of a step of a successful sibling; "
-        "study scale: SCPO with MiniLM",
+        "Most credited steps (more than 50 %) of the sampled early batches have the text of a step "
+        "of a successful sibling; study scale: SCPO with MiniLM",
         "appendix, semantic neighbourhood",
         f"{exact:g} %",
         MAIN,
@@ -323,7 +325,7 @@ def _cost() -> Iterator[Claim]:
     added = printed_cost("added per training step", "mean")
     yield Claim(
         "added",
-        "Seconds that the shaper adds to a training step",
+        "Seconds that the shaper adds to a training step: mean over all steps",
         "section 4.4",
         f"{added:g} s",
         "cost",
@@ -337,7 +339,7 @@ def _cost() -> Iterator[Claim]:
     share = printed_cost("scoring", "share") + printed_cost("self_similarity", "share")
     yield Claim(
         "scoring_share",
-        "Share of the cross-encoder in the shaper's seconds",
+        "Share of the cross-encoder in the shaper's seconds: of the medians over all steps",
         "appendix, shaper timing",
         f"{share:.2f} %",
         "cost",
@@ -352,7 +354,7 @@ def _cost() -> Iterator[Claim]:
     memory = ours - theirs
     yield Claim(
         "memory",
-        "Peak GPU memory that it adds",
+        "Peak GPU memory over training that it adds",
         "section 4.4",
         f"{memory:.1f} GB",
         "cost",

@@ -22,6 +22,7 @@ from analysis.sources import verl_agent_logs
 from analysis.sources.settings import setting_of
 from scpo.errors import RecordError, UnreadableError
 from scpo.records import log_gaps
+from scpo.records.archive_index import METRICS
 from scpo.records.files import (
     RUN_AGAIN,
     FileSum,
@@ -204,6 +205,11 @@ class Run:
         if self.foreign or self.project is not None:
             return True
         return bool(self.panels) or self.state == State.DONE
+
+    @property
+    def has_samples(self) -> bool:
+        """True if it was read from a run folder; archives and W&B hold metrics and no samples."""
+        return self.logs != (METRICS,) and self.project is None
 
 
 def one_processor_type(run: Run, other: Run) -> bool:

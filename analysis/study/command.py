@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from analysis.paper.claims import ELSEWHERE, NOT_ARCHIVED, NOT_RUN, Claim, conclusion
+from analysis.paper.claims import Claim
+from analysis.paper.findings import finding
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import difference
 from analysis.sources.collect import collect
@@ -170,13 +171,9 @@ def _claim_line(claim: Claim, data: Collected) -> str:
 
 def _conclusion(claim: Claim, data: Collected, scale: str) -> str:
     """Verdict at a scale, with its number and seeds."""
-    if not claim.tested_at(scale):
-        return ELSEWHERE
-    measured = claim.summary(data.at_scale(scale))
-    verdict = conclusion(claim, measured, scale)
-    if verdict == NOT_RUN and claim.of_samples and scale == SCALE:
-        return NOT_ARCHIVED
-    if verdict == NOT_RUN:
-        return verdict
-    shown = difference(measured, claim.factor, claim.digits).text
-    return f"{verdict}: {shown}, {measured.n} seeds"
+    found = finding(claim, data.at_scale(scale), scale)
+    if not found.summary.n:
+        return found.verdict
+    shown = difference(found.summary, claim.factor, claim.digits).text
+    other = "" if found.is_own else f" of {found.experiment}"
+    return f"{found.verdict}: {shown}, {found.summary.n} seeds{other}"

@@ -1,14 +1,17 @@
 """Conclusions on the paper's claims: by hand, from runs, and that each has its command and its row."""
 
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 from analysis.paper.claims import AGREES, DISAGREES, ELSEWHERE, NOT_RUN, UNDECIDED, Claim, conclusion
+from analysis.paper.findings import measured
 from analysis.paper.paper_claims import claims
 from analysis.rendering.table import NONE
 from analysis.selection import Selection
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.study.command import CLAIMS_MARKERS, with_claims
 from analysis.tables import tab_claims
@@ -108,7 +111,7 @@ def test_conclusions_of_a_scale_come_from_its_runs(tmp_path):
     gain = BY_NAME["over_gigpo_alfworld_1.5B"].text
     assert ahead[gain][3:5] == ("4", AGREES)
     assert behind[gain][3:5] == ("4", DISAGREES)
-    assert ahead[BY_NAME["reordered_steps"].text][5].mean == "−0.50"  # 1.4 against 1.9
+    assert ahead[BY_NAME["reordered_steps"].text][6].mean == "−0.50"  # 1.4 against 1.9
     assert ahead[BY_NAME["rises"].text][4] == AGREES
     assert ahead[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
     assert ahead[BY_NAME["level_alfworld_7B"].text][4] == ELSEWHERE
@@ -119,7 +122,7 @@ def test_a_claim_whose_rows_were_not_chosen_is_not_called_not_run(tmp_path):
     lines = said(data)
     assert lines[BY_NAME["over_gigpo_alfworld_1.5B"].text][4] == "not selected"
     assert lines[BY_NAME["over_gigpo_webshop_1.5B"].text][4] == NOT_RUN
-    assert "Not selected: its rows have runs" in tab_claims.build(data.at_scale("study")).caption
+    assert "Not selected: the choice of experiments" in tab_claims.build(data.at_scale("study")).caption
 
 
 def test_a_plateau_of_few_validations_is_not_called_not_run(tmp_path):
@@ -140,14 +143,14 @@ def test_a_sweep_without_the_default_has_the_difference_of_its_own_rows_or_none(
     write_experiment(tmp_path, experiment, name="one")
     made = tab_claims.build(collect(tmp_path).at_scale("mini"))
     (found,) = (row for block in made.blocks for row in block.rows if row[0] == BY_NAME["robust_theta"].text)
-    assert (found[3], found[5] == NONE) == (("2", False) if len(rows) > 1 else ("", True))
+    assert (found[3], found[6] == NONE) == (("2", False) if len(rows) > 1 else ("", True))
 
 
 def test_the_caption_names_the_panel_and_equal_seeds_have_no_interval(tmp_path):
     data = study(tmp_path, 0.9)
     caption = tab_claims.build(data.at_scale("study")).caption
     assert "ALFWorld’s held out, seen rooms (valid_seen)" in caption
-    assert said(data)[BY_NAME["reordered_steps"].text][5].text == "−0.50"
+    assert said(data)[BY_NAME["reordered_steps"].text][6].text == "−0.50"
 
 
 def test_a_scorer_that_credits_equal_texts_alone_proves_nothing_about_equal_texts(tmp_path):
@@ -177,14 +180,97 @@ def test_exact_matches_are_with_any_step_of_a_successful_sibling(tmp_path):
         ]
         save_step_texts(tmp_path / run, texts)
     claim = BY_NAME["exact"]
-    assert claim.summary(collect(tmp_path).at_scale("study")).mean == pytest.approx((1 + 2 + 2) / 9)
+    assert measured(claim, collect(tmp_path).at_scale("study")).summary.mean == pytest.approx((1 + 2 + 2) / 9)
 
 
 def test_the_archives_claims_say_which_need_samples(tmp_path):
-    data = study(tmp_path, 0.9)
-    text = with_claims("\n".join(CLAIMS_MARKERS), data)
-    line = next(line for line in text.splitlines() if BY_NAME["exact"].text in line)
-    assert line.endswith("| not run | not in the archive |")
+    """tab_claims had "not run" at rows of the archive that have finished."""
+    curves = dict.fromkeys(("scpo", "scpo_minilm"), lambda seed: rising(0.9, 0.001 * seed))
+    write_study(tmp_path / "runs", {"main_table": tuple(curves)}, curves)
+    folders = collect(tmp_path / "runs")
+    write_archive(folders.by_id.values(), folders.metrics, folders.experiments, tmp_path / "archive")
+    archive = collect(tmp_path / "archive")
+    for name in ("exact", "denser"):
+        text = with_claims("\n".join(CLAIMS_MARKERS), archive)
+        line = next(line for line in text.splitlines() if BY_NAME[name].text in line)
+        assert line.endswith("| not run | not in the archive |")
+        assert said(archive)[BY_NAME[name].text][4] == "not in the archive"
+        # Run folders could hold samples, and these do not.
+        assert said(folders)[BY_NAME[name].text][4] == "not recorded"
+    caption = tab_claims.build(archive.at_scale("study")).caption
+    assert "Not in the archive: its rows have run" in caption
+    assert "Not run: no seed is finished in all rows that the claim is about." in caption
+
+
+def test_a_claim_whose_metric_was_not_logged_is_not_called_not_run(tmp_path):
+    curves = {name: (lambda seed: rising(0.9)) for name in ("scpo", "chronological")}
+    write_study(tmp_path, {"ablation": tuple(curves)}, curves)
+    lines = said(collect(tmp_path))
+    assert lines[BY_NAME["reordered_steps"].text][4] == "not recorded"
+    assert lines[BY_NAME["inflation"].text][4] == NOT_RUN
+
+
+def of_two_experiments(tmp_path, *experiments):
+    """SCPO is at 80 or 81 % as GiGPO in main_table, and 10 points behind in more_seeds."""
+    seeds = {"main_table": (0, 1, 2), "more_seeds": (5, 6, 7, 8)}
+    curves = {
+        "scpo": lambda seed: rising(0.7 if seed > 4 else 0.8 + 0.01 * (seed % 2)),
+        "gigpo": lambda seed: rising(0.8 + 0.01 * (seed == 2) + 0.004 * (seed == 7)),
+    }
+    for name in experiments:
+        write_study(tmp_path, {name: tuple(curves)}, curves, seeds=seeds[name])
+    return collect(tmp_path)
+
+
+def test_runs_of_another_experiment_do_not_replace_those_of_the_claims_own(tmp_path):
+    """--experiment more_seeds turned "undecided" into "disagrees", under the same caption."""
+    text = BY_NAME["over_gigpo_alfworld_1.5B"].text
+    every = of_two_experiments(tmp_path, "main_table", "more_seeds")
+    own = (text, "main table, section 4.2", "+7.0", "3", UNDECIDED, "main_table, seeds 0 to 2")
+    for selection in (Selection(), Selection(experiments=("main_table",)), Selection(rows=("gigpo", "scpo"))):
+        assert said(selection.of(every))[text][:6] == own
+    chosen = Selection(experiments=("more_seeds",)).of(every)
+    assert said(chosen)[text][3:6] == ("", "not selected", "")
+    caption = tab_claims.build(chosen.at_scale("study")).caption
+    assert "runs of other experiments do not replace these" in caption
+    assert "*" not in caption
+
+
+def test_an_experiment_that_is_not_the_claims_own_is_named_where_the_own_has_no_runs(tmp_path):
+    claim = BY_NAME["over_gigpo_alfworld_1.5B"]
+    data = of_two_experiments(tmp_path, "more_seeds")
+    assert said(data)[claim.text][3:6] == ("4", DISAGREES, "more_seeds*, seeds 5 to 8")
+    assert "* Another experiment with its rows" in tab_claims.build(data.at_scale("study")).caption
+    line = next(line for line in with_claims("\n".join(CLAIMS_MARKERS), data).splitlines() if claim.text in line)
+    assert line.endswith("], 4 seeds of more_seeds |")
+
+
+def test_a_claim_about_one_row_is_on_the_common_seeds_of_its_section(tmp_path):
+    data = of_two_experiments(tmp_path, "main_table")
+    gigpo = next(row for row in data.sections[0].rows if row.name == "gigpo")
+    shutil.rmtree(tmp_path / gigpo.finished[0])
+    data = collect(tmp_path)
+    text = BY_NAME["rises"].text
+    assert said(data)[text][5] == "main_table, seeds 0 to 2"
+    assert said(Selection(common_seeds=True).of(data))[text][5] == "main_table, seeds 1, 2"
+
+
+def test_claims_that_are_not_about_the_last_step_name_their_span():
+    """The caption reads: after the last training step unless the claim names another span."""
+    spans = {
+        "rises": "last validation − first",
+        "plateau": "in the last quarter",
+        "inflation": "mean over the logged training steps",
+        "reordered_steps": "mean over the logged training steps (at the paper's scale from step 20 on)",
+        "reordered_aux_mean": "mean over the logged training steps (at the paper's scale from step 20 on)",
+        "grows": "mean over the second half of the logged steps − the first",
+        "exact": "of the sampled early batches",
+        "denser": "last probe − first",
+        "added": "mean over all steps",
+        "scoring_share": "of the medians over all steps",
+        "memory": "Peak GPU memory over training",
+    }
+    assert all(span in BY_NAME[name].text for name, span in spans.items())
 
 
 def test_best_and_worst_value_are_judged_by_their_means(tmp_path):
@@ -192,9 +278,9 @@ def test_best_and_worst_value_are_judged_by_their_means(tmp_path):
     ends = {"scpo": (0.90, 0.85, 0.95), "theta_0_4": (0.93, 0.83, 0.88), "theta_0_8": (0.80, 0.90, 0.85)}
     curves = {name: lambda seed, of=of: rising(of[seed]) for name, of in ends.items()}
     write_study(tmp_path, {"sweep_theta": tuple(curves)}, curves)
-    measured = BY_NAME["robust_theta"].summary(collect(tmp_path).at_scale("study"))
-    assert measured.n == 3
-    assert measured.mean == pytest.approx(0.05)
+    found = measured(BY_NAME["robust_theta"], collect(tmp_path).at_scale("study")).summary
+    assert found.n == 3
+    assert found.mean == pytest.approx(0.05)
 
 
 def test_a_row_that_changes_more_than_the_knob_is_no_value_of_it(tmp_path):
@@ -210,8 +296,8 @@ def test_a_row_that_changes_more_than_the_knob_is_no_value_of_it(tmp_path):
         for run in rows[name]:
             log_only(tmp_path, run, "val/train_games/success_rate", {0: 0.1, 40: ends.get(name, 0.2)})
     write_experiment(tmp_path, rows, name="sweep_theta")
-    measured = BY_NAME["robust_theta"].summary(collect(tmp_path).at_scale("mini"))
-    assert (measured.n, measured.mean) == (3, pytest.approx(0.05))
+    found = measured(BY_NAME["robust_theta"], collect(tmp_path).at_scale("mini")).summary
+    assert (found.n, found.mean) == (3, pytest.approx(0.05))
 
 
 def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
@@ -233,12 +319,13 @@ def test_claims_about_the_papers_models_are_tested_on_those(tmp_path):
     write_experiment(tmp_path, runs, name="main_table", scale="paper")
     data = collect(tmp_path).at_scale("paper")
     assert (
-        conclusion(BY_NAME["level_alfworld_1.5B"], BY_NAME["level_alfworld_1.5B"].summary(data), "paper") == DISAGREES
+        conclusion(BY_NAME["level_alfworld_1.5B"], measured(BY_NAME["level_alfworld_1.5B"], data).summary, "paper")
+        == DISAGREES
     )
     gain = BY_NAME["over_gigpo_alfworld_1.5B"]
-    assert gain.summary(data).n == 3
-    assert conclusion(gain, gain.summary(data), "paper") == AGREES
-    assert BY_NAME["over_gigpo_alfworld_7B"].summary(data).n == 0
+    assert measured(gain, data).summary.n == 3
+    assert conclusion(gain, measured(gain, data).summary, "paper") == AGREES
+    assert measured(BY_NAME["over_gigpo_alfworld_7B"], data).summary.n == 0
 
 
 def test_the_documents_table_is_written_between_its_markers(tmp_path):
