@@ -294,23 +294,34 @@ def _remedy(config: RunConfig, phase: str, parts: list[Part], gpu_gib: float) ->
     if not isinstance(config.trainer, VerlTrainer):
         return "A smaller model, or trainer=verl over several GPUs"
     verl = config.trainer.verl
-    offload = "trainer.verl.offload_training=true (weights and optimizer wait in the host's memory)"
-    if phase == "rollout":
-        remedy = "A smaller trainer.verl.engine_memory or more trainer.verl.gpus"
-        return remedy if verl.offload_training else f"{remedy}, or {offload}"
-    if not verl.free_cache:
+    if phase == "update" and not verl.free_cache:
         return "trainer.verl.free_cache=true lets the engine sleep through the update"
-    # The update needs the policy on the GPU: only a critic's part can wait elsewhere meanwhile.
-    helps = "value" in required(config.method) and not verl.offload_training
-    critic = f", or {offload}" if helps else ""
+    offload = ""
+    if _fits_offloaded(config, config.trainer, gpu_gib):
+        offload = (
+            ", or trainer.verl.offload_training=true (weights and optimizer wait in the host's "
+            "memory)"
+        )
+    if phase == "rollout":
+        return f"A smaller trainer.verl.engine_memory or more trainer.verl.gpus{offload}"
     # A smaller micro-batch lowers only these parts.
     of_rows = ("activations", "logits", "fragments")
     if sum(part.update_gib for part in parts if part.name not in of_rows) > gpu_gib:
         return (
             "More trainer.verl.gpus, among which weights, gradients and optimizer are divided, or "
-            f"a smaller model{critic}"
+            f"a smaller model, or LoRA by trainer.verl.overrides{offload}"
         )
-    return f"A smaller trainer.micro_batch_rows, or more trainer.verl.gpus{critic}"
+    return f"A smaller trainer.micro_batch_rows, or more trainer.verl.gpus{offload}"
+
+
+def _fits_offloaded(config: RunConfig, trainer: VerlTrainer, gpu_gib: float) -> bool:
+    """True if the run would fit with ``offload_training``, which lowers the rollout's need.
+
+    The update needs the policy on the GPU: only a critic's part can wait elsewhere meanwhile.
+    """
+    verl = trainer.verl.model_copy(update={"offload_training": True})
+    offloaded = config.model_copy(update={"trainer": trainer.model_copy(update={"verl": verl})})
+    return needed_gib(gpu_table(offloaded, gpu_gib)) <= gpu_gib
 
 
 def _phase_gib(part: Part, phase: str) -> float:
@@ -358,17 +369,44 @@ def _kept_by_verl(
     verl = trainer.verl
     share = size.parameters / ranks / GIB
     offloaded = verl.offload_training
+    rank = lora_rank(trainer)
+    # With LoRA, verl keeps the frozen weights in float32, too (its `model_dtype`).
+    trained = _adapter_parameters(size, rank) / ranks / GIB if rank else share
+    frozen = FLOAT32 * share if rank else 0.0
     # Policy and critic are updated one after the other, and each frees its gradients at its end.
     yield Part(
         "weights, gradients, optimizer",
-        UPDATE_BYTES * share,
-        0.0 if offloaded else ROLLOUT_BYTES * share,
+        UPDATE_BYTES * trained + frozen,
+        0.0 if offloaded else ROLLOUT_BYTES * trained + frozen,
     )
     if "value" in required(config.method):
         waiting = 0.0 if offloaded else ROLLOUT_BYTES * share
         yield Part("critic's weights, optimizer", waiting, waiting)
-    if trainer.loss.kl_coefficient > 0 and not verl.offload_reference:
+    # With LoRA, the policy without its adapters is the reference.
+    if trainer.loss.kl_coefficient > 0 and not verl.offload_reference and not rank:
         yield Part("reference", BF16 * share, BF16 * share)
+
+
+def lora_rank(trainer: VerlTrainer) -> int:
+    """Rank of the adapters that verl trains in place of the policy's weights; 0 without LoRA."""
+    rank = "0"
+    for override in trainer.verl.overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        if key == "actor_rollout_ref.model.lora_rank":
+            rank = value
+    # verl refuses other values when it reads them.
+    return int(rank) if rank.isdecimal() else 0
+
+
+def _adapter_parameters(size: Shape, rank: int) -> float:
+    """Parameters of adapters of all linear layers, which is verl's default; an upper bound.
+
+    An adapter has ``rank`` times the inputs and outputs of its matrix. Those of the attention have
+    at most 8 times the hidden width together. The three of the feed-forward layer have three times
+    the hidden and the intermediate width, and no more than the layer's weights over the hidden one.
+    """
+    layer = (size.parameters - size.vocabulary * size.hidden) / size.layers
+    return rank * size.layers * (11 * size.hidden + layer / size.hidden)
 
 
 def _freed_after_an_update(

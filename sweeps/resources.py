@@ -10,15 +10,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scpo.errors import ConfigError
-from scpo.memory import GIB, PAPER_GPU_GIB, parameters, shortage
+from scpo.memory import (
+    BF16,
+    FLOAT32,
+    GIB,
+    PAPER_GPU_GIB,
+    ROLLOUT_BYTES,
+    lora_rank,
+    parameters,
+    shape,
+    shortage,
+)
 from scpo.progress import counted
 from scpo.records.memory import installed_gpus, usable_cores, visible_gpus
 from scpo.schema.method import required
-from scpo.schema.model import HuggingFaceModel
+from scpo.schema.model import HuggingFaceModel, ModelConfig
 from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
 from scpo.schema.scorer import CrossEncoderScorer
 from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed
+
+GB = 10**9
 
 # Appendix A.2: 32 cores for 4 GPUs.
 CPUS_PER_GPU = 8
@@ -85,7 +97,8 @@ def _derived(config: RunConfig) -> Resources:
     if trainer is not None:
         gpus = 0 if trainer.verl.engine == "hf" else trainer.verl.gpus
         cpus = max(LEAST_CPUS_OF_VERL, CPUS_PER_GPU * gpus)
-        memory_gb = _rounded(VERL_GB + VERL_GB_PER_BILLION * billions)
+        offloaded_gb = _offloaded_gib(config, trainer, billions * 1e9) * GIB / GB
+        memory_gb = _rounded(VERL_GB + VERL_GB_PER_BILLION * billions + offloaded_gb)
         return Resources(trainer.verl.nodes, gpus, cpus, memory_gb)
     if isinstance(config.model, HuggingFaceModel):
         return Resources(1, 1, CPUS_PER_GPU, _rounded(LOCAL_GB + LOCAL_GB_PER_BILLION * billions))
@@ -167,7 +180,7 @@ def training_gib(config: RunConfig) -> float | None:
     A prompting method has weights only. The total is over all GPUs; None if the model's size is
     unknown.
     """
-    count = parameters(config.model)
+    count = _weights(config.model)
     if count is None:
         return None
     if config.method.kind == "prompted":
@@ -184,13 +197,50 @@ def disk_gib(config: RunConfig) -> float | None:
     """
     if config.method.kind == "prompted":
         return LOGS_GIB
-    count = parameters(config.model)
+    count = _weights(config.model)
     if count is None:
         return None
     # Weights and Adam's two moments; those of a critic, which has the policy's size, as well.
     copies = 3 * (1 + ("value" in required(config.method)))
     checkpoint_gib = count * copies * _width(config) / GIB
     return LOGS_GIB + checkpoint_gib * (config.trainer.keep_checkpoints + 1)
+
+
+def held_by_host_gib(config: RunConfig) -> float:
+    """GiB of weights and optimizer that wait in the memory of a node while its GPUs do other work.
+
+    A lower bound of the memory that a run on GPUs needs; 0 if the model's size is unknown.
+    """
+    count = _weights(config.model)
+    trainer = verl_trainer(config)
+    if trainer is None or count is None:
+        return 0.0
+    held = _offloaded_gib(config, trainer, count)
+    if trainer.verl.offload_reference and trainer.loss.kl_coefficient > 0:
+        held += BF16 * count / trainer.verl.nodes / GIB
+    return held
+
+
+def _offloaded_gib(config: RunConfig, trainer: VerlTrainer, count: float) -> float:
+    """GiB on each node of a model of ``count`` weights, and of a critic, that wait in its memory.
+
+    With LoRA, the frozen weights only: the adapters and their optimizer are small.
+    """
+    if not trainer.verl.offload_training:
+        return 0.0
+    per_weight = FLOAT32 if lora_rank(trainer) else ROLLOUT_BYTES
+    if "value" in required(config.method):
+        per_weight += ROLLOUT_BYTES
+    return per_weight * count / trainer.verl.nodes / GIB
+
+
+def _weights(model: ModelConfig) -> float | None:
+    """Number of a model's weights, not less than there are; None if unknown.
+
+    A name rounds: Qwen2.5-7B has 7.6 billion.
+    """
+    size = shape(model)
+    return size.parameters if size is not None else parameters(model)
 
 
 def all_disk_gib(configs: Iterable[RunConfig]) -> tuple[float, int]:

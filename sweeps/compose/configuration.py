@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -111,7 +112,53 @@ def compose_raw(overrides: Sequence[Override]) -> DictConfig:
     else:
         raw = compose_files(tuple(overrides))
     _refuse_host_without_shaper(raw, overrides)
+    return _named_after_paths(raw, overrides)
+
+
+def _named_after_paths(raw: DictConfig, overrides: Sequence[Override]) -> DictConfig:
+    """Name a model or scorer after its path if that is another one's than its file's.
+
+    Otherwise ids, tables and figures would give the user's own weights the name of the file's
+    model, such as Qwen2.5-1.5B-Instruct. A copy of the file's model keeps its name, and a name
+    that was given is left.
+    """
+    given = {override.key for override in overrides if not override.is_choice}
+    sections = {key.partition(".")[0] for key in given} & {"model", "scorer"}
+    if not sections:
+        return raw
+    usual = compose_files(_choices(overrides))
+    names = {}
+    for section in sections:
+        path, usual_path = (_value(each, f"{section}.path") for each in (raw, usual))
+        # Problems of a value that is not text are explained once the configuration is checked.
+        if not isinstance(path, str) or not isinstance(usual_path, str):
+            continue
+        name = _name_of_path(path)
+        same_name = _value(raw, f"{section}.name") == _value(usual, f"{section}.name")
+        if f"{section}.name" not in given and same_name and name != _name_of_path(usual_path):
+            names[section] = name
+    if names:
+        raw = copy.deepcopy(raw)
+        for section, name in names.items():
+            raw[section].name = name
     return raw
+
+
+def _value(raw: DictConfig, key: str) -> Any:
+    """Value of a key, interpolations filled in; None if it is missing or they cannot be."""
+    try:
+        return OmegaConf.select(raw, key)
+    except OmegaConfBaseException:
+        return None
+
+
+def _name_of_path(path: str) -> str:
+    """Name of a model by its folder or its name on the hub."""
+    for part in Path(path).parts:
+        # The hub's cache: models--Qwen--Qwen2.5-1.5B-Instruct/snapshots/<commit>.
+        if part.startswith("models--"):
+            return part.rpartition("--")[2]
+    return Path(os.path.abspath(path)).name
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,10 +14,18 @@ from scpo.progress import counted
 from scpo.records.files import write_bytes
 from scpo.records.memory import free_gib, installed_gpus, usable_cores
 from scpo.schema.model import HuggingFaceModel
-from scpo.schema.run import LocalLauncher
+from scpo.schema.run import LocalLauncher, RunConfig
 from sweeps.doctor.subject import Subject
 from sweeps.records.file_systems import NETWORK_FILE_SYSTEMS, VOLATILE_FILE_SYSTEMS, file_system
-from sweeps.resources import all_disk_gib, refused_here, slots_for, training_gib
+from sweeps.resources import (
+    GB,
+    all_disk_gib,
+    held_by_host_gib,
+    refused_here,
+    resources,
+    slots_for,
+    training_gib,
+)
 
 CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 
@@ -50,15 +58,22 @@ def check_cpus(subject: Subject) -> Iterator[Finding]:
 
 
 def check_memory(subject: Subject) -> Iterator[Finding]:
-    """Compare free memory, within a container's limit, with the least that the slots need."""
+    """Compare free memory, within a container's limit, with what the slots need.
+
+    Less than the least is an error, less than what a job would ask Slurm for a warning.
+    """
     if not isinstance(subject.first.launcher, LocalLauncher):
         return
     slots = _slots(subject)
     on_gpu = bool(installed_gpus()) and subject.first.machine.device != "cpu"
-    # On a GPU, weights and optimizer state take none of the machine's memory.
-    models = [0.0 if on_gpu else training_gib(config) or 0.0 for config in subject.configs]
+    # On a GPU, weights and optimizer take none of the machine's memory, unless they are offloaded.
+    held = held_by_host_gib if on_gpu else training_gib
+    models = [held(config) or 0.0 for config in subject.configs]
     needed = slots * (PROCESS_GIB + max(models))
+    estimated = slots * max(_estimated_gib(config) for config in subject.configs)
     needs = f"{slots} at a time need at least {rounded(needed)}"
+    if estimated > needed:
+        needs += f", by estimate {rounded(estimated)}"
     free = free_gib(MEMINFO, CGROUP)
     if free is None:
         yield ok("memory", f"{needs}; what is free is read on Linux only")
@@ -71,8 +86,22 @@ def check_memory(subject: Subject) -> Iterator[Finding]:
             text,
             f"launcher.slots={fitting}" if fitting else "a smaller model, or a larger machine",
         )
+    elif estimated > free:
+        fitting = int(free // (estimated / slots))
+        yield warning(
+            "memory",
+            text,
+            f"launcher.slots={fitting}" if fitting else "a machine with more; watch the first run",
+        )
     else:
         yield ok("memory", text)
+
+
+def _estimated_gib(config: RunConfig) -> float:
+    """GiB that a job of a language model asks Slurm for; 0 for small models, which are measured."""
+    if not isinstance(config.model, HuggingFaceModel):
+        return 0.0
+    return resources(config).memory_gb * GB / GIB
 
 
 def check_disk(subject: Subject) -> Iterator[Finding]:

@@ -53,6 +53,10 @@ def test_logits_are_what_fused_kernels_save():
     assert table("trainer.verl.attention=sdpa")["logits"].update_gib == 1.0
 
 
+LORA = (
+    'trainer.verl.overrides=["actor_rollout_ref.model.lora_rank=64",'
+    '"actor_rollout_ref.rollout.load_format=safetensors"]'
+)
 FITS = {
     "1.5B on the paper's node": ([], A800),
     "7B on the paper's node": (["model=qwen2_5_7b"], A800),
@@ -63,6 +67,11 @@ FITS = {
     ),
     "an evaluation of 7B": (["method=react", "model=qwen2_5_7b"], A800),
     "1.5B in one process": (["trainer=local", "method=grpo"], A800),
+    "LoRA of 7B on one card": (["trainer=verl_1gpu", "model=qwen2_5_7b", LORA], A800),
+    "LoRA of 1.5B on a small card": (
+        ["trainer=verl_1gpu", LORA, "trainer.micro_batch_rows=4", "trainer.verl.engine_memory=0.45"],
+        23.5,
+    ),
 }
 FITS_NOT = {
     "an engine that never sleeps": (
@@ -72,6 +81,16 @@ FITS_NOT = {
     ),
     "7B on one card": (["trainer=verl_1gpu", "model=qwen2_5_7b"], A800, "More trainer.verl.gpus, among"),
     "1.5B on a small card": (["trainer=verl_1gpu"], 23.5, "More trainer.verl.gpus, among"),
+    "1.5B on a small card, few rows": (
+        ["trainer=verl_1gpu", "trainer.micro_batch_rows=2"],
+        23.5,
+        "engine_memory",
+    ),
+    "PPO of 7B on one card": (
+        ["trainer=verl_1gpu", "model=qwen2_5_7b", "method=ppo"],
+        A800,
+        "More trainer.verl.gpus, among",
+    ),
     "1.5B on four small cards": ([], 23.5, "trainer.micro_batch_rows"),
     "7B in one process": (
         ["trainer=local", "model=qwen2_5_7b"],
@@ -98,6 +117,24 @@ def test_what_does_not_fit_is_refused_with_what_takes_the_memory_and_a_remedy(wo
     assert "estimates" in reason
     # The update of a policy needs its weights on the GPU: the setting was advised, and did not help.
     assert "offload_training" not in reason
+
+
+def test_offloading_is_advised_where_it_makes_a_run_fit():
+    words = ["scale=paper", "trainer=verl_1gpu", "trainer.verl.gpus=2", "model=qwen2_5_7b", "method=ppo"]
+    words.append("trainer.verl.engine_memory=0.3")
+    missing = shortage(compose_run(words), A800)
+    assert "offload_training=true" in missing.remedy
+    assert shortage(compose_run([*words, "trainer.verl.offload_training=true"]), A800) is None
+
+
+def test_lora_trains_adapters_and_keeps_the_weights_in_float32():
+    name = "weights, gradients, optimizer"
+    full, adapters = (table("trainer=verl_1gpu", "model=qwen2_5_7b", *words)[name] for words in ([], [LORA]))
+    frozen = 4 * 7.616e9 / GIB
+    # All linear layers of Qwen2.5-7B at rank 64: q and o of 3,584, k and v to 512, three of 18,944.
+    trained = 64 * 28 * (4 * 3584 + 2 * (3584 + 512) + 3 * (3584 + 18944))
+    least = 16 * trained / GIB
+    assert frozen + least < adapters.update_gib < frozen + 1.5 * least < full.update_gib
 
 
 def test_sizes_are_read_from_the_models_own_configuration(tmp_path):

@@ -226,7 +226,7 @@ def test_training_counts_float32_for_every_type_of_weights_on_disk():
     config = compose_run(["scale=paper", "trainer=local", "env.games=generated"])
     assert config.model.dtype == "bfloat16"
     copies = 4 + (config.trainer.loss.kl_coefficient > 0)
-    expected = memory.parameters(config.model) * copies * 4 / memory.GIB
+    expected = memory.shape(config.model).parameters * copies * 4 / memory.GIB
     assert training_gib(config) == expected
 
 

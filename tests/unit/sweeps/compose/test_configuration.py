@@ -303,6 +303,30 @@ def test_several_mistakes_are_told_together():
         compose_run(["method.shaper.theta=2", "trainer.steps=0"])
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["model.path=/models/My-Model-1/"], "My-Model-1"),
+        (["model.path=meta-llama/Llama-3.1-8B-Instruct"], "Llama-3.1-8B-Instruct"),
+        (["model=qwen2_5_7b", "model.path=/models/Qwen2.5-1.5B-Instruct"], "Qwen2.5-1.5B-Instruct"),
+        (["model={path: /models/other}"], "other"),
+        (["model.path=/models/Qwen2.5-1.5B-Instruct"], "1.5B"),
+        (["model.path=/hub/models--Qwen--Qwen2.5-1.5B-Instruct/snapshots/0a1b2c"], "1.5B"),
+        (["model.path=/models/My-Model-1", "model.name=mine"], "mine"),
+        (["model.path=/models/My-Model-1", "model.name=1.5B"], "1.5B"),
+        ([], "1.5B"),
+    ],
+)
+def test_other_weights_than_the_files_are_named_after_their_path(words, name):
+    assert compose_run(["scale=paper", *words]).model.name == name
+
+
+def test_other_weights_than_the_scorers_are_named_after_their_path():
+    assert compose_run(["scale=paper"]).scorer.name == "bge_reranker_v2_m3"
+    assert compose_run(["scale=paper", "scorer.path=/models/bge-reranker-v2-m3"]).scorer.name == "bge_reranker_v2_m3"
+    assert compose_run(["scale=paper", "scorer.path=/models/my-reranker"]).scorer.name == "my-reranker"
+
+
 def test_an_experiment_comes_with_its_scale():
     experiment, scale = compose_experiment("ablation", parse_all(["scale=paper"]))
     assert (experiment.name, scale) == ("ablation", "paper")

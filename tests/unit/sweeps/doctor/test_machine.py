@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 
+from scpo.memory import GIB
 from scpo.records.memory import usable_cores
 from sweeps.compose.matrix import expand
 from sweeps.doctor import machine
@@ -30,6 +31,27 @@ def test_a_machine_with_too_little_memory(subject, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
     found = machine.check_memory(subject("+search=scpo", "launcher.slots=4"))
     assert_finds(found, "error", "4.0 GiB free; 4 at a time need at least 5.6 GiB", "launcher.slots=2")
+
+
+def test_memory_of_the_host_that_gpus_leave_their_weights_in(subject, tmp_path, monkeypatch):
+    """It was "ok, at least 1.4 GiB" for each run on GPUs."""
+    monkeypatch.setattr(machine, "installed_gpus", lambda: [("A800", 79.15)] * 4)
+    monkeypatch.setattr("sweeps.resources.visible_gpus", lambda: list("0123"))
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    words = ("scale=paper", "model=qwen2_5_7b")
+    offloaded = (*words, "trainer.verl.offload_training=true")
+
+    def check(gib, *words):
+        (tmp_path / "meminfo").write_text(f"MemAvailable: {gib << 20} kB\n")
+        return list(machine.check_memory(subject(*words)))
+
+    # Reference policy in bfloat16: 14.2 GiB; weights and optimizer, 12 bytes a parameter: 85.1 GiB.
+    assert_finds(check(90, *offloaded), "error", "1 at a time need at least 101 GiB", "larger machine")
+    assert_finds(check(110, *offloaded), "warning", "by estimate 366 GiB", "watch the first run")
+    assert_finds(check(15, *words), "error", "1 at a time need at least 16 GiB", "larger machine")
+    assert_finds(check(110, *words), "warning", "by estimate 284 GiB")
+    (enough,) = check(300, *words)
+    assert enough.level == "ok"
 
 
 def test_a_system_without_proc_has_no_count_of_free_memory_and_no_names_of_file_systems(subject, tmp_path, monkeypatch):
@@ -67,6 +89,12 @@ def test_the_disk_of_an_experiment_is_the_sum_of_its_runs_and_not_the_largest_fo
     assert f"runs: {subject.runs}, writing up to {math.ceil(needed)} GiB" in disk.text
     assert unknown == 0
     assert needed < 0.7 * subject.runs * max(disk_gib(config) for config in subject.configs)
+
+
+def test_the_disk_of_a_model_is_that_of_its_weights_and_not_of_its_name():
+    """Qwen2.5-7B has 7.616 billion; three checkpoints of 12 bytes each."""
+    (config,) = expand("one", ["method=scpo", "scale=paper", "model=qwen2_5_7b", "seeds=[0]"]).runs.values()
+    assert 3 * 12 * 7.616e9 / GIB < disk_gib(config) < 3 * 12 * 7.616e9 / GIB + 0.1
 
 
 def test_a_disk_without_inodes(subject, monkeypatch):
