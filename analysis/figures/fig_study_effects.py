@@ -1,7 +1,7 @@
 """The study's effects: trained rows minus GiGPO and minus SCPO, paired by seed, with credit."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
 
@@ -117,12 +117,11 @@ PRECISION = {
 # Vertical distance between the precisions of a row, in rows.
 LANE = 0.22
 CAPTION = (
-    "Area under validation (all held-out games) of trained rows minus that of GiGPO and of SCPO, "
-    "paired by seed, with 95 % Student intervals (from three pairs on), sorted by the difference "
-    "to GiGPO. {kinds} An arrow with a value is a difference beyond the axis, a small arrow an "
-    "interval that goes on beyond it. Right: credited steps per failed trajectory of active "
-    "groups, groups with a success and a failure (logarithmic), mean over the training steps with "
-    "such a group, then over seeds."
+    "Area under validation (all held-out games) of trained rows minus that of {compared_with}, "
+    "paired by seed, with 95 % Student intervals (from three pairs on){order}. {kinds} An arrow "
+    "with a value is a difference beyond the axis, a small arrow an interval that goes on beyond "
+    "it. Right: credited steps per failed trajectory of active groups, groups with a success and "
+    "a failure (logarithmic), mean over the training steps with such a group, then over seeds."
 )
 HELPS = (
     " Far right: the share of steps that shorten the shortest plan to win, of credited steps, of "
@@ -213,7 +212,7 @@ def build(data: Collected) -> Drawing:
         remark(figure, text)
 
     drawn = [line.row for line in lines]
-    caption = _caption(data, comparisons, drawn)
+    caption = _caption(data, comparisons, drawn, references)
     if len({row.learning_rate for row in (*drawn, *references.values())}) > 1:
         caption += RATES
     caption += asked_seeds(data) + (COMMON if data.common_seeds else "") + not_shown(data, drawn)
@@ -257,12 +256,20 @@ def _not_drawn(
     )
 
 
-def _caption(data: Collected, comparisons: Sequence[Comparison], drawn: Sequence[StudyRow]) -> str:
+def _caption(
+    data: Collected,
+    comparisons: Sequence[Comparison],
+    drawn: Sequence[StudyRow],
+    references: Collection[str],
+) -> str:
+    compared_with = " and of ".join(REFERENCES[name] for name in REFERENCES if name in references)
+    order = f", sorted by the difference to {REFERENCES['gigpo']}" if "gigpo" in references else ""
     kinds = UNTESTED
     if any(comparison.finished for comparison in comparisons):
         kinds = TESTED.format(tests=tested(comparisons, SCALE))
     steps = logged_steps(data, (row.row for row in drawn), PRECISION)
-    return CAPTION.format(kinds=kinds) + (HELPS.format(steps=steps) if steps else "")
+    caption = CAPTION.format(compared_with=compared_with, order=order, kinds=kinds)
+    return caption + (HELPS.format(steps=steps) if steps else "")
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:

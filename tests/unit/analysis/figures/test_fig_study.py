@@ -421,3 +421,15 @@ def test_curves_name_the_rows_that_have_no_pair_with_the_reference_of_their_pane
     made = fig_study_curves.build(collect(tmp_path).at_scale("study"))
     assert "Without a difference, because they have no pairs with the reference: GRPO." in made.numbers.caption
     assert "minus those of the reference, which the axis names" in made.numbers.caption
+
+
+def test_effects_name_only_the_references_that_have_run(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "grpo")}, CURVES, primary={})
+    caption = effects(collect(tmp_path))
+    assert "of trained rows minus that of SCPO, paired by seed" in caption
+    assert "sorted by" not in caption
+    assert "GiGPO" not in caption
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, primary={})
+    caption = effects(collect(tmp_path))
+    assert "minus that of GiGPO and of SCPO, paired by seed" in caption
+    assert "sorted by the difference to GiGPO." in caption
