@@ -38,6 +38,11 @@ def installed_version(package: str) -> str | None:
         return None
 
 
+def is_vllm_for_cpu() -> bool:
+    """True if the installed vLLM is a build for the CPU."""
+    return (installed_version("vllm") or "").endswith("+cpu")
+
+
 def install_command(*extras: str) -> str:
     """Command that installs extras of pyproject.toml in their tested versions, from the checkout.
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -45,6 +45,8 @@ def show_matrix(
     seen: Mapping[str, Observed],
     decisions: Mapping[str, Decision],
     slots: int | None,
+    *,
+    refused: Collection[str] = (),
 ) -> None:
     """Show what a dry run would start: the table of all runs, their cost, disk space and time.
 
@@ -55,11 +57,13 @@ def show_matrix(
         decisions: What the same call without ``dry_run`` would do with each run, by id.
         slots: Number of the runs to start that can run at a time; None if there are none to start
             or one of them cannot run.
+        refused: Ids of runs to start that this machine would refuse. They count in the cost, which
+            is the same on a machine that does not.
     """
     # All runs of a matrix share the machine's settings.
     any_config = next(iter(matrix.runs.values()))
     past = PastTimes(Path(any_config.machine.runs_dir))
-    wide(console).print(_matrix_table(matrix, seen, decisions, past))
+    wide(console).print(_matrix_table(matrix, seen, decisions, refused, past))
 
     todo = []
     for run_id, config in matrix.runs.items():
@@ -78,6 +82,7 @@ def _matrix_table(
     matrix: Matrix,
     seen: Mapping[str, Observed],
     decisions: Mapping[str, Decision],
+    refused: Collection[str],
     past: PastTimes,
 ) -> Table:
     """One line per run: row, axes, id, state, GPUs, duration, and what a real call would do."""
@@ -89,6 +94,9 @@ def _matrix_table(
     for cell in matrix.cells:
         config = cell.config
         decision = decisions[cell.run_id]
+        would = f"{decision.action} ({decision.reason(cell.run_id)})"
+        if cell.run_id in refused:
+            would = "be refused here (see the note)"
         table.add_row(
             escape(cell.row.label),
             config.env.benchmark,
@@ -98,7 +106,7 @@ def _matrix_table(
             coloured(seen[cell.run_id].state),
             str(resources(config).all_gpus),
             _duration_text(config, past),
-            f"{decision.action} ({decision.reason(cell.run_id)})",
+            would,
         )
     return table
 

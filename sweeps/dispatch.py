@@ -43,6 +43,7 @@ from sweeps.notify import notify
 from sweeps.records.cancellation import FINAL
 from sweeps.records.process import EXIT_DONE, EXIT_ELSEWHERE, EXIT_FAILED, EXIT_INTERRUPTED
 from sweeps.records.reconcile import Action, Decision, reconcile
+from sweeps.resources import refused_runs
 from sweeps.start_checks import obstacles, refuse_what_cannot_start
 from sweeps.terminal import say
 
@@ -142,7 +143,8 @@ def preview(console: Console, request: Request, train_script: Path) -> int:
         launcher.check(configs)
     show.show_notes(console, _elsewhere(runs_dir(matrix)))
     show.show_notes(console, _of_other_code(matrix, seen.keys() - archived.keys()))
-    show.show_matrix(console, matrix, seen, plan, _slots(launcher, list(starts.values())))
+    slots = _slots(launcher, list(starts.values()))
+    show.show_matrix(console, matrix, seen, plan, slots, refused=refused_runs(starts))
     show.show_notes(console, _refused_note(list(refused.values())))
     if starts:
         show.show_notes(console, _before_starting(request, matrix, list(starts.values())))

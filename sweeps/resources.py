@@ -6,10 +6,11 @@ GPU in detail.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scpo.errors import ConfigError
+from scpo.installed import is_vllm_for_cpu
 from scpo.memory import (
     BF16,
     FLOAT32,
@@ -297,19 +298,37 @@ def refused_here(configs: Sequence[RunConfig]) -> str | None:
     return None
 
 
-def too_large(configs: Iterable[RunConfig]) -> tuple[str, ...]:
-    """Reasons, each once, why runs that train in verl do not fit the GPUs of this machine.
+def too_large(configs: Mapping[str, RunConfig]) -> dict[str, str]:
+    """Why runs do not fit the GPUs of this machine, by id; runs that fit are left out.
 
-    If this machine has no GPUs, the runs are meant for another one; the paper's GPUs are assumed.
+    If this machine has no GPUs, runs that train in verl are meant for another one, and the paper's
+    GPUs are assumed; other runs use the CPU.
     """
-    gib = min((gib for _, gib in installed_gpus()), default=PAPER_GPU_GIB)
-    reasons: dict[str, None] = {}
-    for config in configs:
-        if not trains_in_verl(config) or not resources(config).gpus:
+    gpus = installed_gpus()
+    gib = min((gib for _, gib in gpus), default=PAPER_GPU_GIB)
+    reasons = {}
+    for run_id, config in configs.items():
+        on_cpu = not gpus or config.machine.device == "cpu"
+        if not resources(config).gpus or (on_cpu and not trains_in_verl(config)):
             continue
         if reason := shortage(config, gib):
-            reasons[str(reason)] = None
-    return tuple(reasons)
+            reasons[run_id] = str(reason)
+    return reasons
+
+
+def refused_runs(configs: Mapping[str, RunConfig]) -> set[str]:
+    """Ids of the runs that the local launcher, or the runs themselves, would refuse here."""
+    if not all(isinstance(config.launcher, LocalLauncher) for config in configs.values()):
+        return set()
+    if configs and refused_here(list(configs.values())):
+        return set(configs)
+    return set(too_large(configs))
+
+
+def gpus_are_assumed(configs: Iterable[RunConfig]) -> bool:
+    """True if runs train on GPUs in verl and this machine has none (see ``too_large``)."""
+    on_gpus = (trains_in_verl(config) and resources(config).gpus for config in configs)
+    return any(on_gpus) and not installed_gpus()
 
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
@@ -325,7 +344,8 @@ def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> No
             f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs "
             f"{needed}: leave launcher.gpus_per_run out, or trainer=verl_1gpu"
         )
-    if needed > max(1, len(gpus)) or (needed and config.machine.device == "cpu"):
+    # vLLM's build for the CPU takes the place of one GPU.
+    if needed > max(len(gpus), int(is_vllm_for_cpu())):
         fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
         raise ConfigError(
             f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} "

@@ -24,7 +24,7 @@ from sweeps.launchers.run_process import (
     wait_for_same_signal,
 )
 from sweeps.records.cancellation import settle
-from sweeps.resources import refused_here, slots_for, too_large
+from sweeps.resources import gpus_are_assumed, refused_here, slots_for, too_large
 from sweeps.terminal import say
 
 POLL_S = 0.1
@@ -86,11 +86,17 @@ class Pool(CountsSignals):
         """Show in a dry run why this machine would refuse these runs, if it would."""
         if reason := refused_here(list(configs.values())):
             say(console, f"note: would be refused on this machine: {reason}")
-        reasons = too_large(configs.values())
+        reasons = list(dict.fromkeys(too_large(configs).values()))
         if reasons:
             others = len(reasons) - 1
             more = f" {counted(others, 'other kind')} of run do not fit, either." if others else ""
             say(console, f"note: would be refused: {reasons[0]}.{more}")
+        if gpus_are_assumed(configs.values()):
+            say(
+                console,
+                "note: memory is checked for GPUs of 80 GB, because this machine shows none; "
+                "for another size: launcher=slurm_a800x4 launcher.gpu_gb=24",
+            )
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], _title: str = "") -> list[str]:
         """Start each run in a free slot."""

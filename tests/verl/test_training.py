@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from scpo.diagnostics.validation_episodes import read_validation
+from scpo.installed import is_vllm_for_cpu
 from scpo.shaping.reference_buffer import FILE as REFERENCES
-from scpo.trainers.verl.readiness import is_vllm_for_cpu
 from tests.support.verl_runs import ROOT, lines, only_run, run_command, shards, warm_start_of
 
 pytest.importorskip("ray", reason="needs verl: make test-verl")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from scpo.errors import ConfigError
-from scpo.installed import install_command, installed_version
+from scpo.installed import install_command, is_vllm_for_cpu
 from scpo.memory import GIB, shortage
 from scpo.policies.model import pick_device
 from scpo.records.memory import usable_cores
@@ -67,11 +67,6 @@ def check_engine(config: RunConfig, *, on_cpu: bool) -> None:
             f"trainer=verl plays with vLLM, which is not installed: {install_command('verl')} "
             "(docs/verl.md)"
         )
-
-
-def is_vllm_for_cpu() -> bool:
-    """True if the installed vLLM is a build for the CPU."""
-    return (installed_version("vllm") or "").endswith("+cpu")
 
 
 def _check_gpus(config: RunConfig) -> None:

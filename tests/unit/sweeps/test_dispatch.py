@@ -673,6 +673,21 @@ def test_a_half_deleted_run_has_one_state_and_one_answer_everywhere(finished, mo
     assert "leave (DAMAGED; " in capsys.readouterr().out
 
 
+def test_the_table_of_a_dry_run_names_runs_that_this_machine_would_refuse(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("sweeps.resources.installed_gpus", lambda: [("Card", 23.99)])
+    words = ["scale=paper", "trainer=verl_1gpu", "method=scpo,plain", "seeds=[0]", f"machine.runs_dir={tmp_path}"]
+    request = read_request(["+experiment=one", *words, "dry_run=true"])
+    dispatch.preview(Console(width=500), request, ROOT / "train.py")
+    shown = capsys.readouterr().out
+    would = {line.split()[0]: line.strip() for line in shown.splitlines() if " NEW " in line}
+    assert would["SCPO"].endswith("be refused here (see the note)")
+    assert would["Plain"].endswith("start (first start)")
+    assert "note: would be refused: 1.5B with trainer=verl needs about 44 GiB" in shown
+    # The cost is the same on a machine that has the GPUs.
+    assert "about 56 GPU-hours, of which 56 still to start" in shown
+
+
 RECORDS = (
     "config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "metrics.jsonl", "timing.jsonl",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from sweeps.launchers.local import Pool
 from sweeps.launchers.run_process import RunProcess
 from sweeps.records.attempt import run as run_here
 from sweeps.records.process import EXIT_DONE, EXIT_INTERRUPTED
-from sweeps.resources import slots_for
+from sweeps.resources import refused_runs, slots_for
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
 
@@ -255,14 +255,55 @@ def test_the_pool_gives_the_signal_handlers_back(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_dry_run_names_runs_that_no_gpu_of_the_paper_holds(monkeypatch):
-    """As on Slurm; a machine without GPUs says nothing else about one of trainer=verl_1gpu."""
-    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
-    words = ["scale=paper", "method=scpo", "trainer=verl_1gpu"]
-    configs = {name: fake.compose_run([*words, f"model={name}"]) for name in ("qwen2_5_1_5b", "qwen2_5_7b")}
+def notes(configs):
+    """Lines that a dry run shows about these runs."""
     out = io.StringIO()
     Pool(Path("train.py"), [], Board()).preview(Console(file=out, width=2000), configs)
-    (note,) = out.getvalue().splitlines()
+    return out.getvalue().splitlines()
+
+
+def test_a_dry_run_names_runs_that_no_gpu_of_the_paper_holds(monkeypatch):
+    """As on Slurm; a machine without GPUs names itself and the size of the GPUs that it assumes."""
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    words = ["scale=paper", "method=scpo", "trainer=verl_1gpu"]
+    configs = {name: fake.compose_run([*words, f"model={name}"]) for name in ("qwen2_5_1_5b", "qwen2_5_7b")}
+    here, note, assumed = notes(configs)
+    assert here.startswith("note: would be refused on this machine: 1.5B with method=scpo wants 1 GPU (")
+    assert "this machine shows none; here: trainer=verl_cpu (for tests)" in here
     assert note.startswith("note: would be refused: 7B with trainer=verl needs about 139 GiB of each GPU in the update")
     assert "a GPU has 79" in note
     assert "More trainer.verl.gpus, among which weights, gradients and optimizer are divided" in note
+    assert assumed.startswith("note: memory is checked for GPUs of 80 GB, because this machine shows none")
+    elsewhere = assumed.rpartition(": ")[2].split()
+    assert fake.compose_run(["scale=paper", *elsewhere]).launcher.gpu_gb == 24
+    assert refused_runs(configs) == set(configs)
+
+
+def test_a_dry_run_names_runs_of_one_process_that_are_too_large_for_a_small_card(monkeypatch):
+    """The doctor and the run refused them; the dry run had no note."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("sweeps.resources.installed_gpus", lambda: [("Card", 23.99)])
+    words = ["scale=paper", "method=scpo", "trainer=local", "env.games=generated"]
+    configs = {name: fake.compose_run([*words, f"model={name}"]) for name in ("qwen2_5_0_5b", "qwen2_5_1_5b")}
+    (note,) = notes(configs)
+    assert note.startswith(
+        "note: would be refused: 1.5B with trainer=local needs about 42 GiB of each GPU in the update"
+    )
+    assert "a GPU has 24. A smaller model, or trainer=verl over several GPUs" in note
+    assert refused_runs(configs) == {"qwen2_5_1_5b"}
+
+    on_cpu = {"cpu": fake.compose_run([*words, "machine.device=cpu"])}
+    assert (notes(on_cpu), refused_runs(on_cpu)) == ([], set())
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    assert (notes(configs), refused_runs(configs)) == ([], set())
+
+
+def test_one_gpu_is_missed_unless_vllm_is_built_for_the_cpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ConfigError, match=r"wants 1 GPU .*, this machine shows none; here: trainer=verl_cpu"):
+        slots(1, "scale=paper", "trainer=verl_1gpu")
+    monkeypatch.setattr("sweeps.resources.is_vllm_for_cpu", lambda: True)
+    assert slots(1, "trainer=verl_cpu", "trainer.verl.engine=vllm") == [None]
+    with pytest.raises(ConfigError, match=r"wants 4 GPUs .*, this machine shows none"):
+        slots(1, "scale=paper")
