@@ -21,7 +21,7 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import seed_list
 from scpo.benchmarks import BENCHMARKS
 
-WIDTHS = (0.3, 0.12, 0.11, 0.04, 0.1, 0.14)
+WIDTHS = (0.28, 0.13, 0.1, 0.05, 0.11, 0.14)
 CAPTION = (
     "The paper's numbered claims. “Measured”: mean over the seeds of “Runs”, differences paired by "
     "seed, with the 95 % Student interval, after the last training step unless the claim names "
@@ -35,7 +35,7 @@ OTHER = " * Another experiment with its rows: none of the claim's own has a run 
 
 # Sentences on the reasons that a table has.
 REASONS = {
-    NOT_RUN: " Not run: no seed is finished in all rows that the claim is about.",
+    NOT_RUN: " Not run: no seed is finished in all rows that the claim is about, at one setting.",
     NOT_SELECTED: (
         " Not selected: the choice of experiments, benchmarks, rows or seeds leaves out the runs "
         "that decide on it, and runs of other experiments do not replace these."

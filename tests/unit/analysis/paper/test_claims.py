@@ -199,7 +199,7 @@ def test_the_archives_claims_say_which_need_samples(tmp_path):
         assert said(folders)[BY_NAME[name].text][4] == "not recorded"
     caption = tab_claims.build(archive.at_scale("study")).caption
     assert "Not in the archive: its rows have run" in caption
-    assert "Not run: no seed is finished in all rows that the claim is about." in caption
+    assert "Not run: no seed is finished in all rows that the claim is about, at one setting." in caption
 
 
 def test_a_claim_whose_metric_was_not_logged_is_not_called_not_run(tmp_path):
