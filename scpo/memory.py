@@ -219,7 +219,7 @@ def shortage(config: RunConfig, gpu_gib: float) -> Shortage | None:
     needed = needed_gib(parts)
     if needed <= gpu_gib:
         return None
-    phase = "update" if sum(part.update_gib for part in parts) == needed else "rollout"
+    phase = _larger_phase(parts)
     # Parts below 0.05 GiB would read as 0.0.
     listed = ", ".join(
         f"{part.name} {_phase_gib(part, phase):.1f}"
@@ -231,6 +231,22 @@ def shortage(config: RunConfig, gpu_gib: float) -> Shortage | None:
         f"each GPU in the {phase} ({listed}; estimates), a GPU has {gpu_gib:.0f}"
     )
     return Shortage(what, _remedy(config, phase, parts, gpu_gib))
+
+
+def remedy(config: RunConfig, parts: list[Part], gpu_gib: float) -> str:
+    """Settings that lower the need of the phase that decides (see ``needed_gib``).
+
+    Args:
+        config: The run.
+        parts: Its memory.
+        gpu_gib: GiB below which the need should be.
+    """
+    return _remedy(config, _larger_phase(parts), parts, gpu_gib)
+
+
+def _larger_phase(parts: list[Part]) -> str:
+    update = sum(part.update_gib for part in parts)
+    return "update" if update == needed_gib(parts) else "rollout"
 
 
 def engine_memory(config: RunConfig, trainer: VerlTrainer) -> tuple[float, str]:

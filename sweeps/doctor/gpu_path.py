@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
-from scpo.memory import FULL_SHARE, gpu_table, needed_gib, shortage
+from scpo.memory import FULL_SHARE, gpu_table, needed_gib, remedy, shortage
 from scpo.progress import counted
 from scpo.records.memory import driver_version, installed_gpus, usable_cores
 from scpo.schema.env import WebshopConfig
@@ -73,9 +73,7 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
             # ``text`` has the numbers already.
             yield error(check, text, missing.remedy)
         elif needed > FULL_SHARE * gib:
-            fix = (
-                "smaller trainer.micro_batch_rows (update) or trainer.verl.engine_memory (rollout)"
-            )
+            fix = remedy(config, parts, FULL_SHARE * gib)
             yield warning(check, f"{text}: over {FULL_SHARE:.0%} of it", fix)
         else:
             fitting.append((needed, ok(check, text)))

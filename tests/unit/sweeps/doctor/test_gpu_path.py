@@ -131,6 +131,19 @@ def test_a_run_that_nearly_fills_its_gpu(subject, commands):
     assert_finds(found, "warning", "over 90% of it", "micro_batch_rows")
 
 
+def test_the_fix_for_a_nearly_full_gpu_is_of_the_phase_that_fills_it(subject, commands):
+    """A smaller micro-batch was advised, too, where the rollout needs more than the update."""
+    commands("nvidia-smi", "echo 'Card, 24166'")  # 23.6 GiB
+    words = ("scale=paper", "trainer=verl_1gpu", "model=qwen2_5_0_5b", "trainer.micro_batch_rows=4")
+    (full,) = gpu_path.check_gpu_memory(subject(*words))
+    assert full.level is Level.WARNING
+    assert full.text.startswith("about 23 of 24 GiB")
+    assert full.fix.startswith("A smaller trainer.verl.engine_memory or more trainer.verl.gpus")
+    assert "micro_batch_rows" not in full.fix
+    (fits,) = gpu_path.check_gpu_memory(subject(*words, "trainer.verl.engine_memory=0.4"))
+    assert fits.level is Level.OK
+
+
 def test_webshops_reward_without_spacy(subject, monkeypatch):
     """The stop list stood in without a word: its warning lands in the log of a Ray worker."""
     monkeypatch.setattr(gpu_path, "installed_version", lambda _: None)
