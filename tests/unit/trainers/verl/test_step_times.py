@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from scpo.memory import PAPER_GPU_GIB, engine_memory, gpu_table, micro_batch, needed_gib
+from scpo.memory import PAPER_GPU_GIB, engine_memory, gpu_table, micro_batch, needed_gib, shortage
 from scpo.trainers.verl import step_times
 from scpo.trainers.verl.step_times import compared, estimated, measured
+from scpo.verl_config import cores_needed
 from sweeps.compose.configuration import compose_run
 from sweeps.estimates import duration
 
@@ -93,9 +94,35 @@ def test_the_pages_estimates_are_those_that_are_logged():
 
 def test_the_pages_hours_are_those_of_the_dry_run():
     rows = cells("hardware | command | h a run")
-    assert len(rows) == 6
+    assert len(rows) == 10
     for _, command, hours in rows:
         assert str(duration(compose_run([*command.strip("`").split(), "method=scpo"]))) == hours
+
+
+def test_the_pages_hardware_holds_its_runs():
+    for hardware, command, _ in cells("hardware | command | h a run"):
+        config = compose_run([*command.strip("`").split(), "method=scpo"])
+        assert shortage(config, PAPER_GPU_GIB if "80 GB" in hardware else 23.6) is None
+        assert config.trainer.verl.gpus == (1 if hardware.startswith("one") else int(hardware[0]))
+
+
+def test_the_pages_cores_are_those_that_verl_needs():
+    text = " ".join(PAGE.split())
+    needed = [cores_needed(compose_run(["scale=paper", f"trainer.verl.gpus={gpus}"]).trainer) for gpus in (8, 4, 2)]
+    assert "A run on 8 needs {} CPU cores, on 4 {}, on 2 {}.".format(*needed) in text
+
+
+def test_the_pages_memory_of_cards_of_24_gb():
+    """One card with 0.5B in verl, and one process of trainer=local."""
+    words = ["scale=paper", "method=scpo"]
+    verl = [*words, "trainer=verl_1gpu", "model=qwen2_5_0_5b", "trainer.micro_batch_rows=4"]
+    smaller = [*verl, "trainer.verl.engine_memory=0.4"]
+    default, small = (round(100 * needed_gib(gpu_table(compose_run(run), 22.5)) / 22.5) for run in (verl, smaller))
+    engine = "`trainer.verl.engine_memory=0.4`"
+    assert f"22.5 GiB (A10, L4) are at {default} %; with {engine} at {small} %" in " ".join(PAGE.split())
+    models = ("qwen2_5_1_5b", "qwen2_5_0_5b")
+    local = [needed_gib(gpu_table(compose_run([*words, "trainer=local", f"model={model}"]), 48)) for model in models]
+    assert "takes {:.0f} GiB at 1.5B and {:.1f} GiB at 0.5B".format(*local) in " ".join(PAGE.split())
 
 
 def test_the_pages_memory_is_that_of_the_table():
