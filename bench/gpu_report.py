@@ -14,7 +14,7 @@ from typing import Any
 from bench.gpu_thresholds import Verdict, verdicts
 from scpo.installed import installed_version
 from scpo.memory import gpu_table, needed_gib
-from scpo.records.memory import driver_version, installed_gpus
+from scpo.records.memory import driver_version, installed_gpus, smallest_gib
 from scpo.schema.run import RunConfig
 
 PACKAGES = ("torch", "vllm", "transformers", "verl", "flash-attn", "ray", "accelerate")
@@ -27,12 +27,12 @@ def new_report(words: Sequence[str], config: RunConfig, parts: Sequence[str], *,
     """Report before the first part: the machine, and the parts that are to come."""
     gpus = installed_gpus()
     versions = {name: installed_version(name) for name in PACKAGES}
-    table = gpu_table(config, min((gib for _, gib in gpus), default=80.0))
+    table = gpu_table(config, smallest_gib(gpus) or 80.0)
     return {
         "words": list(words),
         "dry": dry,
         "machine": {"packages": versions, "driver": driver_version(), "gpus": gpus},
-        "gpu_gib": min((gib for _, gib in gpus), default=None),
+        "gpu_gib": smallest_gib(gpus),
         "episodes": config.trainer.groups * config.trainer.group_size,
         "estimated_gib": needed_gib(table),
         "parts": {name: {"status": "not run", "reason": "not reached"} for name in parts},
@@ -111,7 +111,8 @@ def _summary(report: dict[str, Any]) -> Iterator[str]:
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
     yield ""
     machine = report["machine"]
-    gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in machine["gpus"]) or "none"
+    sizes = [f"{name} of unknown size" if gib is None else f"{name} {gib:.0f} GiB" for name, gib in machine["gpus"]]
+    gpus = ", ".join(sizes) or "none"
     installed = machine["packages"].items()
     packages = ", ".join(f"{name} {version}" for name, version in installed if version)
     yield (f"Words: `{' '.join(report['words'])}`. GPUs: {gpus}; driver {machine['driver']}; {packages}.")

@@ -23,7 +23,7 @@ from scpo.memory import (
     shortage,
 )
 from scpo.progress import counted
-from scpo.records.memory import installed_gpus, usable_cores, visible_gpus
+from scpo.records.memory import installed_gpus, smallest_gib, usable_cores, visible_gpus
 from scpo.schema.method import required
 from scpo.schema.model import HuggingFaceModel, ModelConfig
 from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
@@ -302,10 +302,12 @@ def too_large(configs: Mapping[str, RunConfig]) -> dict[str, str]:
     """Why runs do not fit the GPUs of this machine, by id; runs that fit are left out.
 
     If this machine has no GPUs, runs that train in verl are meant for another one, and the paper's
-    GPUs are assumed; other runs use the CPU.
+    GPUs are assumed; other runs use the CPU. GPUs of unknown size are not checked.
     """
     gpus = installed_gpus()
-    gib = min((gib for _, gib in gpus), default=PAPER_GPU_GIB)
+    gib = smallest_gib(gpus) if gpus else PAPER_GPU_GIB
+    if gib is None:
+        return {}
     reasons = {}
     for run_id, config in configs.items():
         on_cpu = not gpus or config.machine.device == "cpu"
@@ -329,6 +331,19 @@ def gpus_are_assumed(configs: Iterable[RunConfig]) -> bool:
     """True if runs train on GPUs in verl and this machine has none (see ``too_large``)."""
     on_gpus = (trains_in_verl(config) and resources(config).gpus for config in configs)
     return any(on_gpus) and not installed_gpus()
+
+
+def unchecked_gpus(configs: Iterable[RunConfig]) -> list[str]:
+    """Names of the GPUs here of unknown size, if a run asks for a GPU and needs much of it."""
+    if not any(_fills_gpu(config) for config in configs):
+        return []
+    return list(dict.fromkeys(name for name, gib in installed_gpus() if gib is None))
+
+
+def _fills_gpu(config: RunConfig) -> bool:
+    on_cpu = config.machine.device == "cpu" and not trains_in_verl(config)
+    large = isinstance(config.model, HuggingFaceModel)
+    return large and not on_cpu and resources(config).gpus > 0
 
 
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:

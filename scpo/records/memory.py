@@ -11,7 +11,7 @@ import os
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -153,26 +153,44 @@ def query_driver(fields: str) -> list[str]:
 
 
 def used_gib(visible: str = "", ask: Callable[[str], list[str]] = query_driver) -> dict[str, float]:
-    """GiB in use on each GPU by its index; only those that ``visible`` names, empty: all."""
+    """GiB in use on each GPU by its index; only those that ``visible`` names, empty: all.
+
+    GPUs for which the driver gives no number are left out.
+    """
     chosen = [name.strip() for name in visible.split(",") if name.strip()]
     used = {}
     for line in ask(MEMORY_QUERY):
-        index, uuid, mib = (part.strip() for part in line.split(","))
+        index, _, rest = (part.strip() for part in line.partition(","))
+        uuid, _, mib = (part.strip() for part in rest.partition(","))
         # CUDA accepts indices and prefixes of UUIDs. A name of up to three characters is an index.
         named = any(name == index or (len(name) > 3 and uuid.startswith(name)) for name in chosen)
-        if named or not chosen:
-            used[index] = float(mib) / 1024
+        gib = _gib(mib)
+        if gib is not None and (named or not chosen):
+            used[index] = gib
     return used
 
 
-def installed_gpus() -> list[tuple[str, float]]:
-    """Name and total memory (GiB) of each GPU."""
+def installed_gpus() -> list[tuple[str, float | None]]:
+    """Name and total memory (GiB) of each GPU; None where the driver gives no number."""
     gpus = []
     for line in query_driver("name,memory.total"):
         name, comma, mib = line.rpartition(",")
         if comma:
-            gpus.append((name.strip(), float(mib) / 1024))
+            gpus.append((name.strip(), _gib(mib)))
     return gpus
+
+
+def smallest_gib(gpus: Iterable[tuple[str, float | None]]) -> float | None:
+    """Memory in GiB of the smallest of these GPUs whose size is known; None without one."""
+    return min((gib for _, gib in gpus if gib is not None), default=None)
+
+
+def _gib(mib: str) -> float | None:
+    # GPUs that share the host's memory (GB10, Jetson) answer "[N/A]", broken ones "[GPU is lost]".
+    try:
+        return float(mib) / 1024
+    except ValueError:
+        return None
 
 
 def visible_gpus() -> list[str]:

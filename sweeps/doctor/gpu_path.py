@@ -12,7 +12,7 @@ from scpo.findings import Finding, error, ok, warning
 from scpo.installed import installed_version
 from scpo.memory import FULL_SHARE, gpu_table, needed_gib, remedy, shortage
 from scpo.progress import counted
-from scpo.records.memory import driver_version, installed_gpus, usable_cores
+from scpo.records.memory import driver_version, installed_gpus, smallest_gib, usable_cores
 from scpo.schema.env import WebshopConfig
 from scpo.schema.model import HuggingFaceModel
 from scpo.schema.run import LocalLauncher, RunConfig, SlurmLauncher
@@ -20,7 +20,7 @@ from scpo.schema.trainer import VerlTrainer
 from scpo.verl_config import cores_needed, temp_root
 from sweeps.doctor.subject import Subject
 from sweeps.estimates import LEGEND, Basis, Duration, duration
-from sweeps.resources import resources, trains_in_verl, verl_trainer
+from sweeps.resources import resources, trains_in_verl, unchecked_gpus, verl_trainer
 
 # Release of torch -> major version of CUDA in its default build on PyPI, which its version does not
 # show: 2.10 requires the packages nvidia-*-cu12, 2.11 those of CUDA 13.
@@ -51,6 +51,13 @@ def check_gpu_memory(subject: Subject) -> Iterator[Finding]:
 
     Kinds of run that fit share one finding, which lists the memory of the largest in parts.
     """
+    local = isinstance(subject.first.launcher, LocalLauncher)
+    if local and (unknown := unchecked_gpus(subject.configs)):
+        yield warning(
+            "gpu memory",
+            f"nvidia-smi gives no size for {' and '.join(unknown)}: what runs need is not checked",
+            "check that runs fit: launcher=slurm_a800x4 launcher.gpu_gb=<its size> dry_run=true",
+        )
     gib = _gpu_gib(subject)
     if gib is None:
         return
@@ -311,7 +318,7 @@ def _gpu_gib(subject: Subject) -> float | None:
     if isinstance(launcher, SlurmLauncher):
         return launcher.gpu_gb
     # If this machine has several kinds of GPU, the run must fit onto the smallest.
-    return min((gib for _, gib in installed_gpus()), default=None)
+    return smallest_gib(installed_gpus())
 
 
 def _on_gpus(config: RunConfig) -> bool:

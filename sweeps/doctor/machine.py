@@ -175,7 +175,7 @@ def check_gpus(subject: Subject) -> Iterator[Finding]:
     if not gpus:
         yield _without_gpu(subject, large)
         return
-    yield ok("gpus", ", ".join(f"{name} {rounded(gib)}" for name, gib in gpus))
+    yield ok("gpus", ", ".join(f"{name} {_size(gib)}" for name, gib in gpus))
     if reason := refused_here(subject.configs):
         yield error("gpus", reason, "what it says, or a machine with more")
 
@@ -199,6 +199,10 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
         )
 
     return ok("gpus", "none; the tiny policy needs none")
+
+
+def _size(gib: float | None) -> str:
+    return "of unknown size" if gib is None else rounded(gib)
 
 
 def rounded(gib: float) -> str:

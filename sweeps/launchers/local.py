@@ -24,7 +24,13 @@ from sweeps.launchers.run_process import (
     wait_for_same_signal,
 )
 from sweeps.records.cancellation import settle
-from sweeps.resources import gpus_are_assumed, refused_here, slots_for, too_large
+from sweeps.resources import (
+    gpus_are_assumed,
+    refused_here,
+    slots_for,
+    too_large,
+    unchecked_gpus,
+)
 from sweeps.terminal import say
 
 POLL_S = 0.1
@@ -96,6 +102,12 @@ class Pool(CountsSignals):
                 console,
                 "note: memory is checked for GPUs of 80 GB, because this machine shows none; "
                 "for another size: launcher=slurm_a800x4 launcher.gpu_gb=24",
+            )
+        if unknown := unchecked_gpus(configs.values()):
+            say(
+                console,
+                f"note: memory is not checked for {' and '.join(unknown)}, for which nvidia-smi "
+                "gives no size; for a given size: launcher=slurm_a800x4 launcher.gpu_gb=24",
             )
 
     def start(self, runs: Mapping[str, tuple[RunFolder, RunConfig]], _title: str = "") -> list[str]:

@@ -314,7 +314,11 @@ class RunJob:
 
 def node_report() -> str:
     """Describe the job's node in one line: Python, driver, GPUs, versions of the large packages."""
-    gpus = ", ".join(f"{name} {gib:.0f} GiB" for name, gib in installed_gpus()) or "none"
+    sizes = [
+        f"{name} of unknown size" if gib is None else f"{name} {gib:.0f} GiB"
+        for name, gib in installed_gpus()
+    ]
+    gpus = ", ".join(sizes) or "none"
     versions = ", ".join(
         f"{name} {version}"
         for name in REPORTED_PACKAGES

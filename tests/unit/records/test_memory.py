@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from scpo.records.memory import GIB, HOST, NodeMemory, free_gib, tree_gib, usable_cores, used_gib
+from scpo.records import memory
+from scpo.records.memory import (
+    GIB,
+    HOST,
+    NodeMemory,
+    free_gib,
+    installed_gpus,
+    smallest_gib,
+    tree_gib,
+    usable_cores,
+    used_gib,
+    visible_gpus,
+)
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ONE_GIB = GIB // PAGE
@@ -39,6 +51,18 @@ SMI = "0, GPU-aaaa-1, 1024\n1, GPU-bbbb-2, 2048\n2, GPU-cccc-3, 71680\n"
 )
 def test_only_the_runs_own_gpus_are_looked_at(visible, found):
     assert used_gib(visible, ask=lambda _: SMI.splitlines()) == found
+
+
+@pytest.mark.parametrize("word", ["[N/A]", "[GPU is lost]", "[Insufficient Permissions]"])
+def test_a_gpu_whose_memory_the_driver_does_not_show_is_one_of_unknown_size(word, monkeypatch):
+    """Each such answer stopped the sweep, also for runs on the CPU."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(memory, "query_driver", lambda _: [f"NVIDIA GB10, {word}", "Card, 24564"])
+    assert installed_gpus() == [("NVIDIA GB10", None), ("Card", pytest.approx(23.99, abs=0.01))]
+    assert smallest_gib(installed_gpus()) == pytest.approx(23.99, abs=0.01)
+    assert smallest_gib([("NVIDIA GB10", None)]) is None
+    assert visible_gpus() == ["0", "1"]
+    assert used_gib(ask=lambda _: [f"0, GPU-aaaa-1, {word}", "1, GPU-bbbb-2, 2048"]) == {"1": 2}
 
 
 def test_without_a_driver_no_gpus_are_reported():

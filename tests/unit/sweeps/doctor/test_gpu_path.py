@@ -8,7 +8,7 @@ import pytest
 
 from scpo.findings import Level
 from sweeps.compose.configuration import compose_run
-from sweeps.doctor import gpu_path
+from sweeps.doctor import gpu_path, machine
 from sweeps.doctor.examination import read_subject
 from sweeps.doctor.subject import Subject, distinct
 from sweeps.estimates import hours
@@ -21,6 +21,16 @@ def test_a_gpu_too_small_for_the_model(subject, commands):
     assert_finds(
         found, "error", "of 8 GiB (update/rollout: weights, gradients, optimizer 28.4/21.3", "More trainer.verl.gpus"
     )
+
+
+def test_a_gpu_of_unknown_size(subject, commands):
+    """One warning for runs that need its memory, none for the tiny policy."""
+    commands("nvidia-smi", "echo 'NVIDIA GB10, [N/A]'")
+    large = subject("scale=paper", "trainer=verl_1gpu")
+    found = gpu_path.check_gpu_memory(large)
+    assert_finds(found, "warning", "nvidia-smi gives no size for NVIDIA GB10", "launcher.gpu_gb=<its size>")
+    assert [one.text for one in machine.check_gpus(large)] == ["NVIDIA GB10 of unknown size"]
+    assert list(gpu_path.check_gpu_memory(subject("scale=study"))) == []
 
 
 def test_the_memory_table_of_a_cluster_that_fits(subject, commands):

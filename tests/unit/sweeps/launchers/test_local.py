@@ -299,6 +299,17 @@ def test_a_dry_run_names_runs_of_one_process_that_are_too_large_for_a_small_card
     assert (notes(configs), refused_runs(configs)) == ([], set())
 
 
+def test_memory_of_a_gpu_of_unknown_size_is_not_checked_and_a_dry_run_names_it(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("sweeps.resources.installed_gpus", lambda: [("NVIDIA GB10", None)])
+    words = ["scale=paper", "method=scpo", "trainer=verl_1gpu", "model=qwen2_5_7b"]
+    configs = {"7b": fake.compose_run(words)}
+    (note,) = notes(configs)
+    assert note.startswith("note: memory is not checked for NVIDIA GB10, for which nvidia-smi gives no size")
+    assert refused_runs(configs) == set()
+    assert notes({"study": fake.compose_run(["method=scpo", "scale=study"])}) == []
+
+
 def test_one_gpu_is_missed_unless_vllm_is_built_for_the_cpu(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ConfigError, match=r"wants 1 GPU .*, this machine shows none; here: trainer=verl_cpu"):

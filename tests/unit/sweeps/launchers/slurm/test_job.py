@@ -120,6 +120,8 @@ def test_the_first_lines_of_a_job_name_its_node_and_what_is_installed_there(monk
     line = slurm_job.node_report()
     assert "driver 580.65.06, GPUs: A800 79 GiB, A800 79 GiB, torch 2.11.0, verl 0.9.1" in line
     assert "\n" not in line
+    monkeypatch.setattr(slurm_job, "installed_gpus", lambda: [("NVIDIA GB10", None)])
+    assert "GPUs: NVIDIA GB10 of unknown size, torch" in slurm_job.node_report()
     monkeypatch.setattr(slurm_job, "installed_gpus", list)
     monkeypatch.setattr(slurm_job, "driver_version", lambda: None)
     assert "driver none, GPUs: none" in slurm_job.node_report()
