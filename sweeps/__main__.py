@@ -192,15 +192,18 @@ def _how_it_ends(folder: RunFolder) -> str:
 
 def retry(console: Console, arguments: argparse.Namespace) -> int:
     """Let runs start again."""
+    look = Observer(Slurm())
     code = EXIT_DONE
     # Read for the first pruned run, because it composes the runs of all searches.
     pruned_by_search: dict[str, set[str]] | None = None
     retried: list[tuple[RunFolder, bool]] = []
     for folder in _chosen(arguments):
         try:
-            pruned = folder.read_status().state is State.PRUNED
+            before = folder.read_status().state
+            if before is State.CANCELLED:
+                look.forget_lost_job(folder)
             cancellation.retry(folder)
-            retried.append((folder, pruned))
+            retried.append((folder, before is State.PRUNED))
         except ScpoError as error:
             say_error(console, str(error))
             code = EXIT_FAILED
@@ -209,7 +212,7 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     searches: list[Any] | None = None
     for folder, pruned in retried:
         try:
-            how = _next_call_of_sweep(folder)
+            how = _why_not_yet(folder, look) or _next_call_of_sweep(folder)
             if how is None and not pruned:
                 if searches is None:
                     searches = search_command.trials_by_search(arguments.runs_dir)
@@ -224,6 +227,21 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
             say_error(console, str(error))
             code = EXIT_FAILED
     return code
+
+
+def _why_not_yet(folder: RunFolder, look: Observer) -> str | None:
+    """Why no call starts a run before more is known of its job; None if a call may start it."""
+    seen = look.observe(folder)
+    if seen.state is not State.UNKNOWN:
+        return None
+    runs_dir = folder.path.parent
+    cancel = command_on(runs_dir, "sweeps cancel", folder.run_id)
+    retry = command_on(runs_dir, "sweeps retry", folder.run_id)
+    return (
+        "may start again, but is left as it is until Slurm answers that its job is over "
+        f"({look.remark(folder, seen)}). If the job is lost, when squeue answers: `{cancel}`, "
+        f"`{retry}`"
+    )
 
 
 def _next_call_of_sweep(folder: RunFolder) -> str | None:

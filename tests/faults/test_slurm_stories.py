@@ -14,6 +14,7 @@ from rich.console import Console
 from scpo.errors import RecordWriteError
 from scpo.records import State, run_config, run_folders
 from scpo.records.status import JobState
+from sweeps import __main__ as command_line
 from sweeps import dispatch
 from sweeps.compose.matrix import expand
 from sweeps.launchers.slurm import launcher as cluster
@@ -363,6 +364,110 @@ def test_a_cancelled_run_that_trains_ends_its_job_with_a_checkpoint_of_its_prese
     sweep(matrix, slurm)
     slurm.run_all()
     assert steps(folder) == [0, 1, 2, 3, 4]
+
+
+@pytest.fixture
+def command(slurm, monkeypatch):
+    """``python -m sweeps <words>`` on this Slurm."""
+    monkeypatch.setattr(command_line, "Slurm", lambda: slurm)
+    return lambda *words: command_line.main([*words])
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_run_of_a_job_that_only_accounting_has_is_submitted_again_after_cancel_and_retry(
+    pair, slurm, command, capsys, trained
+):
+    """docs/cluster.md had it so, but the run was UNKNOWN again, and no sweep started it."""
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    if trained:
+        folder.update_status(state=State.RUNNING, host="a-node")
+    slurm.lose(job_id)
+    assert shown(slurm) == {"UNKNOWN": 1, "QUEUED": 1}
+    assert command("retry", folder.run_id) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "left as it is until Slurm answers that its job is over" in said
+    assert "goes on at the next call" not in said
+    assert f"`python -m sweeps cancel {folder.run_id}`, `python -m sweeps retry {folder.run_id}`" in said
+    sweep(pair, slurm)
+    assert len(slurm.submitted) == 2
+
+    assert command("cancel", folder.run_id) == 0
+    sweep(pair, slurm)
+    assert len(slurm.submitted) == 2
+    assert command("retry", folder.run_id) == 0
+    assert "goes on at the next call" in " ".join(capsys.readouterr().out.split())
+    assert "submitted 1 run as jobs 102 (1 run)" in sweep(pair, slurm)
+    sweep(pair, slurm)
+    assert len(slurm.submitted) == 3
+    slurm.run_all()
+    assert shown(slurm) == {"DONE": 2}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_run_that_was_cancelled_while_slurm_was_down_is_not_submitted_twice_after_retry(
+    pair, slurm, command, capsys, waits
+):
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    slurm.queue[job_id].state = JobState.QUEUED if waits else JobState.RUNNING
+    slurm.answers = False
+    assert command("cancel", folder.run_id) == 1
+    assert command("retry", folder.run_id) == 0
+    assert "goes on at the next call" not in " ".join(capsys.readouterr().out.split())
+    for answers, lists in [(False, True), (True, False), (True, True)]:
+        slurm.answers, slurm.lists = answers, lists
+        sweep(pair, slurm)
+        assert read_job(folder).job_id == job_id
+
+    # Slurm answers when it is retried: its job is there.
+    slurm.answers = False
+    assert command("cancel", folder.run_id) == 1
+    slurm.answers = True
+    assert command("retry", folder.run_id) == 0
+    assert read_job(folder).job_id == job_id
+    for lists in (False, True):
+        slurm.lists = lists
+        sweep(pair, slurm)
+    assert len(slurm.submitted) == 2
+
+
+def test_a_forgotten_job_that_squeue_lists_after_all_is_adopted(pair, slurm, command):
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    slurm.lists = False
+    assert command("cancel", folder.run_id) == 0
+    assert command("retry", folder.run_id) == 0
+    assert read_job(folder).job_id is None
+    slurm.lists = True
+    assert "1 submitted by a call that died" in sweep(pair, slurm)
+    assert (read_job(folder).job_id, len(slurm.submitted)) == (job_id, 2)
+    slurm.run_all()
+    assert shown(slurm) == {"DONE": 2}
+
+
+def test_a_job_that_leaves_the_queue_while_it_is_retried_keeps_its_new_number(pair, slurm, command):
+    """Two persons retry a run at once, and a sweep of the first has submitted it."""
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    slurm.lose(job_id)
+    assert command("cancel", folder.run_id) == 0
+    look = Observer(slurm, slurm.sleep)
+    known = slurm.ends
+
+    def first_of_two(*words):
+        slurm.ends = known
+        assert command("retry", folder.run_id) == 0
+        sweep(pair, slurm)
+        return known(*words)
+
+    slurm.ends = first_of_two
+    look.forget_lost_job(folder)
+    assert read_job(folder).job_id == "102"
 
 
 def test_a_cancelled_run_that_hangs_is_killed_after_the_time_that_a_checkpoint_may_take(matrix, slurm):

@@ -51,7 +51,8 @@ Fate = Callable[[FakeJob, int, Supervisor], None]
 
 @dataclass
 class FakeSlurm:
-    """``answers`` False: slurmctld is down. ``lists`` False: squeue's list is empty.
+    """``answers`` False: slurmctld is down. ``lists`` False: squeue's list is empty. ``lost``: ids of jobs that only
+    its accounting has.
     ``step_s``: how long a training step takes on its clock.
 
     ``step_waited_s``: how long a job has had its node when its process starts. ``preempts_at_start``: Slurm warned it
@@ -64,6 +65,7 @@ class FakeSlurm:
     now_s: float = 0.0
     answers: bool = True
     lists: bool = True
+    lost: set[str] = field(default_factory=set)
     job_limits: JobLimits = field(default_factory=JobLimits)
     queue: dict[str, FakeJob] = field(default_factory=dict)
     submitted: list[str] = field(default_factory=list)  # run ids, one for each time a job was made for it
@@ -94,7 +96,13 @@ class FakeSlurm:
         return self.job_limits
 
     def ends(self, job_ids, names=()):
-        return {key: "PENDING" if job.state is JobState.QUEUED else "RUNNING" for key, job in self.queue.items()}
+        known = {key: "PENDING" if job.state is JobState.QUEUED else "RUNNING" for key, job in self.queue.items()}
+        return known | dict.fromkeys(self.lost, "RUNNING")
+
+    def lose(self, job_id):
+        """The controller forgets a job, which accounting keeps (sacctmgr show runawayjobs)."""
+        del self.queue[job_id]
+        self.lost.add(job_id)
 
     def cancel(self, job_id):
         self._answer()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from enum import Enum, IntEnum, auto
 
 from scpo.records import RunFolder, State, run_folders
-from scpo.records.files import check_readable
+from scpo.records.files import check_readable, locked
 from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
@@ -54,8 +54,7 @@ class Observer:
         observed = self._once(folder)
         # Asked again once for all runs: by then, the last output of their ended jobs has appeared.
         if _lacks_job(observed) and self._asked == 1:
-            self._sleep(ASK_AGAIN_S)
-            self._ask()
+            self._ask_again()
             observed = self._once(folder)
         # Started again, the run would have two jobs.
         if _lacks_job(observed) and self._doubt(read_job(folder)):
@@ -97,6 +96,30 @@ class Observer:
             return write_job(folder, job.model_copy(update={"job_id": job_id}))
         return None
 
+    def forget_lost_job(self, folder: RunFolder) -> None:
+        """Forget the number of a cancelled run's job that squeue, asked twice, does not list.
+
+        Call it for a run that a person starts again: where accounting keeps a job that Slurm has
+        lost, the run would be UNKNOWN for good.
+        """
+        # Only the number: a sweep still looks for the job by its name, and adopts it if squeue
+        # lists it after all. It does not ask sacct then, so squeue has to answer here first: a job
+        # that waits since Slurm did not answer `cancel` keeps its number, and runs the run.
+        job = read_job(folder)
+        if job is None:
+            return
+        if not self._asked:
+            self._ask()
+        if self._asked == 1 and job.state(self._listed) is JobState.ENDED:
+            self._ask_again()
+        if job.state(self._listed) is not JobState.ENDED or not self._doubt(job):
+            return
+        with locked(folder.lock) as free:
+            # Another `retry` and a sweep may have given it a new job meanwhile.
+            cancelled = folder.read_status().state is State.CANCELLED
+            if free and cancelled and read_job(folder) == job:
+                write_job(folder, job.model_copy(update={"job_id": None}))
+
     def _once(self, folder: RunFolder) -> Observed:
         job = read_job(folder)
         if job is not None and not self._asked:
@@ -125,6 +148,10 @@ class Observer:
         if job.name not in self._accounts:
             self._accounts[job.name] = self.scheduler.ends([job.job_id], [job.name])
         return self._accounts[job.name]
+
+    def _ask_again(self) -> None:
+        self._sleep(ASK_AGAIN_S)
+        self._ask()
 
     def _ask(self) -> None:
         self._listed = self.scheduler.jobs()
