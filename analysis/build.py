@@ -517,7 +517,8 @@ class Sources:
         # All rows of the experiments decide which line style is left for a row.
         styled = [[(row.name, row.method) for row in rows] for rows in data.experiment_rows]
         choice = (data.chosen, data.asked_rows, data.asked, data.common_seeds, styled)
-        state = (data.sections, given, choice, runs, samples, codes, self._look, self._code)
+        two = sorted(data.two_results.items())
+        state = (data.sections, given, choice, runs, samples, codes, two, self._look, self._code)
         return hashlib.sha256(repr(state).encode()).hexdigest()
 
     @cached_property

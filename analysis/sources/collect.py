@@ -26,6 +26,7 @@ from analysis.sources.run_records import (
 from analysis.sources.sections import sections
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import configuration_of
+from analysis.sources.two_results import Copies
 from analysis.sources.unrecorded import without_record
 from analysis.sources.wandb_project import Settings, read_project, run_of
 from scpo.errors import RecordError
@@ -78,7 +79,8 @@ def collect(
     sources = [_read_folder(folder) for folder in _listed(folders)]
     sources += [_read_project(name, settings or Settings()) for name in projects]
     found = _joined(sources)
-    runs, metrics, damaged = _best_copies(found)
+    copies = Copies(found.archived, _logged)
+    runs, metrics, damaged = _best_copies(found, copies)
     by_metric = _series_by_run(metrics)
 
     def rollouts(run: str) -> float | None:
@@ -91,9 +93,10 @@ def collect(
         runs=_runs_table(runs, parts),
         metrics=metrics,
         sections=parts,
-        problems=(*found.problems, *damaged, *conflicts),
+        problems=(*found.problems, *damaged, *copies.problems(), *conflicts),
         by_metric=by_metric,
         experiments=found.experiments,
+        two_results=copies.notes(),
     )
 
 
@@ -124,7 +127,8 @@ def _listed(folders: Path | Iterable[Path]) -> Iterable[Path]:
 def _joined(sources: Iterable[Found]) -> Found:
     """Join sources. Of a run's copies, finished ones come first and damaged ones last.
 
-    Among equals, the order of the sources decides.
+    Among equals, the order of the sources decides; those with other numbers become problems
+    (``analysis.sources.two_results``).
     """
     copies: dict[str, list[Run]] = {}
     experiments: list[ExperimentRecord] = []
@@ -257,10 +261,13 @@ def _read_project(name: str, settings: Settings) -> Found:
 # The long table
 
 
-def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
+def _best_copies(
+    found: Found, compared: Copies
+) -> tuple[dict[str, Run], pd.DataFrame, list[Problem]]:
     """Choose the first copy of each run with undamaged metrics, and build the long table.
 
-    A run without such a copy is in state DAMAGED, and the table has no numbers of it.
+    A run without such a copy is in state DAMAGED, and the table has no numbers of it. ``compared``
+    notes the runs of which another copy has other numbers.
     """
     runs: dict[str, Run] = {}
     problems: list[Problem] = []
@@ -272,6 +279,7 @@ def _best_copies(found: Found) -> tuple[dict[str, Run], pd.DataFrame, list[Probl
             runs[run_id] = replace(copies[0], state=State.DAMAGED)
             continue
         runs[run_id] = run
+        compared.compare(run, logged, copies[copies.index(run) + 1 :])
         if run.folder in found.archived:
             archived.setdefault(run.folder, []).append(run_id)
         for name, values in logged.items():

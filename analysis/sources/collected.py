@@ -45,6 +45,7 @@ class Collected:
         common_seeds: The user chose the seeds that all rows of a block have finished.
         cut_seeds: Notes on finished seeds that the choice of common seeds keeps out of the present
             output, each once.
+        two_results: Run id -> note on the copy in use, where another one has other numbers.
         used: (run, file) pairs that the present output is made from.
         seen: (run, file) pairs that the present output could choose from.
     """
@@ -62,6 +63,7 @@ class Collected:
     unselected: tuple[Section, ...] = ()
     common_seeds: bool = False
     cut_seeds: dict[str, None] = field(default_factory=dict)
+    two_results: Mapping[str, str] = field(default_factory=dict)
     used: set[tuple[str, str]] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
     # (run, file) -> problem of each sample that was requested, or None; shared by all scales.
@@ -168,13 +170,14 @@ class Collected:
         return f"{first_names(having)} of {', '.join(experiments)}, not for {first_names(lacking)}"
 
     def damaged(self) -> tuple[str, ...]:
-        """Notes on the runs of the present output's rows that could not be read; empty without any.
+        """Notes on runs of the present output's rows that cannot be read or have two results.
 
         Returns:
-            For example ``("damaged and left out: GRPO (seeds 3, 4)",)``.
+            For example ``("damaged and left out: GRPO (seeds 3, 4)",)``; empty without any.
         """
         used = {run for run, _ in self.used}
         rows: dict[str, dict[str, list[int]]] = {}
+        two: dict[str, dict[str, set[int]]] = {}
         for part in self.sections:
             for row in part.rows:
                 if not used.intersection(row.finished):
@@ -182,10 +185,11 @@ class Collected:
                 for run in row.unfinished(self.left_out):
                     if what := LEFT_OUT.get(run.state):
                         rows.setdefault(what, {}).setdefault(row.label, []).append(run.seed)
-        notes = []
-        for what, seeds_of in rows.items():
-            named = ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in seeds_of.items())
-            notes.append(f"{what} and left out: {named}")
+                for run in row.runs:
+                    if run.id in used and (taken := self.two_results.get(run.id)):
+                        two.setdefault(taken, {}).setdefault(row.label, set()).add(run.seed)
+        notes = [f"{what} and left out: {_seeds_of(seeds)}" for what, seeds in rows.items()]
+        notes += [f"two results of one run: {_seeds_of(two[taken])}, {taken}" for taken in two]
         return tuple(notes)
 
     @property
@@ -288,6 +292,11 @@ class Collected:
 
     def _inside(self, run: str, path: Path) -> str:
         return str(path.relative_to(self.by_id[run].folder))
+
+
+def _seeds_of(rows: Mapping[str, Collection[int]]) -> str:
+    """Rows with seeds, e.g. ``GRPO (seeds 3, 4)``."""
+    return ", ".join(f"{label} ({seed_list(seeds)})" for label, seeds in rows.items())
 
 
 def ids_left_out(problems: Iterable[Problem]) -> dict[str, State]:

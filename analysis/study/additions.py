@@ -16,6 +16,7 @@ from analysis.sources.archive_writing import locked, merged, write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
+from analysis.sources.two_results import Columns, differ, listed, place_of, values_of
 from analysis.stats.study_rows import is_of_meaning
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
@@ -209,6 +210,7 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     addition = _matching(data, records, overridden, options.add, archive)
     _print_addition(console, addition, archive)
     _print_new_labels(console, addition, archive)
+    _print_other_results(console, addition, data, archive)
     if addition.left_out:
         console.print(
             f"[yellow]left out[/] {escape('; '.join(addition.left_out))}. {OVERRIDES_IN_A_FILE}."
@@ -455,3 +457,33 @@ def _print_new_labels(console: Console, addition: _Addition, archive: Archive) -
                     f"the added record; it was {before!r}",
                     markup=False,
                 )
+
+
+def _print_other_results(
+    console: Console, addition: _Addition, data: Collected, archive: Archive
+) -> None:
+    """Print a note on the runs of the archive that have other numbers in the added folders."""
+    places: dict[str, list[str]] = {}
+    mine, kept = _Numbers(data.metrics), _Numbers(archive.metrics)
+    for run in addition.present:
+        if differ(values_of(kept.of(run.id)), values_of(mine.of(run.id))):
+            places.setdefault(place_of(run), []).append(run.id)
+    for place, ids in places.items():
+        which = counted(len(ids), "run")
+        console.print(
+            f"[yellow]note[/] {escape(place)}: {which} with other numbers than in the archive, "
+            f"which keeps its own: {escape(listed(ids))}. Add them to another archive (--archive, "
+            "--create)"
+        )
+
+
+class _Numbers:
+    """Numbers of single runs in a long table."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self._table = table
+        self._places = table.groupby("run", observed=True).indices
+
+    def of(self, run: str) -> Columns:
+        rows = self._table.iloc[self._places.get(run, [])]
+        return {name: rows[name].tolist() for name in ("metric", "step", "value")}

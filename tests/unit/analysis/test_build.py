@@ -22,6 +22,7 @@ from scpo.records.files import write_json
 from tests.support.run_records import (
     LABELS,
     ROOT,
+    log_lines,
     log_only,
     write_ablation,
     write_experiment,
@@ -55,6 +56,21 @@ def build_in_another_process(runs_dir, out):
 
 def contents(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_captions_and_printed_lines_name_the_rows_with_two_results_of_one_run(tmp_path, capsys, few):
+    ids = write_ablation(tmp_path / "r1", seeds=(0, 1))
+    shutil.copytree(tmp_path / "r1", tmp_path / "r2")
+    run = ids["scpo"][1]
+    path = tmp_path / "r2" / run / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    log_lines(tmp_path / "r2" / run, [line | {"train/success_rate": 0.5} for line in lines])
+    folders = ("--runs-dir", f"{tmp_path}/r1", "--runs-dir", f"{tmp_path}/r2")
+    assert main(["figures", "tab_ablation", *folders, "--out", str(tmp_path / "out")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"left out copies in {tmp_path}/r2: two results of one run: taken from {tmp_path}/r1" in printed
+    caption = (tmp_path / "out" / "tab_ablation_mini.md").read_text()
+    assert f"two results of one run: SCPO (default) (seed 1), taken from {tmp_path}/r1, not {tmp_path}/r2" in caption
 
 
 def test_a_misspelt_table_gets_a_suggestion(capsys):

@@ -49,6 +49,16 @@ def test_an_archive_gives_the_same_lines_as_its_runs(folder, tmp_path):
     pd.testing.assert_frame_equal(scpo.load_runs(tmp_path / "archive"), scpo.load_runs(folder))
 
 
+def test_two_results_of_one_run_are_among_what_was_left_out(folder, tmp_path):
+    again = CURVES | {"scpo": lambda seed: rising(0.9)}
+    ids = write_study(tmp_path / "again", {"main_table": ("scpo", "gigpo")}, again)
+    with pytest.warns(UserWarning, match="two results of 3 runs"):
+        runs = scpo.load_runs([folder, tmp_path / "again"])
+    (line,) = runs.attrs["left_out"]
+    assert line.startswith(f"copies in {tmp_path}/again: two results of 3 runs: taken from {folder}, not {tmp_path}/")
+    assert all(run in line for run in ids["scpo"])
+
+
 def test_a_row_keeps_its_name_on_seeds_that_another_experiment_does_not_have(tmp_path):
     curves = {row: lambda seed: rising(0.8) for row in ("scpo", "gigpo", "chronological")}
     write_study(tmp_path, {"main_table": ("scpo", "gigpo"), "ablation": ("scpo", "chronological")}, curves)

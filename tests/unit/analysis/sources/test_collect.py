@@ -557,3 +557,60 @@ def test_one_experiment_of_two_sources_is_one_record(tmp_path):
     changed = {"scpo": [write_run(tmp_path / "changed", seed=0, steps=20)]}
     write_experiment(tmp_path / "changed", changed)
     assert len(collect([tmp_path / "archive", tmp_path / "changed"]).experiments) == 2
+
+
+def written_twice(tmp_path, change=None):
+    """Two folders with the same runs; in the second, ``change`` edits the lines of one log."""
+    write_ablation(tmp_path / "r1", seeds=(0, 1))
+    shutil.copytree(tmp_path / "r1", tmp_path / "r2")
+    run = collect(tmp_path / "r2").runs["id"].iloc[0]
+    if change is not None:
+        path = tmp_path / "r2" / run / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        log_lines(tmp_path / "r2" / run, [change(line) for line in lines])
+    return tmp_path / "r1", tmp_path / "r2", run
+
+
+def other_result(line):
+    panel = "val/valid_seen/success_rate"
+    return line | ({panel: line[panel] / 2} if panel in line else {})
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_two_results_of_one_run_are_named_with_the_folder_of_the_one_in_use(tmp_path, archived):
+    r1, r2, run = written_twice(tmp_path, other_result)
+    sources = [r1, r2]
+    if archived:
+        data = collect(r1)
+        write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+        sources[0] = tmp_path / "archive"
+    for used, other in (sources, sources[::-1]):
+        data = collect((used, other))
+        (problem,) = data.problems
+        assert (problem.path, problem.harmless) == (f"copies in {other}", False)
+        assert problem.reason == f"two results of one run: taken from {used}, not {other}; {run}"
+        assert data.two_results == {run: f"taken from {used}, not {other}"}
+        assert set(data.runs["state"]) == {"DONE"}
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_equal_copies_of_a_run_and_copies_with_other_timings_are_not_named(tmp_path, sums):
+    r1, r2, run = written_twice(tmp_path)
+    (r2 / run / "timing.jsonl").write_text((r2 / run / "timing.jsonl").read_text().replace("2.4", "2.5"))
+    if sums:
+        for folder in (r1 / run, r2 / run):
+            names = ("metrics.jsonl", "timing.jsonl", "panels.json")
+            RunFolder(folder).note_sums({name: file_sum(folder / name) for name in names})
+    assert collect((r1, r2)).problems == ()
+    assert collect((r1, r1)).problems == ()
+
+
+def test_a_later_version_that_logs_more_has_the_same_result(tmp_path):
+    r1, r2, _ = written_twice(tmp_path, lambda line: line | {"train/more": 0.5})
+    assert collect((r1, r2)).problems == ()
+
+
+def test_a_damaged_copy_is_no_second_result(tmp_path):
+    r1, r2, run = written_twice(tmp_path, other_result)
+    keep_lines(r2 / run / "metrics.jsonl", 35)
+    assert collect((r1, r2)).problems == ()

@@ -255,6 +255,22 @@ def test_without_add_no_run_of_a_folder_enters_the_page(runs, tmp_path, monkeypa
     assert "--runs without --add" in capsys.readouterr().out
 
 
+def test_runs_with_another_result_than_the_archives_are_named_and_the_archive_keeps_its_own(runs, tmp_path, capsys):
+    command(tmp_path, runs)
+    again = {"scpo": lambda seed: rising(0.75), "gigpo": CURVES["gigpo"], "grpo": CURVES["grpo"]}
+    ids = write_study(tmp_path / "again", EXPERIMENTS, again, credit=CREDIT)
+    before = files_of(tmp_path / "study")
+    capsys.readouterr()
+    assert command(tmp_path, tmp_path / "again") == 0
+    text = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "0 runs to add, 0 to repair, 9 in the archive already" in text
+    assert "again: 3 runs with other numbers than in the archive, which keeps its own: " in text
+    assert all(run in text for run in ids["scpo"])
+    assert files_of(tmp_path / "study") == before
+    command(tmp_path, runs)
+    assert "other numbers" not in capsys.readouterr().out
+
+
 def test_a_dry_run_lists_what_would_be_added_and_writes_nothing(runs, tmp_path, capsys):
     before = files_of(tmp_path)
     assert command(tmp_path, runs, words=("--create", "--allow-uncommitted", "--dry-run")) == 0
