@@ -159,7 +159,10 @@ def load_runs(
     # As texts, because pandas copies ``attrs`` with every selection, and texts copy fast.
     texts = (configuration_of(run.config) for run in data.by_id.values() if not run.foreign)
     table.attrs["configurations"] = {short_hash(text): text for text in texts}
-    codes = {run: [own.code, str(own.folder), own.commit] for run, own in data.by_id.items()}
+    codes = {}
+    for run, own in data.by_id.items():
+        weights = {path: sorted(content) for path, content in own.weights.items()}
+        codes[run] = [own.code, str(own.folder), own.commit, weights]
     table.attrs["code"] = json.dumps(codes)
     return table
 
@@ -712,8 +715,8 @@ def _codes(table: pd.DataFrame) -> list[CodeOf]:
     codes = []
     for run in dict.fromkeys(table["run"]):
         if run in known:
-            code, folder, commit = known[run]
-            codes.append(CodeOf(code, Path(folder), commit))
+            code, folder, commit, weights = known[run]
+            codes.append(CodeOf(code, Path(folder), commit, weights))
     return codes
 
 

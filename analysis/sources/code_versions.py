@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -48,14 +48,17 @@ class HasCode(Protocol):
     def folder(self) -> Path: ...
     @property
     def commit(self) -> str | None: ...
+    @property
+    def weights(self) -> Mapping[str, Collection[str]]: ...
 
 
 class CodeOf(NamedTuple):
-    """The code of a run: checksum of all of it, folder with its files, commit."""
+    """The code of a run: checksum of all of it, folder with its files, commit; its weights."""
 
     code: str
     folder: Path
     commit: str | None
+    weights: Mapping[str, Collection[str]]
 
 
 def refused_resumes(runs: Iterable[Run]) -> Iterator[str]:
@@ -74,6 +77,23 @@ def refused_resumes(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def several_versions(runs: Iterable[HasCode]) -> str:
+    """Name the differences in the code and the weights of these runs.
+
+    Returns:
+        For example ``scpo/advantages/gigpo.py; the weights of model.path=/data/my-model``; empty
+        without differences.
+    """
+    chosen = list(runs)
+    contents: dict[str, set[str]] = {}
+    for run in chosen:
+        for path, own in run.weights.items():
+            contents.setdefault(path, set()).update(own)
+    replaced = [path for path, own in contents.items() if len(own) > 1]
+    weights = [f"the weights of {', '.join(replaced)}"] if replaced else []
+    return "; ".join(filter(None, [_code_versions(chosen), *weights]))
+
+
+def _code_versions(runs: Iterable[HasCode]) -> str:
     """Name the differences in the code of these runs: files that they use, or else commits.
 
     Archived runs are compared by commit, because an archive holds one checksum of all their code.

@@ -122,6 +122,7 @@ class _Attempt(BaseModel):
     cpu: str | None = None
     torch_capability: str | None = None
     dirty: bool = False
+    weights: dict[str, str] = {}
 
 
 class ExperimentRecord(Manifest):
@@ -177,6 +178,8 @@ class Run:
         code: Checksum of all files of the code that ran; of a run that other code resumed, one for
             each version, joined by ``AND``.
         dirty: True if the code had uncommitted changes.
+        weights: Path of a model or scorer -> checksum of its weights, of each attempt that recorded
+            one; empty for archived runs.
     """
 
     id: str
@@ -198,6 +201,7 @@ class Run:
     torch_capability: str = UNKNOWN
     code: str = UNKNOWN
     dirty: bool = False
+    weights: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
 
     @property
     def settled(self) -> bool:
@@ -345,6 +349,7 @@ def read_run(folder: Path) -> Run:
         torch_capability=last.torch_capability or UNKNOWN,
         code=_code_sum(folder),
         dirty=any(attempt.dirty for attempt in attempts),
+        weights=_weights(attempts),
         damage=damage,
         lost=tuple(path for path in samples if not path.exists()),
         sums=sums,
@@ -388,6 +393,14 @@ def _attempts(records: RunFolder) -> list[_Attempt]:
             f"{records.provenance} is not a record of attempts: {first_complaint(error)}. "
             f"{RUN_AGAIN}"
         ) from error
+
+
+def _weights(attempts: Iterable[_Attempt]) -> dict[str, frozenset[str]]:
+    weights: dict[str, frozenset[str]] = {}
+    for attempt in attempts:
+        for path, content in attempt.weights.items():
+            weights[path] = weights.get(path, frozenset()) | {content}
+    return weights
 
 
 def _code_sum(folder: Path) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import platform
 import socket
 import subprocess
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,11 @@ def _snapshot() -> dict[str, Any]:
     return dict(read_json(path)) if path.exists() else {}
 
 
-def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
-    """Add an attempt to provenance.json, and the uncommitted changes to the attempt's folder."""
+def record(folder: RunFolder, config: RunConfig, attempt: int, weights: Mapping[str, str]) -> None:
+    """Add an attempt to provenance.json, and the uncommitted changes to the attempt's folder.
+
+    ``weights``: checksums of ``scpo.records.weights``.
+    """
     code = code_state(key_variables([config]))
     diff = code["uncommitted"].encode()
     if diff:
@@ -113,6 +116,7 @@ def record(folder: RunFolder, config: RunConfig, attempt: int) -> None:
         "gpus": [name for name, _ in installed_gpus()],
         "python": platform.python_version(),
         "packages": _packages(),
+        "weights": dict(weights),
     }
     write_json(folder.provenance, {"run": folder.run_id, "attempts": attempts})
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scpo.findings import Finding, error, ok, warning
+from scpo.records.weights import hub_cache
 from scpo.schema.model import ApiModel, HuggingFaceModel, is_folder_path
 from scpo.schema.run import RunConfig
 from sweeps.doctor.services import why_unreachable
@@ -88,22 +89,22 @@ def _weights(check: str, path: str, key: str) -> Iterator[Finding]:
 
 
 def _hub(check: str, name: str, key: str) -> Iterator[Finding]:
-    cached = sorted(_hub_cache().glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json"))
+    cached = sorted(hub_cache().glob(f"models--{name.replace('/', '--')}/snapshots/*/config.json"))
     if cached:
         yield from _folder(check, cached[-1].parent, key)
     elif os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         yield error(
             check,
-            f"{name} is not in {_hub_cache()}, and HF_HUB_OFFLINE is set",
+            f"{name} is not in {hub_cache()}, and HF_HUB_OFFLINE is set",
             f"{key}=<a folder>",
         )
     elif why := why_unreachable(os.environ.get("HF_ENDPOINT", HUB)):
-        text = f"{name} is not in {_hub_cache()}, and the Hugging Face hub does not answer ({why})"
+        text = f"{name} is not in {hub_cache()}, and the Hugging Face hub does not answer ({why})"
         elsewhere = f"`hf download {name} --local-dir DIR` on a machine with access, then {key}=DIR"
         yield error(check, text, f"{elsewhere}{OTHER_SCORERS if key == 'scorer.path' else ''}")
     else:
         text = (
-            f"{name} is not in {_hub_cache()}: the first run downloads it, where jobs reach the hub"
+            f"{name} is not in {hub_cache()}: the first run downloads it, where jobs reach the hub"
         )
         yield warning(check, text, f"hf download {name}, or {key}=<a folder>")
 
@@ -138,8 +139,3 @@ def _shards(folder: Path) -> list[str]:
 
 def _filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def _hub_cache() -> Path:
-    home = os.environ.get("HF_HOME", "~/.cache/huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub")).expanduser()

@@ -33,6 +33,7 @@ from scpo.records.code_files import failed_part
 from scpo.records.files import locked
 from scpo.records.logs import JsonLines, before_after, read_whole
 from scpo.records.run_folders import command_on, now
+from scpo.records.weights import changed_weights, check_weights, weights_sums
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS, stop_signals_go_to
 from sweeps.notify import notify_of_failure
@@ -251,6 +252,7 @@ def _refusal(
         return lost
     across = config.machine.resume_across_versions
     try:
+        check_weights(folder, config)
         code_record.check_resume(folder, config, across=across, commits=commits)
     except ConfigError as error:
         return error
@@ -294,7 +296,7 @@ def _start(
         )
     )
     folder.point_latest(number)
-    provenance.record(folder, config, number)
+    provenance.record(folder, config, number, weights_sums(config))
 
 
 def _where_stopped(folder: RunFolder, config: RunConfig, stop: Stop) -> str:
@@ -372,10 +374,10 @@ def _say_result(folder: RunFolder) -> None:
 
 def _warn_of_other_code(folder: RunFolder, config: RunConfig) -> None:
     """Warn that a finished run keeps its numbers, although its code has changed since."""
-    changed = code_record.changed_files(folder, config)
+    changed = [*code_record.changed_files(folder, config), *changed_weights(folder, config)]
     if changed:
         logger.warning(
-            "the code that gave its numbers has changed since: %s. To run it again: `%s` first",
+            "what gave its numbers has changed since: %s. To run it again: `%s` first",
             code_record.shown_files(changed),
             command_on(folder.path.parent, "sweeps rm --finished", folder.run_id),
         )

@@ -131,6 +131,17 @@ def test_a_comparison_warns_of_seeds_that_ran_under_several_versions_of_the_code
     assert len(warned) == 1
 
 
+def test_a_comparison_warns_of_other_weights_under_one_path(tmp_path):
+    rows = {row: methods_own_runs(tmp_path, row, (0, 1)) for row in ("scpo", "gigpo")}
+    write_experiment(tmp_path, rows)
+    for number, run in enumerate((*rows["scpo"], *rows["gigpo"])):
+        weights = {"model.path=/data/mine": str(number // 2)}
+        write_json(tmp_path / run["id"] / "provenance.json", {"attempts": {"1": {"cpu": "a", "weights": weights}}})
+    runs = scpo.load_runs(tmp_path)
+    with pytest.warns(UserWarning, match="^the two ran under several versions of the weights of model.path=/data/mine"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"], "train/success_rate")
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_comparison_does_not_warn_of_the_code_of_runs_that_it_does_not_pair(tmp_path):
     rows = {row: methods_own_runs(tmp_path, row, range(4)) for row in ("scpo", "gigpo")}

@@ -230,6 +230,19 @@ def test_seeds_of_several_versions_of_the_code_are_named(tmp_path):
     assert "note: the rows ran under several versions of scpo/advantages/gigpo.py;" in text
 
 
+def test_seeds_with_other_weights_under_one_path_are_named(tmp_path):
+    """The id has the path only, so they were averaged as one row."""
+    rows = {row: [write_run(tmp_path, row, seed) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, rows)
+    for number, run in enumerate((*rows["scpo"], *rows["chronological"])):
+        weights = {"model.path=/data/mine": "another" if number == 1 else "usual"}
+        write_json(tmp_path / run["id"] / "provenance.json", {"attempts": {"1": {"cpu": "a", "weights": weights}}})
+    text = experiment_table(tmp_path, "ablation_monotonicity")
+    note = f"note: {LABELS['scpo']}: its seeds ran under several versions of the weights of model.path=/data/mine"
+    assert note in text
+    assert text.count("several versions") == 1
+
+
 def test_nothing_finished_is_still_a_table(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, state="FAILED")]})
     assert "0/1" in experiment_table(tmp_path, "ablation_monotonicity")
