@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -72,7 +73,36 @@ OWN_OPTIONS = {
 # gpu, gpu:a800 or gpu:a800:4.
 GPU_GRES = re.compile(r"gpu(:[^:,=\s]+)?(:\d+)?")
 SCALARS = (str, int, float, bool)
+IN_QUOTES = "write a name that YAML reads as a value in quotes"
 MORE_MEMORY = "leave memory_gb out (the estimate), or write memory_gb: 0 (the whole node)"
+
+
+class _Int(int):
+    """A number of a site file, which is shown as it is written there."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class _Float(float):
+    """See ``_Int``."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, repr=False)
+class _Bool:
+    """A word of a site file that YAML reads as true or false, such as ``on``."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 class Site(Strict):
@@ -116,8 +146,8 @@ class Site(Strict):
     @field_validator("partition", "cpu_partition", "account", "qos", "constraint", mode="before")
     @classmethod
     def _is_a_name(cls, value: Any) -> Any:
-        if isinstance(value, int | float):
-            raise ValueError(f"got {value!r}; write a name that YAML reads as a value in quotes")
+        if isinstance(value, int | float | _Bool):
+            raise ValueError(f"got {value!r}; {IN_QUOTES}")
         return value
 
     @field_validator("partition", "cpu_partition", "account", "qos", "constraint")
@@ -142,6 +172,24 @@ class Site(Strict):
                 "jobs use --gpus-per-node"
             )
         return gres
+
+    @field_validator("more", mode="before")
+    @classmethod
+    def _is_as_written(cls, more: Any) -> Any:
+        # YAML 1.1 reads 1_2 as 12, 0x10 as 16, 1.10 as 1.1 and `on` as true: nodes, reservations
+        # and versions would be others, and a comment would have no text.
+        if not isinstance(more, dict):
+            return more
+        words = [
+            f"{key}: got {value.text}"
+            for key, value in more.items()
+            if isinstance(value, _Bool) and value.text.lower() not in ("true", "false")
+        ]
+        if words:
+            raise ValueError(
+                f"{', '.join(words)}; {IN_QUOTES}, and true for an option without a value"
+            )
+        return {key: _as_written(value) for key, value in more.items()}
 
     @field_validator("more")
     @classmethod
@@ -249,6 +297,16 @@ class Site(Strict):
         )
 
 
+def _as_written(value: Any) -> Any:
+    """A value of a site file; a number that sbatch would get in another spelling is a text."""
+    if isinstance(value, _Bool):
+        return value.text.lower() == "true"
+    if not isinstance(value, _Int | _Float):
+        return value
+    number = int(value) if isinstance(value, _Int) else float(value)
+    return number if str(number) == value.text else value.text
+
+
 def _spelt(option: str) -> str:
     """Name of an option as sbatch gets it: site files may have ``gpus_per_node`` or ``--mem``."""
     return option.strip("-").replace("_", "-")
@@ -310,7 +368,7 @@ def _merged(preset: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Loader(UniqueKeyLoader):
-    """Loader that reads 24:00:00 and 0123 as texts.
+    """Loader that reads 24:00:00 and 0123 as texts, and keeps the texts of numbers and booleans.
 
     YAML 1.1 reads 86400, a number in base 60, and 83, one in base 8: names of accounts and
     reservations would be others.
@@ -321,13 +379,25 @@ def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float | str
     text = str(loader.construct_scalar(node))
     if ":" in text or re.fullmatch(r"0[\d_]+", text):
         return text
+    number: _Int | _Float
     if node.tag.endswith(":int"):
-        return loader.construct_yaml_int(node)
-    return loader.construct_yaml_float(node)
+        number = _Int(loader.construct_yaml_int(node))
+    else:
+        number = _Float(loader.construct_yaml_float(node))
+    number.text = text
+    return number
+
+
+def _bool(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> _Bool:
+    return _Bool(str(loader.construct_scalar(node)))
 
 
 for _kind in ("int", "float"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _number)
+_Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
+# Errors name the types of values that they do not show.
+for _class, _type in ((_Int, "int"), (_Float, "float"), (_Bool, "bool")):
+    _class.__name__ = _type
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -146,6 +146,50 @@ def test_a_name_of_digits_stays_as_it_is_written_or_is_refused(tmp_path):
             read_site(path)
 
 
+@pytest.mark.parametrize("text", ["1_2", "2026_11", "0x10", "0b11", "1.10", "+5", "1_0.5", "1.0e+3", ".inf", "010"])
+def test_a_value_of_more_that_yaml_reads_as_another_number_stays_as_it_is_written(tmp_path, text):
+    """exclude: 1_2 excluded the node 12, licenses: 1.10 asked for 1.1."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"more: {{<<: {{exclude: {text}}}, nice: 100, share: 1.5, exclusive: TRUE, hold: false}}\n")
+    more = read_site(path).more
+    assert more == {"exclude": text, "nice": 100, "share": 1.5, "exclusive": True}
+    assert [type(value) for value in more.values()] == [str, int, float, bool]
+
+
+@pytest.mark.parametrize("word", ["on", "Off", "yes", "NO"])
+def test_a_word_of_more_that_yaml_reads_as_true_or_false_is_refused(tmp_path, word):
+    """comment: on was --comment without a text, comment: off was left out."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"more: {{comment: {word}, exclusive: true}}\n")
+    with pytest.raises(ConfigError, match=f"more: comment: got {word}; write a name that YAML reads as a value in q"):
+        read_site(path)
+    path.write_text(f'more: {{comment: "{word}"}}\n')
+    assert read_site(path).more == {"comment": word}
+
+
+@pytest.mark.parametrize("text", ["0x1F", "2026_11", "1.10", "off", "TRUE", "123"])
+@pytest.mark.parametrize("key", ["partition", "account", "preset", "gres", "memory_gb"])
+def test_a_value_that_is_refused_is_shown_as_it_is_written(tmp_path, key, text):
+    """account: 0x1F was refused with "got 31"."""
+    path = tmp_path / "site.yaml"
+    path.write_text(f"{key}: {text}\n")
+    if key == "memory_gb" and not text.isalpha():
+        assert type(read_site(path).memory_gb) is float
+        return
+    with pytest.raises(ConfigError, match=f"{key}: got {text};"):
+        read_site(path)
+
+
+def test_a_number_of_hours_may_be_written_as_yaml_allows(tmp_path):
+    path = tmp_path / "site.yaml"
+    for text, hours in (("24.50", 24.5), ("0x18", 24), ("1_0", 10)):
+        path.write_text(f"max_time_h: {text}\n")
+        assert read_site(path).max_time_h == hours
+    path.write_text("max_time_h: 1_440\n")
+    with pytest.raises(ConfigError, match="max_time_h: got 1_440; it is a number of hours"):
+        read_site(path)
+
+
 @pytest.mark.parametrize("key", ["partition", "cpu_partition", "account", "qos", "constraint"])
 def test_a_name_of_two_words_is_refused(tmp_path, key):
     """sbatch would take the second one for the script."""
@@ -263,6 +307,8 @@ def test_a_key_that_is_passed_as_an_argument_is_found_and_not_shown(line, shown,
             'setup: got a value of type str, not shown; a list is expected: setup: ["<text>"]',
         ),
         ("setup: [{wandb login: my-key}]", "setup.0: got a value of type dict, not shown"),
+        ("setup: [1, yes]", "setup.1: got a value of type bool, not shown"),
+        ("wandb_kye: 1_0", "unknown key wandb_kye (got a value of type int, not shown)"),
         ("more: my-key", "more: got a value of type str, not shown"),
         ("wandb_key: my-key", "unknown key wandb_key (got a value of type str, not shown)"),
         ("wandb login my-key", "key: value lines are expected, got a value of type str"),
