@@ -26,6 +26,7 @@ from scpo.errors import ConfigError, ScpoError
 from scpo.records import RunFolder, State, run_config
 from scpo.records.identity import run_id
 from scpo.records.redaction import redact_texts
+from scpo.records.run_folders import RUNS_DIR, command_on
 from scpo.schema.run import RunConfig
 from sweeps.compose.configuration import compose_run
 from sweeps.compose.hints import explain_flag, explain_launcher
@@ -56,7 +57,11 @@ def open_run(what: list[str], *, prepare: bool = False) -> RunFolder:
     With ``prepare``, it may be for another machine, and what this one lacks does not matter.
     """
     if len(what) == 1 and "=" not in what[0]:
-        folder = RunFolder(what[0])
+        path = Path(what[0])
+        if what[0] and path.name in ("", ".."):
+            # `.` in a run folder: the run is known by its folder's name.
+            path = path.resolve()
+        folder = RunFolder(path)
         if not folder.status.exists():
             refuse_bare_word(what[0])
         run_config.check(folder)
@@ -74,6 +79,10 @@ def open_run(what: list[str], *, prepare: bool = False) -> RunFolder:
 
 def refuse_bare_word(word: str) -> None:
     """Answer a word that is neither an override nor a run folder."""
+    if not word:
+        raise ConfigError(
+            f"'' is no run folder; `{command_on(RUNS_DIR, 'sweeps status')}` lists those there are"
+        )
     if word == "help":
         raise ConfigError("'help' is no run folder; python train.py --help shows what there is")
     if word in options("method"):

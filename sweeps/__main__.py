@@ -85,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if runs_dir := getattr(arguments, "runs_dir", None):
             check_readable(runs_dir)
         _name_records(arguments)
+        _name_missing_folder(arguments)
         return command(Console(), arguments)
     except (ScpoError, OSError) as error:
         say_error(Console(stderr=True), complaint(error))
@@ -394,6 +395,13 @@ def _name_records(arguments: argparse.Namespace) -> None:
                 f"{pattern}: also the runs of calls with other overrides or rows, "
                 f"{', '.join(names)}",
             )
+
+
+def _name_missing_folder(arguments: argparse.Namespace) -> None:
+    """Note that the default folder of runs is not there, for commands that take all runs."""
+    taken = getattr(arguments, "patterns", ())
+    if taken == ["*"] and arguments.runs_dir == RUNS and not RUNS.exists():
+        say(Console(stderr=True), f"there is no folder {RUNS}/ here ({Path.cwd()})")
 
 
 def _chosen(arguments: argparse.Namespace) -> list[RunFolder]:

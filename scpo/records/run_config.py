@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from scpo.advantages.registry import ESTIMATORS
-from scpo.errors import ConfigError, RecordError
+from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records.files import (
     check_readable,
     first_complaint,
@@ -20,7 +20,7 @@ from scpo.records.files import (
 )
 from scpo.records.identity import identity, run_id
 from scpo.records.record_checks import check_name, check_same
-from scpo.records.run_folders import RunFolder, check_link, command_on
+from scpo.records.run_folders import RUNS_DIR, RunFolder, check_link, command_on, list_runs
 from scpo.records.status import State, Status
 from scpo.schema.run import RunConfig
 from scpo.schema.scorer import SCORER_KINDS
@@ -131,7 +131,14 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
 
 
 def _listing(folder: RunFolder) -> str:
-    return command_on(folder.path.parent, "sweeps status")
+    """Command that lists the runs in, next to or below a folder."""
+    path = folder.path
+    for place in (path, path.parent, path / RUNS_DIR):
+        with contextlib.suppress(UnreadableError):
+            if list_runs(place):
+                return command_on(place, "sweeps status")
+    # For a bare word without runs near it: those of the default folder.
+    return command_on(path.parent if path.parent.name else RUNS_DIR, "sweeps status")
 
 
 def _create(folder: RunFolder, config: RunConfig) -> None:

@@ -278,6 +278,10 @@ def explain_host(override: str, got: str, hosts: Sequence[str]) -> str:
     )
 
 
+# Hydra's answers to +method=<name> and ++method=<name>.
+_CHOSEN_TWICE = re.compile(
+    r"Multiple values for ([\w/]+)\.|force-add of config groups .*'\+\+([\w/]+)="
+)
 _MISSING_SCALE = re.compile(r"'scale/env/([a-z]+)_([a-z_]+)'")
 
 
@@ -302,8 +306,11 @@ def explain_hydra(
             f"conf/scale/env/{scale}_*.yaml"
         )
 
+    twice = _CHOSEN_TWICE.search(str(error))
     for override in map(str, overrides):
         key = override.lstrip("+~").partition("=")[0]
+        if twice and override.startswith("+") and key in twice.groups():
+            return f"{override}: write {override.lstrip('+')}, without +"
         if key == "method.host" and "'estimator@method.estimator'" in str(error):
             return f"{override}: this method has no estimator and so no host; method=scpo has one"
         # "The value of": ~key=value names a key that exists, with another value than it has.

@@ -10,6 +10,7 @@ import pytest
 import sweep
 import train
 from analysis import __main__ as analysis_commands
+from scpo.errors import ConfigError
 from scpo.records import run_config
 from sweeps import __main__ as sweeps_commands
 from sweeps.compose.configuration import compose_run
@@ -73,6 +74,43 @@ def test_a_run_folder_with_overrides_is_answered_with_what_to_do(answer, tmp_pat
     found = answer(f"train.py {folder} trainer.steps=8")
     assert found.code == 2
     assert f"'{folder}' is a run folder, which goes on alone, with the settings that it has" in found.said
+
+
+@pytest.mark.parametrize(("place", "word"), [(".", "."), (".", "./"), ("attempt_1", ".."), (".", "attempt_1/..")])
+def test_a_run_folder_is_known_by_its_name_from_within_it(answer, tmp_path, monkeypatch, place, word):
+    """`.` ended in a traceback, and `..` in the advice to rename the folder."""
+    folder = run_config.ensure(compose_run(["method=grpo", f"machine.runs_dir={tmp_path / 'runs'}"])).path
+    (folder / "attempt_1").mkdir()
+    monkeypatch.chdir(folder / place)
+    found = answer(f"train.py --prepare {word}")
+    assert (found.code, found.said) == (0, f"{folder}\n")
+
+
+def test_the_advice_for_a_folder_that_is_no_run_lists_runs(answer, tmp_path):
+    """It was `sweeps status --runs-dir .`, which found none."""
+    words = ["method=grpo", f"machine.runs_dir={tmp_path / 'runs'}"]
+    folder = run_config.ensure(compose_run(words)).path
+    advice = "is no run folder; `python -m sweeps status` lists those there are"
+    assert advice in answer("train.py runs").said
+    (tmp_path / "other").mkdir()
+    assert advice in answer("train.py other").said
+    (folder.parent / "empty").mkdir()
+    assert advice in answer("train.py runs/empty").said
+    assert f"`python -m sweeps status --runs-dir {tmp_path / 'runs'}`" in answer("train.py .").said
+    folder.parent.rename(tmp_path / "elsewhere")
+    assert "`python -m sweeps status --runs-dir elsewhere`" in answer("train.py elsewhere").said
+    assert "`python -m sweeps status --runs-dir elsewhere`" in answer("train.py elsewhere/typo").said
+    with pytest.raises(ConfigError, match="'' is no run folder; `python -m sweeps status` lists"):
+        train.open_run([""])
+
+
+def test_a_default_folder_that_is_not_there_is_named(answer, tmp_path):
+    """It was "no runs"."""
+    for command in ("status", "verify"):
+        found = answer(f"sweeps {command}")
+        assert (found.code, f"there is no folder runs/ here ({tmp_path})" in found.said) == (0, True)
+    (tmp_path / "runs").mkdir()
+    assert "no folder" not in answer("sweeps status").said
 
 
 def test_a_key_that_is_given_twice_is_said(answer):
