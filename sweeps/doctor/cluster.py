@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, error, ok, warning
+from scpo.memory import shortage
 from scpo.progress import counted
 from scpo.records.provenance import key_variables
 from scpo.schema.run import RunConfig, SlurmLauncher
@@ -82,7 +83,7 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
     try:
         requests = by_request(_numbered(subject.configs), launcher, site)
     except ConfigError as failure:
-        yield error("slurm job", str(failure), "launcher.time_h=<hours>, or other resources")
+        yield _without_job(subject, launcher, failure)
         return
 
     if secrets := site.secrets_in_clear(key_variables(subject.configs)):
@@ -104,6 +105,16 @@ def check_slurm(subject: Subject) -> Iterator[Finding]:
             )
             return
         yield from _partition(launcher, partition, asked, site.gres, output)
+
+
+def _without_job(subject: Subject, launcher: SlurmLauncher, failure: ConfigError) -> Finding:
+    """Report the run that fits no job; ``failure`` is the error of ``by_request``."""
+    for config in subject.configs:
+        missing = shortage(config, launcher.gpu_gb)
+        # Of several runs that fit no job, the error is about the first.
+        if missing is not None and str(missing) == str(failure):
+            return error("slurm job", missing.what, missing.remedy)
+    return error("slurm job", str(failure), "launcher.time_h=<hours>, or other resources")
 
 
 def check_node(subject: Subject) -> Iterator[Finding]:

@@ -7,11 +7,15 @@ from rich.console import Console
 
 from scpo.records import State
 from scpo.records.status import Observed
+from sweeps.compose.configuration import compose_run
 from sweeps.compose.matrix import expand
 from sweeps.console import show_experiments, show_files, show_matrix, show_submitted, show_summary
+from sweeps.dispatch import launcher_of
 from sweeps.launchers.run_process import Outcome
+from sweeps.launchers.slurm.cluster_settings import Site
+from sweeps.launchers.slurm.submission import by_request
 from sweeps.records.reconcile import Action, Decision
-from sweeps.resources import disk_gib
+from sweeps.resources import disk_gib, resources
 
 
 @pytest.mark.parametrize(
@@ -90,3 +94,44 @@ def test_the_reason_of_a_failure_is_shown_once_and_its_traceback_stays(tmp_path,
     said = console.export_text()
     assert "Traceback" in said
     assert said.count("KeyError: 'lr'") == 2
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
+
+
+def test_the_dry_run_of_the_page_on_clusters_is_that_of_the_program():
+    """It had 605 GiB, as the program had it before."""
+    call, shown = PAGE[PAGE.index("## 2. First dry run") :].split("```")[1:4:2]
+    _, _, experiment, *overrides, _ = shlex.split(call.removeprefix("bash"))
+    matrix = expand(experiment.removeprefix("+experiment="), overrides)
+    decisions = dict.fromkeys(matrix.runs, Decision(Action.START, "first start"))
+    console = Console(width=300, record=True)
+    show_matrix(console, matrix, dict.fromkeys(matrix.runs, Observed(State.NEW)), decisions, None)
+    printed = console.export_text().splitlines()
+    *lines, empty, jobs, array, dots = shown.strip().splitlines()
+    assert len(lines) == 3
+    assert all(line in printed for line in lines)
+    ((request, members),) = by_request(matrix.runs, launcher_of(matrix), Site()).items()
+    assert jobs == f"{len(members)} jobs of at most {request.limit_h} h; sbatch would read:"
+    assert (empty, array, dots) == ("", f"#SBATCH --array=0-{len(members) - 1}%{len(members)}", "...")
+
+
+@pytest.mark.parametrize(
+    ("words", "row"),
+    [
+        (
+            ("trainer=local",),
+            "| evaluation, or `trainer=local`, of a Hugging Face model | {gpus} | {cpus} | {memory} |",
+        ),
+        (
+            (),
+            "| `trainer=verl` | `trainer.verl.gpus` (paper: {gpus}), on each of `trainer.verl.nodes` (paper: {nodes}) "
+            "| 8 a GPU, 16 at least | {memory}, on each node |",
+        ),
+    ],
+)
+def test_the_page_on_clusters_has_what_a_job_asks_for(words, row):
+    asked = [resources(compose_run([*words, "scale=paper", f"model=qwen2_5_{size}"])) for size in ("1_5b", "7b")]
+    memory = "{} GB (1.5B), {} GB (7B)".format(*(one.memory_gb for one in asked))
+    first = asked[0]
+    assert row.format(nodes=first.nodes, gpus=first.gpus, cpus=first.cpus, memory=memory) in PAGE

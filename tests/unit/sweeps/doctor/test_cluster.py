@@ -59,6 +59,19 @@ def test_a_machine_without_slurm(cluster):
     assert_finds(cluster_checks.check_slurm(cluster(without=("sbatch", "sacct"))), "error", "not found: sbatch, sacct")
 
 
+def test_a_run_that_fits_no_gpu_has_the_fix_of_its_memory(cluster, subject):
+    """Its fix was launcher.time_h=<hours>."""
+    site = f"launcher.site={cluster().first.launcher.site}"
+    words = ("scale=paper", "model=qwen2_5_7b", "launcher=slurm_a800x4", site)
+    large = cluster_checks.check_slurm(subject(*words, "trainer=verl_1gpu"))
+    (found,) = (one for one in large if one.check == "slurm job")
+    assert found.text.startswith("7B with trainer=verl needs about 139 GiB of each GPU")
+    assert found.text.endswith("a GPU has 80")
+    assert found.fix.startswith("More trainer.verl.gpus, among which weights, gradients and optimizer are divided")
+    short = cluster_checks.check_slurm(subject(*words, "launcher.time_h=0.1"))
+    assert_finds(short, "error", "launcher.warn_s=1800 is not less than the time limit", "launcher.time_h=<hours>")
+
+
 def test_a_cluster_without_accounting(cluster):
     found = cluster_checks.check_slurm(cluster(sacct="echo 'Slurm accounting storage is disabled' >&2; exit 1"))
     assert_finds(found, "warning", "accounting storage is disabled", "slurmdbd")

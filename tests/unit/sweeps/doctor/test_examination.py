@@ -1,11 +1,14 @@
 """The doctor's examination as a whole, and its command."""
 
 import json
+import re
+from pathlib import Path
 
 from rich.console import Console
 
 from scpo.findings import Level, error, ok, warning
 from sweeps import __main__ as cli
+from sweeps.doctor import gpu_path, machine
 from sweeps.doctor.examination import QUICK, examine, read_subject, show_findings
 from sweeps.doctor.packages import needed_extras
 from tests.support.doctor_findings import only
@@ -58,3 +61,29 @@ def test_verls_installation_scores_with_a_cross_encoder(subject):
     assert "local" not in needed_extras(read_subject(["scale=paper", "method=scpo"]))
     assert "local" in needed_extras(read_subject(["scale=paper", "method=scpo", "scorer=minilm"]))
     assert "local" in needed_extras(subject("scorer=bge_reranker_v2_m3", "trainer=local"))
+
+
+def test_the_output_on_the_doctors_page_has_the_numbers_of_the_program(subject, monkeypatch):
+    """Disk and memory of the ablation were those of an earlier estimate."""
+    page = (Path(__file__).parents[4] / "docs" / "doctor.md").read_text()
+    words, shown = re.search(r"carry \(`(.*?)`\):\n\n```\n(.*?)```", page, re.DOTALL).groups()
+    monkeypatch.setattr(machine, "usable_cores", lambda: 2)
+    monkeypatch.setattr("sweeps.resources.usable_cores", lambda: 2)
+    monkeypatch.setattr(machine, "_cpu_quota", lambda: None)
+    monkeypatch.setattr(machine, "installed_gpus", list)
+    monkeypatch.setattr("sweeps.resources.visible_gpus", list)
+    asked = subject(*words.split())
+    needs = [
+        one.text.partition("; ")[2]
+        for check in (machine.check_memory, machine.check_disk)
+        for one in check(asked)
+        if "GiB free" in one.text
+    ]
+    assert len(needs) == 2
+    assert all(f"; {text}\n" in shown for text in needs)
+    (hours,) = gpu_path.check_hours(asked)
+    (cpus,) = machine.check_cpus(asked)
+    assert f"ok       {hours.check}: {hours.text}\nok " in shown
+    assert f"ok       cpus: {cpus.text}\nok " in shown
+    ends = [shown.count(f"{level} ") for level in ("ok      ", "warning ", "error   ")]
+    assert "{} ok, {} warning, {} error; --deep loads".format(*ends) in shown
