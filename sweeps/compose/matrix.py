@@ -497,6 +497,10 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
         for row in experiment.rows
         for point in itertools.product(*axes)
     ]
+    names_of_rows = _distinct([row.name for row in rows])
+    rows = [
+        row.model_copy(update={"name": name}) for row, name in zip(rows, names_of_rows, strict=True)
+    ]
     return Experiment(
         name="_".join([experiment.name, "by", *map(_slug, names)]),
         title=f"{experiment.title}, by {' and '.join(names)}",
@@ -532,6 +536,25 @@ def _row(
             "overrides": (*row.overrides, *(override.text for override in point)),
         }
     )
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names of rows, with ``_2`` (or the next free number) added to one that is repeated.
+
+    Two values of an axis may differ only in characters that no name has (``v1.0`` and ``v1-0``,
+    -1 and 1). Names that are not repeated stay as they are, because records know rows by them.
+    """
+    taken = set(names)
+    distinct = []
+    seen = set()
+    for name in names:
+        own = name
+        if name in seen:
+            own = next(each for n in itertools.count(2) if (each := f"{name}_{n}") not in taken)
+        seen.add(name)
+        taken.add(own)
+        distinct.append(own)
+    return distinct
 
 
 def _label(override: Override, short: Mapping[str, str]) -> str:

@@ -156,3 +156,26 @@ def test_an_experiment_in_a_file_of_ones_own_is_asked_for_by_that_file(tmp_path)
 def test_one_that_its_name_asks_for_is_recorded_as_before():
     """Manifests of archives keep their bytes."""
     assert "asked_as" not in expand("ablation", [ONE_SEED]).manifest.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["scorer=minilm", "scorer.path=/m/v1.0/mini,/m/v1-0/mini"], ["path_m_v1_0_mini", "path_m_v1_0_mini_2"]),
+        (["scorer=minilm", "scorer.path=/m/x/mini,/m/x-mini"], ["path_m_x_mini", "path_m_x_mini_2"]),
+        # A name that is not repeated stays, and no number makes a second row of that name.
+        (["scorer=minilm", "scorer.path=/m/a,/m/a/,/m/a_2"], ["path_m_a", "path_m_a_3", "path_m_a_2"]),
+    ],
+)
+def test_values_that_differ_only_in_characters_that_names_lack_are_numbered(words, names):
+    """Such an axis ended with a traceback of pydantic."""
+    matrix = expand("one", [ONE_SEED, "scale=study", *words])
+    assert [cell.row.name for cell in matrix.cells] == names
+    assert len(matrix.runs) == len(names)
+
+
+def test_a_wrong_value_is_named_where_its_row_has_the_name_of_another():
+    with pytest.raises(ConfigError, match=r"row seed_1: env\.generated\.seed: got -1; a seed is a whole number"):
+        expand("one", [ONE_SEED, "env.generated.seed=-1,1"])
+    with pytest.raises(ConfigError, match=r"row alpha_1_2: .*got -1"):
+        expand("one", [ONE_SEED, "method.shaper.alpha=1,-1"])
