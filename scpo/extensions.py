@@ -13,6 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from scpo.errors import ConfigError
 
 # Overrides, run ids and file names contain the name of a part.
@@ -64,8 +66,8 @@ def load_parts(
         The parts, in the order of their entry points' names.
 
     Raises:
-        ConfigError: An entry point cannot be loaded or names something else, or its name is
-            malformed or taken; names the package.
+        ConfigError: An entry point cannot be loaded or names something else, its settings have a
+            type that cannot be resolved, or its name is malformed or taken; names the package.
     """
     taken = set(taken)
     parts = []
@@ -83,6 +85,7 @@ def load_parts(
             ) from error
         if not fits(value):
             raise ConfigError(f"{place_of(point)} is {value!r}; allowed: {allowed}")
+        _complete_settings(point, value)
         name = name_of(point, value)
         if not NAME.fullmatch(name):
             raise ConfigError(
@@ -94,6 +97,31 @@ def load_parts(
         taken.add(name)
         parts.append(Part(point, name, value))
     return tuple(parts)
+
+
+def _complete_settings(point: EntryPoint, value: Any) -> None:
+    """Resolve the types of a part's settings, if it has any.
+
+    pydantic defers a type that it cannot resolve until the settings are used, where the error names
+    the whole configuration and not the package.
+
+    Raises:
+        ConfigError: A type cannot be resolved; names the package and the class.
+    """
+    settings = getattr(value, "settings", None)
+    if not (inspect.isclass(settings) and issubclass(settings, BaseModel)):
+        return
+    try:
+        # Without names of this function, which are no types of the package.
+        settings.model_rebuild(_types_namespace={})
+    except Exception as error:
+        name = getattr(error, "name", None)
+        wrong = f"the type {name!r}, which is not defined" if name else f"a type: {error}"
+        raise ConfigError(
+            f"{place_of(point)}: its settings {settings.__module__}.{settings.__qualname__} cannot "
+            f"be used, they have {' '.join(wrong.split())}. Correct its spelling, or import it "
+            f"outside of `if TYPE_CHECKING:`, or pip uninstall {_package(point)}"
+        ) from error
 
 
 def place_of(point: EntryPoint) -> str:

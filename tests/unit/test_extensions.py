@@ -147,6 +147,43 @@ def test_an_entry_point_that_cannot_be_used_ends_a_command_in_one_line(tmp_path,
     assert reason in message
 
 
+UNRESOLVED = {
+    "type imported for type checkers only": (
+        "from __future__ import annotations\nfrom typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from decimal import Decimal\n",
+        "Decimal",
+    ),
+    "misspelt": ("", "'flaot'"),
+    "misspelt in a part": ("from scpo.strict import Strict\nclass P(Strict):\n    p: 'Decmal'\n", "P"),
+}
+
+
+@pytest.mark.parametrize(("imports", "wrong"), UNRESOLVED.values(), ids=UNRESOLVED)
+@pytest.mark.parametrize("command", [["sweep.py"], ["train.py", "method=scpo", "--cfg", "job"]])
+def test_settings_with_a_type_that_is_not_defined_end_a_command_in_one_line(tmp_path, imports, wrong, command):
+    """Every command that composes ended with a PydanticUserError of RunConfig, without the package."""
+    install(tmp_path)
+    scorer = SCORER.replace("power: float", f"power: {wrong}")
+    (tmp_path / "dice/scorer.py").write_text(imports + scorer)
+    ended = python(tmp_path, *command)
+    assert ended.returncode == 1
+    (message,) = ended.stderr.splitlines()
+    name = {"P": "Decmal"}.get(wrong, wrong.strip("'"))
+    assert message == (
+        "error: entry point scpo.scorers of dice, dice.scorer:DICE: its settings dice.scorer.DiceSettings cannot be "
+        f"used, they have the type '{name}', which is not defined. Correct its spelling, or import it outside of "
+        "`if TYPE_CHECKING:`, or pip uninstall dice"
+    )
+
+
+def test_settings_may_name_types_that_their_module_defines_later(tmp_path):
+    install(tmp_path)
+    scorer = SCORER.replace("power: float", "power: 'Power'")
+    (tmp_path / "dice/scorer.py").write_text(f"{scorer}\nPower = float\n")
+    used = python(tmp_path, "train.py", "method=scpo", "scorer=dice", "--cfg", "job")
+    assert used.returncode == 0, used.stderr
+
+
 def test_a_method_of_a_package_cannot_be_known_by_the_name_of_another(tmp_path):
     """Copied with ``name: scpo``, it ran, and `load_runs` pooled its runs with SCPO's."""
     install(tmp_path)

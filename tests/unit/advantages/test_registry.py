@@ -79,6 +79,7 @@ def test_an_estimator_outside_the_checkout_is_a_method_a_host_and_a_row(tmp_path
         ("doubled:DOUBLED", ESTIMATOR.replace('"Doubled"', '"GRPO"'), "and the method 'grpo' has the label 'GRPO'"),
         ("doubled:DOUBLED", ESTIMATOR.replace('"Doubled"', '"SCPO"'), "and the method 'scpo' has the label 'SCPO'"),
         ("doubled:DOUBLED", ESTIMATOR.replace('labels={"doubled"', 'labels={"rloo"'), "its labels have 'rloo': "),
+        ("doubled:DOUBLED", ESTIMATOR.replace(": float", ": 'flaot'"), "its settings doubled.DoubledSettings cannot"),
         (
             "doubled:MISTY",
             ESTIMATOR,
