@@ -729,7 +729,7 @@ def check_matcher(matcher: str, *, longer: bool = False) -> None:
             for _ in range(PROBLEMS):
                 _check_match(variant, random)
         score = np.float32(theta)
-        earned_l = _matched(rule, np.full((1, 1), score), np.zeros((1, 1)), [0]).credit_l(1)
+        earned_l = _matched(rule, np.full((1, 1), score), np.zeros((1, 1)), (0,)).credit_l(1)
         if not longer and earned_l[0] != rule.credit(score):
             raise ContractError(
                 f"matcher {matcher!r}: a failed step whose similarity to the only reference step "
@@ -751,7 +751,8 @@ def _check_match(rule: MatchRule, random: np.random.Generator) -> None:
     values = np.array([0, 0.25, rule.theta, 0.9, 1], np.float32)
     failed = random.choice(values, (m, length))
     among = random.choice(values, (m, m))
-    order = random.permutation(length).tolist()
+    # A tuple, as in a run.
+    order = tuple(random.permutation(length).tolist())
     trace = _matched(rule, failed, among, order)
     for cell in trace.credited:
         if np.float32(cell.similarity) != failed[cell.u, cell.v]:

@@ -497,6 +497,11 @@ def test_a_matcher_of_ones_own_passes(monkeypatch):
     assert contract.check_matcher("mine", longer=True) is None
 
 
+def sorting(rule, m, order):
+    order.sort()
+    return (yield from MATCHERS["kmp"](rule, m, order))
+
+
 @pytest.mark.parametrize(
     ("matcher", "message"),
     [
@@ -507,6 +512,8 @@ def test_a_matcher_of_ones_own_passes(monkeypatch):
             r"credited Credited.*but the similarities of step \d to the \d reference steps are at most 0.25, below θ",
         ),
         (first_step(similarity=lambda score: 0.5), "credited Credited.*whose similarity is .*return the score"),
+        # It passed, and failed in a run, where the order is a tuple.
+        (sorting, r"failed with a reference of .*AttributeError: 'tuple' object has no attribute 'sort'"),
         (swapped, r"failed with a reference of .*TypeError: .* It is called as f\(rule, m, order\)"),
     ],
 )
