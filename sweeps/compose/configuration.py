@@ -124,6 +124,8 @@ def _named_after_paths(raw: DictConfig, overrides: Sequence[Override]) -> DictCo
     """
     given = {override.key for override in overrides if not override.is_choice}
     sections = {key.partition(".")[0] for key in given} & {"model", "scorer"}
+    # Without the given name, the file's own may be refused as that of another file.
+    sections -= {section for section in sections if f"{section}.name" in given}
     if not sections:
         return raw
     usual = compose_files(_choices(overrides))
@@ -135,7 +137,7 @@ def _named_after_paths(raw: DictConfig, overrides: Sequence[Override]) -> DictCo
             continue
         name = _name_of_path(path)
         same_name = _value(raw, f"{section}.name") == _value(usual, f"{section}.name")
-        if f"{section}.name" not in given and same_name and name != _name_of_path(usual_path):
+        if same_name and name != _name_of_path(usual_path):
             names[section] = name
     if names:
         raw = copy.deepcopy(raw)
