@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -492,8 +493,9 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
         return experiment
     short = _short_names(axis[0].key for axis in axes)
     names = [short[axis[0].key] for axis in axes]
+    roots = [_root(axis) for axis in axes]
     rows = [
-        _row(experiment, row, point, short)
+        _row(experiment, row, point, short, roots)
         for row in experiment.rows
         for point in itertools.product(*axes)
     ]
@@ -511,7 +513,11 @@ def with_axes(experiment: Experiment, axes: Sequence[Axis]) -> Experiment:
 
 
 def _row(
-    experiment: Experiment, row: ExperimentRow, point: Sequence[Override], short: Mapping[str, str]
+    experiment: Experiment,
+    row: ExperimentRow,
+    point: Sequence[Override],
+    short: Mapping[str, str],
+    roots: Sequence[str],
 ) -> ExperimentRow:
     """A row at one point of the axes, named by the values: ``gigpo``, ``theta_0_4``.
 
@@ -520,14 +526,14 @@ def _row(
     only = len(experiment.rows) == 1 and not row.overrides
     names = [] if only else [row.name]
     labels = [] if only else [row.label]
-    for override in point:
+    for override, root in zip(point, roots, strict=True):
         value = override.text.partition("=")[2]
         # A chosen file (method, scorer, ...) needs no key in front of its name.
         if override.is_choice and not override.is_host:
             names.append(_slug(value))
         else:
             names += [_slug(short[override.key]), _slug(value)]
-        labels.append(_label(override, short))
+        labels.append(_label(override, short, root))
 
     return row.model_copy(
         update={
@@ -557,9 +563,22 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return distinct
 
 
-def _label(override: Override, short: Mapping[str, str]) -> str:
-    """The override in a row's label: ``SCPO``, ``lexical``, ``theta = 0.4``."""
-    value = override.text.partition("=")[2]
+def _root(axis: Axis) -> str:
+    """The folder that all values of an axis of absolute paths are in, for labels without it.
+
+    Empty if there is only one value, or a value is another text (a name on the hub).
+    """
+    values = [override.text.partition("=")[2] for override in axis]
+    if len(values) < 2 or not all(value.startswith("/") for value in values):
+        return ""
+    root = os.path.commonpath([os.path.dirname(value) for value in values]).rstrip("/") + "/"
+    # commonpath leaves out "." and "//", which a value may have: it keeps its full path then.
+    return root if all(value.startswith(root) for value in values) else ""
+
+
+def _label(override: Override, short: Mapping[str, str], root: str = "") -> str:
+    """The override in a row's label, without ``root``: ``SCPO``, ``lexical``, ``theta = 0.4``."""
+    value = override.text.partition("=")[2].removeprefix(root)
     if not override.is_choice or override.is_host:
         return f"{short[override.key]} = {value}"
     return METHOD_LABELS.get(value, value) if override.key == "method" else value

@@ -179,3 +179,23 @@ def test_a_wrong_value_is_named_where_its_row_has_the_name_of_another():
         expand("one", [ONE_SEED, "env.generated.seed=-1,1"])
     with pytest.raises(ConfigError, match=r"row alpha_1_2: .*got -1"):
         expand("one", [ONE_SEED, "method.shaper.alpha=1,-1"])
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (["/x/models/a/lm", "/x/models/b/lm"], ["path = a/lm", "path = b/lm"]),
+        (["/m/a", "/m/a/b"], ["path = a", "path = a/b"]),
+        (["/m/a", "/n/a"], ["path = m/a", "path = n/a"]),
+        # Written in another way than the folder, or with a name on the hub, whose label it would have.
+        (["/m//x/a", "/m/x/b"], ["path = /m//x/a", "path = /m/x/b"]),
+        (["/m/a/lm", "/m/b/lm", "a/lm"], ["path = /m/a/lm", "path = /m/b/lm", "path = a/lm"]),
+    ],
+)
+def test_rows_by_path_are_labelled_by_the_parts_that_differ(values, labels):
+    """Full paths filled the legends."""
+    words = [ONE_SEED, "scale=study", "scorer=minilm", f"scorer.path={','.join(values)}"]
+    matrix = expand("one", words)
+    assert [cell.row.label for cell in matrix.cells] == labels
+    assert [cell.config.scorer.path for cell in matrix.cells] == values
+    assert f"scorer.path={','.join(values)}" in matrix.manifest.asked_as
