@@ -23,7 +23,7 @@ from analysis.rendering.style import (
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.credit_settings import credit_of_rows
-from analysis.sources.rows import Row, Section
+from analysis.sources.rows import DEFAULT, Row, Section, first_names
 from scpo.intervals import decimals, summarise
 
 # Inches: the figure without its legend, and a line of the legend.
@@ -85,19 +85,33 @@ def build(data: Collected) -> Drawing:
 
 
 def _choose(data: Collected) -> Section:
-    """The first section with both orders, else the first with the default."""
+    """The first section with both orders, else the first with the default.
+
+    Raises:
+        MissingRunsError: No row of the default order has a finished run with credit.
+    """
     best: Section | None = None
     most = 0
     for part in data.sections:
-        default = part.row("scpo")
-        logged = any(data.series(run, METRICS[0].name).values for run in default.finished)
+        default = part.row(DEFAULT)
+        logged = _has_credit(data, default)
         orders = sum(bool(row.finished) for row in part.rows if row.name in ROWS)
         if logged and orders > most:
             best = part
             most = orders
     if best is None:
-        raise missing_runs("finished run with credit", data.sections, "ablation_order")
+        others = {
+            row.name: None for part in data.sections for row in part.rows if _has_credit(data, row)
+        }
+        needed = "finished run with credit"
+        if others:
+            needed += f" in a row called {DEFAULT} (rows with credit here: {first_names(others)})"
+        raise missing_runs(needed, data.sections, "ablation_order")
     return best
+
+
+def _has_credit(data: Collected, row: Row) -> bool:
+    return any(data.series(run, METRICS[0].name).values for run in row.finished)
 
 
 def _draw(data: Collected, rows: Sequence[Row]) -> Figure:

@@ -66,6 +66,15 @@ def test_no_credit_names_the_command(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 
 
+def test_credit_in_other_rows_only_names_the_row_that_is_needed(tmp_path):
+    """It named no finished run with credit, which there was."""
+    own = {row: [run_with(tmp_path, row, 0, 10)] for row in ("theta_0_4", "chronological")}
+    write_experiment(tmp_path, own, name="one_by_theta")
+    needed = "no finished run with credit in a row called scpo .rows with credit here: theta_0_4, chronological.. Make"
+    with pytest.raises(MissingRunsError, match=needed):
+        build(collect(tmp_path).at_scale("mini"))
+
+
 def test_the_caption_names_the_seeds_where_another_experiment_has_more(tmp_path):
     few = {row: [run_with(tmp_path, row, 0, 10)] for row in ("scpo", "chronological")}
     write_experiment(tmp_path, few, name="ablation_order")
