@@ -659,6 +659,10 @@ def check_scorer(scorer: Scorer, pairs: Sequence[TextPair], *, tolerance: float 
     score of a pair does not depend on the other pairs of a call, because a run scores only the
     pairs that its matchers read. If all pairs get the same score, this gives a warning.
 
+    Not checked, because all calls are in one process: that another process gives the same scores. A
+    resumed run is a new process, where Python's ``hash()`` of a text, and the order of a set of
+    texts, are others; use ``zlib.crc32`` and ``sorted``.
+
     Args:
         scorer: The scorer, e.g. from ``scpo.load_scorer``.
         pairs: Two step texts each, at least two pairs.
