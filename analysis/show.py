@@ -167,7 +167,7 @@ def _print_benchmark(
     if logged & set(CREDIT):
         for row in rows:
             cells[row.name] = [_credit(row, metric, metrics) for metric in CREDIT]
-        console.print("Credit: mean over the training steps, then over seeds\n")
+        console.print("Credit: mean over the training steps that have a value, then over seeds\n")
         console.print(_table(rows, CREDIT.values(), cells), "")
 
     notes = [f"note: {note}" for note in _unlike(rows, runs)]

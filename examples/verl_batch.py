@@ -4,9 +4,12 @@ Call `add_advantages(data, ...)` where your trainer calls `compute_advantage`. `
 DataProto, or anything with `batch` (tensors by name) and `non_tensor_batch` (arrays by name). With
 PyPI verl 0.9.1: docs/verl.md, which also says where verl-agent has `step`, `action` and `next_obs`:
 its own batch lacks them.
+
+    python examples/verl_batch.py       the advantages of three short trajectories
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -72,3 +75,33 @@ def _check_steps(rows, trajectory_N, step_N, first, original_N):
             f"trajectory {rows['traj_uid'][row]!r} has {length[trajectory_N[row]]} steps, the last "
             f"with step={step_N[row]}: pass all of 0..T-1, without padding rows"
         )
+
+
+def _demo():
+    """Three siblings, of which one wins, as rows in a fork's order; needs torch."""
+    import torch
+
+    rows = {
+        "uid": ["task"] * 6,
+        "traj_uid": ["lost", "won", "near", "won", "near", "lost"],
+        "step": [1, 0, 1, 1, 0, 0],
+        "anchor_obs": ["door", "door", "hall", "hall", "door", "door"],
+        "action": ["sleep", "go in", "sleep", "take key", "go in", "knock"],
+        "next_obs": ["door", "hall", "hall", "the end", "hall", "door"],
+        "rewards": [0.0, 0.0, 0.0, 10.0, 0.0, 0.0],
+        "is_action_valid": [True] * 6,
+        "episode_rewards": [0.0, 10.0, 0.0, 10.0, 0.0, 0.0],
+    }
+    data = SimpleNamespace(
+        batch={"response_mask": torch.ones(6, 2)},
+        non_tensor_batch={name: np.array(values, dtype=object) for name, values in rows.items()},
+    )
+    metrics = add_advantages(data, scpo.load_method("scpo"), scpo.load_scorer("exact"), seed=(0, 1))
+    advantages = data.batch["advantages"][:, 0].tolist()
+    for name, action, advantage in zip(rows["traj_uid"], rows["action"], advantages, strict=True):
+        print(f"{name:4}  {action:8}  advantage {advantage:+.2f}")
+    print(f"credited steps: {metrics['credit/steps']:g}")
+
+
+if __name__ == "__main__":
+    _demo()

@@ -331,7 +331,7 @@ def _columns(data: Collected) -> list[dict[str, str]]:
             {
                 "metric": metric,
                 "title": title,
-                "note": f"{metric}: {note}; mean over the training steps",
+                "note": f"{metric}: {note}; mean over the training steps that have a value",
             }
         )
     return columns

@@ -24,6 +24,7 @@ from analysis.study.additions import (
     refuse_damaged,
     refuse_other_study,
 )
+from analysis.study.agreement import TABLES, agreement_text
 from analysis.study.page import between, draw, run_lines
 from analysis.study.place import Place
 from analysis.study.questions import effect_text, p_text, sentence
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def with_results(text: str, data: Collected, figures: Iterable[str], place: Place = TRACKED) -> str:
-    """Rewrite the results in a document, between its markers.
+    """Rewrite the results and the tables of agreement in a document, each between its markers.
 
     Args:
         text: The document; without markers it is returned as it is.
@@ -93,6 +94,9 @@ def with_results(text: str, data: Collected, figures: Iterable[str], place: Plac
         figures: Names of the pictures in the archive's folder.
         place: Where the document and the archive are.
     """
+    for table in TABLES:
+        # The blank lines end the comment, after which Markdown would read no table.
+        text = between(text, table.markers, f"\n{agreement_text(data, table)}\n")
     return between(text, MARKERS, "\n\n".join(_results(data, set(figures), place)))
 
 

@@ -36,6 +36,7 @@ def test_every_row_shows_seeds_success_and_credit_in_100_columns(tmp_path):
     text = experiment_table(tmp_path, "ablation_monotonicity")
     assert max(len(line) for line in text.splitlines()) <= 100
     assert text.count("chronological order") == 4  # success, differences, credit, published
+    assert "Credit: mean over the training steps that have a value, then over seeds\n" in text
     for word in ("games trained on", "valid_seen", "valid_unseen", "3/3", "→", "active", "credited steps"):
         assert word in text
 

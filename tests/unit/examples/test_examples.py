@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,16 @@ def test_in_a_batch_of_verl_every_steps_tokens_get_its_own_advantage():
     assert (advantages[1:3, 0] > 0).all()
     assert (advantages[[0, 3], 0] < 0).all()
     assert (advantages[data.batch["response_mask"] == 0] == 0).all()
+
+
+def test_the_example_for_verls_batches_prints_the_advantages_of_its_own_batch(capsys):
+    pytest.importorskip("torch", reason="needs torch: make setup")
+    runpy.run_path(str(EXAMPLES / "verl_batch.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    advantages = [(line.split()[0], float(line.split()[-1])) for line in lines[:-1]]
+    assert len(advantages) == 6
+    assert all((advantage > 0) == (name == "won") for name, advantage in advantages)
+    assert lines[-1] == "credited steps: 0.5"
 
 
 def test_rows_that_a_fork_copied_get_their_originals_advantage_and_change_no_other():

@@ -14,6 +14,7 @@ from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import named_comparisons
 from analysis.study import meaning
+from analysis.study.agreement import ALFWORLD
 from scpo.records.archive_index import read_index
 from scpo.records.files import write_json
 from scpo.schema.method import METHOD_LABELS
@@ -238,3 +239,14 @@ def test_the_agreement_that_the_page_prints_is_that_of_the_archive(env, head):
         own = reworded[(reworded.row == row) & (reworded.metric == f"states/{measure.split()[0]}")]
         assert own.seed.nunique() == 10, label
         assert printed == [f"{own[own.step == step].value.mean():.2f}" for step in steps], label
+    # The text was "mean of ten seeds" for all of them.
+    cosines = reworded[reworded.row.isin(["crbc_effects", "crbc_learned"]) & (reworded.metric == "states/cosine")]
+    (seeds,) = set(cosines[cosines.step == 1].groupby("row").seed.nunique())
+    assert seeds == {"alfworld": 8, "webshop": 9}[env]
+    (text,) = section[: section.index(head)].strip().splitlines()[-1:]
+    assert f"means over 10 seeds, those of the cosine at training step 1 over the {seeds} that have a value:" in text
+
+
+def test_without_runs_of_its_rows_a_table_of_agreement_is_not_written(data):
+    text = "\n".join((*ALFWORLD.markers, *meaning.MARKERS))
+    assert "Not run yet." in meaning.with_results(text, data, []).partition(meaning.MARKERS[0])[0]
