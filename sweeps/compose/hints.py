@@ -91,6 +91,10 @@ HABITS = (
     ),
     # Keys. The first match wins, so the general one for hydra comes last.
     Habit(r"wandb\.(?:enabled?|disabled?)", "write wandb.mode=disabled, offline or online"),
+    Habit(
+        r"wandb\.(?:base_url|url|host)",
+        "the server is named by a variable of the shell: export WANDB_BASE_URL=<its address>",
+    ),
     Habit(r"dryrun|dry-run|dry_run|dryRun", "it is called dry_run: dry_run=true"),
     Habit(
         r"hydra.*launcher.*",

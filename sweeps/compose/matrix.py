@@ -153,6 +153,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     experiment = of_file.for_scale(scale)
     refuse_misplaced(experiment, scale)
     added, common = split_axes(experiment, rest, scale)
+    # With those that are given twice.
+    given_values = {word.key: list(_values_of_axis(experiment, word, scale)) for word in rest}
     refuse_axes_of_machine(added)
 
     # Only the rows of the file are checked, before the axes add others: with method=scpo and
@@ -180,7 +182,7 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     matrix.notes += check_comparisons(experiment, matrix.points, chosen)
     matrix.notes += given_twice(of_file, scale)
     matrix.notes += environments_of_rows(here, axes["env"])
-    matrix.notes += _notes(matrix, rows, axes, selected)
+    matrix.notes += _notes(matrix, rows, axes | given_values, selected)
     given = [override for override in common if override.key != "scale" and not override.of_machine]
     # These overrides compose other runs than the exported one on purpose. Seeds do not: the note
     # compares the runs at the seed of the exported one.
@@ -456,16 +458,20 @@ def split_axes(
     axes = []
     rest = []
     for override in overrides:
-        texts = override.axis
-        if _is_axis(experiment, override, scale):
-            texts = _axis_texts(override)
-        if texts:
+        if texts := _values_of_axis(experiment, override, scale):
             key = override.text.partition("=")[0]
-            # A value that is given twice counts once.
+            # A value that is given twice counts once (see ``_notes``).
             axes.append(tuple(parse(f"{key}={text}") for text in dict.fromkeys(texts)))
         else:
             rest.append(override)
     return tuple(axes), tuple(rest)
+
+
+def _values_of_axis(experiment: Experiment, override: Override, scale: Scale) -> tuple[str, ...]:
+    """Values of an override that is an axis, as Hydra writes them; empty for others."""
+    if _is_axis(experiment, override, scale):
+        return tuple(_axis_texts(override))
+    return override.axis
 
 
 def _foreign(experiment: Experiment, chosen: dict[str, list[Any]], scale: Scale) -> Iterator[str]:

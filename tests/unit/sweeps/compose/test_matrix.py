@@ -182,6 +182,20 @@ def test_a_seed_given_twice_is_one_run():
     assert "seeds: 1 is given 2 times and runs once" in matrix.notes
 
 
+@pytest.mark.parametrize(
+    ("word", "note"),
+    [
+        ("method=scpo,scpo", "method: scpo is given 2 times and runs once"),
+        ("method.shaper.theta=0.4,0.40,0.5", "method.shaper.theta: 0.4 is given 2 times and runs once"),
+        ("method.shaper.theta=[0.4,0.40]", "method.shaper.theta: 0.4 is given 2 times and runs once"),
+    ],
+)
+def test_a_value_of_an_added_axis_that_is_given_twice_is_one_row_and_a_note(word, note):
+    matrix = expand("one", ["method=scpo", word, "seeds=[0]"])
+    assert len(matrix.cells) == (2 if "0.5" in word else 1)
+    assert matrix.notes == [note]
+
+
 def test_a_seed_that_a_row_gives_twice_is_one_run_and_a_note(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
