@@ -74,6 +74,9 @@ def reason_of_end(request: StopRequest, before: Status) -> str:
         return before.reason
     if before.state not in (State.INTERRUPTED, State.FAILED):
         return request.reason
+    # `retry` makes a run with a job INTERRUPTED even if it was cancelled before it started.
+    if not before.attempt and not before.reason:
+        return request.reason
     stopped = f" ({before.reason})" if before.reason else ""
     return f"{request.reason}; was {before.state}{stopped}"
 

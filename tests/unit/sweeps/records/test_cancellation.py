@@ -166,6 +166,18 @@ def test_an_interrupted_run_that_is_cancelled_does_not_go_on_and_keeps_why_it_ha
     assert decide(run_folders.observe(folder), max_failures=2).action is Action.LEAVE
 
 
+@pytest.mark.parametrize(("attempt", "reason"), [(0, "cancelled"), (1, "cancelled; was INTERRUPTED")])
+def test_a_run_that_never_started_was_not_interrupted(folder, attempt, reason):
+    """Cancelled in the queue of Slurm, retried, and cancelled while it waits again."""
+    folder.update_status(attempt=attempt)
+    folder.job.touch()
+    cancellation.cancel(folder)
+    cancellation.retry(folder)
+    assert folder.read_status().state is State.INTERRUPTED
+    assert cancellation.cancel(folder)
+    assert folder.read_status().reason == reason
+
+
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_sweep_that_comes_to_a_cancelled_run_keeps_why_it_had_stopped(folder, recorded):
     folder.update_status(state=State.INTERRUPTED, reason="stopped before the first step")
