@@ -273,5 +273,14 @@ def _joined(
         runs = tuple(planned[key] for key in sorted(planned))
         rows[row.name] = known.model_copy(update={"label": row.label, "runs": runs})
     # The later record gives the labels and, unless it names none, the primary comparisons.
-    primary = second.primary or first.primary
-    return first.model_copy(update={"rows": tuple(rows.values()), "primary": primary})
+    named = second if second.primary else first
+    # A comparison that one of them refused as named after its results remains refused.
+    late = tuple(dict.fromkeys((*first.named_late, *second.named_late)))
+    primary = named.primary
+    if primary is not None:
+        tested = tuple(
+            pair for pair in primary.comparisons if pair not in late and pair[::-1] not in late
+        )
+        primary = primary.model_copy(update={"comparisons": tested}) if tested else None
+    names = {"primary": primary, "named_late": late, "withdrawn": named.withdrawn}
+    return first.model_copy(update={"rows": tuple(rows.values()), **names})

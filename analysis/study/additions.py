@@ -18,6 +18,7 @@ from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.two_results import Columns, differ, listed, place_of, values_of
 from analysis.stats.study_rows import is_of_meaning
+from analysis.study.kept_names import kept_names, newly_named
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records.archive_index import INDEX, is_archive, lost_index, unreadable
@@ -173,7 +174,7 @@ class _Addition:
         new: Runs that the archive does not have.
         repaired: Runs that replace a damaged copy.
         present: Runs that the archive has already.
-        records: Experiments of all of them.
+        records: Experiments of all of them, with the comparisons that are named in the archive.
         left_out: Texts on matching runs of experiments that were called with overrides.
     """
 
@@ -211,6 +212,8 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     _print_addition(console, addition, archive)
     _print_new_labels(console, addition, archive)
     _print_other_results(console, addition, data, archive)
+    for line in newly_named(addition.records, archive.experiments, archive.runs):
+        console.print(f"[yellow]note[/] {escape(line)}")
     if addition.left_out:
         console.print(
             f"[yellow]left out[/] {escape('; '.join(addition.left_out))}. {OVERRIDES_IN_A_FILE}."
@@ -282,11 +285,12 @@ def _matching(
         else:
             new.append(run)
 
+    added = [record for record in records if record.run_ids & chosen.keys()]
     return _Addition(
         new=tuple(new),
         repaired=tuple(repaired),
         present=tuple(present),
-        records=tuple(record for record in records if record.run_ids & chosen.keys()),
+        records=kept_names(added, archive.experiments, archive.runs, adding=bool(new or repaired)),
         left_out=tuple(_left_out(data, overridden, patterns, names.keys())),
     )
 

@@ -317,6 +317,57 @@ def test_a_row_that_gets_another_label_is_named(runs, tmp_path, capsys):
     assert "its label" not in capsys.readouterr().out
 
 
+def named_in(folder, experiment="main_table"):
+    (record,) = (one for one in collect(folder).experiments if one.experiment == experiment)
+    pairs = record.primary.comparisons if record.primary else ()
+    return list(pairs), list(record.named_late)
+
+
+def refuse(runs, named, late):
+    """The record of the main table, as a sweep writes it that finds these comparisons named after their results."""
+    path = runs / "experiments" / "main_table-study.json"
+    record = json.loads(path.read_text())
+    record["primary"] = {"measure": "validation_area", "comparisons": named} if named else None
+    write_json(path, record | {"named_late": late})
+
+
+@pytest.mark.parametrize("named", [[], [("gigpo", "grpo")]])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_comparison_that_the_archive_has_as_late_stays_late(runs, tmp_path, named, more, capsys):
+    """In a folder of its own, without the archive, a sweep finds no results before the comparison."""
+    late = [("scpo", "gigpo")]
+    refuse(runs, named, late)
+    assert command(tmp_path, runs) == 0
+    write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(3 + more))
+    assert named_in(tmp_path / "again") == ([("scpo", "gigpo"), ("gigpo", "grpo")], [])
+    capsys.readouterr()
+    assert command(tmp_path, tmp_path / "again") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    if named or not more:
+        assert named_in(tmp_path / "study") == (named, late)
+        assert "now named" not in text
+    else:
+        assert named_in(tmp_path / "study") == ([], [*late, ("gigpo", "grpo")])
+
+
+def test_a_record_that_takes_a_comparison_out_leaves_it_in_an_archive_with_its_results(runs, tmp_path):
+    assert command(tmp_path, runs) == 0
+    write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(4))
+    refuse(tmp_path / "again", [("gigpo", "grpo")], [])
+    assert command(tmp_path, tmp_path / "again") == 0
+    assert sorted(named_in(tmp_path / "study")[0]) == [("gigpo", "grpo"), ("scpo", "gigpo")]
+
+
+def test_a_new_experiment_whose_runs_the_archive_had_is_named_with_its_comparisons(runs, tmp_path, capsys):
+    assert command(tmp_path, runs) == 0
+    capsys.readouterr()
+    mine = {"mine": (("scpo", "grpo"),)}
+    write_study(tmp_path / "again", {"mine": ("scpo", "grpo")}, CURVES, credit=CREDIT, primary=mine)
+    assert command(tmp_path, tmp_path / "again") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "note mine: now named: scpo − grpo; its runs were in the archive before: scpo − grpo" in text
+
+
 def test_a_planned_run_that_never_finished_gives_way_to_one_of_other_settings(runs, tmp_path, monkeypatch):
     """A rate that is chosen later changes the runs of a row that had none yet."""
     for folder in runs.glob("*-scpo-s*"):
