@@ -53,6 +53,7 @@ class Row:
         only_of_method: It is an experiment's only row of its method and changes no setting of it,
             so that it is the method's row, under a name of its own.
         shared: The part of ``differs`` on settings of the estimator that it shares with its host.
+        unusual: The part of ``differs`` on what is unusual for its method.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Row:
     differs: str = ""
     only_of_method: bool = False
     shared: str = ""
+    unusual: str = ""
 
     @property
     def finished(self) -> tuple[str, ...]:

@@ -253,8 +253,9 @@ def _noted(part: Section, runs: Runs, rollouts: Rollouts) -> Section:
         compared = unusual_comparison(own.config) if own and not own.foreign else ""
         own_shared = shared.get(row.name, "")
         rolled = _more_rollouts(row, runs, rollouts)
-        notes = (row.differs, own_shared, compared, shapers.get(row.name), rolled)
-        return replace(row, differs="; ".join(filter(None, notes)), shared=own_shared)
+        unusual = "; ".join(filter(None, (own_shared, compared, shapers.get(row.name), rolled)))
+        differs = "; ".join(filter(None, (row.differs, unusual)))
+        return replace(row, differs=differs, shared=own_shared, unusual=unusual)
 
     return part.with_each_row(with_notes)
 

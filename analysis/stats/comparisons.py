@@ -20,7 +20,7 @@ from analysis.stats.study_rows import (
     StudyRow,
     by_benchmark,
     find,
-    rate_text,
+    rates_in_print,
     reported,
     rows_of,
     study_rows,
@@ -147,10 +147,7 @@ class Comparison:
         Empty if they are equal, or if a row has none. Each method trains at the rate chosen for it,
         so a part of the difference between the rows may be due to the rates.
         """
-        rates = self.first.learning_rate, self.second.learning_rate
-        if rates[0] is None or rates[1] is None or rates[0] == rates[1]:
-            return ""
-        return f" (rates {rate_text(rates[0])}, {rate_text(rates[1])})"
+        return rates_in_print(self.first.learning_rate, self.second.learning_rate)
 
     @property
     def finished(self) -> bool:

@@ -91,13 +91,7 @@ class StudyRow:
     @property
     def learning_rate(self) -> float | None:
         """Learning rate of its runs; None while no run has started, or if nothing is trained."""
-        configuration = json.loads(self.configuration or "{}")
-        # The scale's settings of training are recorded for runs that only prompt, too.
-        if is_prompted(configuration):
-            return None
-        optimizer = (configuration.get("trainer") or {}).get("optimizer") or {}
-        rate: float | None = optimizer.get("learning_rate")
-        return rate
+        return rate_of(json.loads(self.configuration or "{}"))
 
     def called(self, name: str) -> bool:
         """True if an experiment has it under this row name."""
@@ -379,6 +373,28 @@ def _title(data: Collected, row: StudyRow, rows: Sequence[StudyRow] = ()) -> str
     if label.startswith(("with ", "without ")):
         return f"{method} {label}"
     return f"{method}, {label}"
+
+
+def rate_of(config: Mapping[str, Any]) -> float | None:
+    """Learning rate of a configuration; None if nothing is trained."""
+    # The scale's settings of training are recorded for runs that only prompt, too.
+    if is_prompted(config):
+        return None
+    optimizer = (config.get("trainer") or {}).get("optimizer") or {}
+    rate: float | None = optimizer.get("learning_rate")
+    return rate
+
+
+def rates_in_print(first: float | None, second: float | None) -> str:
+    """Two learning rates, e.g. `` (rates 4e-3, 2e-3)``; empty if equal, or if one is None."""
+    if first is None or second is None or first == second:
+        return ""
+    return f" (rates {rate_text(first)}, {rate_text(second)})"
+
+
+def different_rates(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """``rates_in_print`` of two configurations."""
+    return rates_in_print(rate_of(config), rate_of(other))
 
 
 def rate_text(rate: float) -> str:

@@ -5,7 +5,7 @@ they are in one row. Runs under another setting get a block of their own, whose 
 difference.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -37,7 +37,10 @@ from analysis.rendering.table import (
 )
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, with_new_runs
+from analysis.sources.run_records import Run
+from analysis.sources.settings import method_settings, setting_differences
 from analysis.stats.seed_statistics import best_of_bias, checkpoints
+from analysis.stats.study_rows import LEARNING_RATE, different_rates
 from analysis.tables.comparison import minus, state_key, value
 from scpo.intervals import Summary, decimal
 from scpo.schema.env import FAMILIES
@@ -102,6 +105,9 @@ PUBLISHED_NOTE = (
     "compares them with both. Best per column in bold, among copied and among re-run rows."
 )
 
+RATES_NOTE = (
+    " “(rates 4e-3, 2e-3)”: the learning rates of SCPO and of the method, where they differ."
+)
 MEASURED_NOTE = " Numbers with ʳ were measured in these runs; none is copied from the paper."
 
 
@@ -136,14 +142,44 @@ class Measured:
                 marks[self.notes.mark(part.aside(row))] = None
         return method.kind, method.label + "".join(marks)
 
-    def marks_of_shared(self, name: str) -> str:
-        """Marks of a row's footnotes if its settings of the estimator are not those of its host."""
+    def words_of_difference(self, name: str, runs: Mapping[str, Run]) -> str:
+        """SCPO − method, with what sets the two apart: their learning rates and other settings.
+
+        Not with the marks of the rows above, which compare a row with all others of its block.
+        """
         marks: dict[str, None] = {}
+        rates: dict[str, list[str]] = {}
+        label = method_of(self._started(name)).label
         for part in self.parts:
-            row = part.row(name)
-            if row.shared:
-                marks[self.notes.mark(self._differing(part, row))] = None
-        return "".join(marks)
+            first, second = part.row(DEFAULT), part.row(name)
+            if not (first.finished and second.finished):
+                continue
+            configs = runs[first.finished[0]].config, runs[second.finished[0]].config
+            rates.setdefault(different_rates(*configs), []).append(names.benchmark(part.env))
+            apart = setting_differences(*configs, without=(LEARNING_RATE,))
+            if apart:
+                marks[self.notes.mark(f"SCPO: {apart.replace('(the others:', f'({label}:')}")] = (
+                    None
+                )
+            own = method_settings(configs[1], configs[0])
+            unusual = "; ".join(filter(None, (own, second.unusual)))
+            marks[self.notes.mark(self._differing(part, replace(second, differs=unusual)))] = None
+            marks[self.notes.mark(part.aside(second))] = None
+        texts = [
+            f"{text} on {' and '.join(places)}" if len(rates) > 1 else text
+            for text, places in rates.items()
+            if text
+        ]
+        default: dict[str, None] = {}
+        for part in self.parts:
+            row = part.row(DEFAULT)
+            if row.unusual:
+                unusual = self._differing(part, replace(row, differs=row.unusual))
+                default[self.notes.mark(unusual)] = None
+        return f"SCPO{''.join(default)} − {label}{''.join(marks)}{';'.join(texts)}"
+
+    def _started(self, name: str) -> Row:
+        return next(part.row(name) for part in self.parts if part.row(name).runs)
 
     def _differing(self, part: Section, row: Row) -> str:
         """Note on a row; it names the benchmark if the estimator is the host's on the other one."""
@@ -183,6 +219,8 @@ def build(data: Collected) -> Table:
         label=f"tab:main-{scale}",
     ).without_empty_columns()
     caption = _caption(data, measured, table.numbers)
+    if any(" (rates " in str(row[1]) for block in shown for row in block.rows):
+        caption += RATES_NOTE
     caption += PUBLISHED_NOTE if scale == "paper" else MEASURED_NOTE
     parts = [section for part in measured for section in part.parts]
     remarks = names.own_seeds(parts) + names.more_seeds(parts) + names.variants(finished)
@@ -395,7 +433,7 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
 
     None for a prompting method, for SCPO itself, and if no seed has both methods.
     """
-    kind, label = part.words(name)
+    kind, _ = part.words(name)
     if kind == PROMPTING:
         return None
     summaries: list[Summary] = []
@@ -417,8 +455,8 @@ def _difference_line(data: Collected, part: Measured, name: str, panels: Panels)
             cells.append(difference(summary))
             if summary.n:
                 pair_counts[str(summary.n)] = None
-    default = f"SCPO{part.marks_of_shared(DEFAULT)}"
-    return (kind, f"{default} − {label}", "paired by seed", "; ".join(pair_counts), "", *cells)
+    words = part.words_of_difference(name, data.by_id)
+    return (kind, words, "paired by seed", "; ".join(pair_counts), "", *cells)
 
 
 # Cells

@@ -226,6 +226,28 @@ def test_rows_without_a_common_seed_are_named_as_left_out(tmp_path):
     assert problem.reason.startswith("no seed is finished in all of scpo_steps_40, theta0.9 (mini scale, alfworld")
 
 
+def test_differences_name_the_rates_of_both_sides_and_no_mark_relative_to_other_rows(tmp_path):
+    methods = ("grpo", "gigpo", "crbc", "scpo")
+    curves = {name: (lambda seed: rising(0.5, 0.01 * seed)) for name in methods}
+    write_study(tmp_path, {"main_table": methods}, curves)
+    made = build(collect(tmp_path).at_scale("study"))
+    (shown,) = {tuple(cells[1] for cells in block.rows) for block in made.blocks if "SCPO minus" in block.title}
+    assert shown == ("SCPO − GRPO (rates 4e-3, 2e-3)", "SCPO − GiGPO (rates 4e-3, 2e-3)", "SCPO − CRBC")
+    assert "learning_rate=0.002 (the others: 0.004)" in made.caption  # of the rows with the numbers of each method
+    assert "the learning rates of SCPO and of the method" in made.caption
+    assert "SCPO − GiGPO (rates 4e-3, 2e-3)" in made.csv()
+
+
+def test_differences_of_rows_that_train_longer_name_both_values(tmp_path):
+    rows = {"gigpo": [write_run(tmp_path, "gigpo", overrides=GIGPO, steps=20)]}
+    rows["scpo"] = [write_run(tmp_path, "scpo", overrides=SCPO, steps=40)]
+    write_experiment(tmp_path, rows, name="main_table")
+    made = build(collect(tmp_path).at_scale("mini"))
+    shown = [cells[1] for block in made.blocks for cells in block.rows if "−" in cells[1]]
+    mark = "".join(mark for mark, text in made.footnotes.items() if text == "SCPO: trainer.steps=40 (GiGPO: 20)")
+    assert set(shown) == {f"SCPO − GiGPO{mark}"} != {"SCPO − GiGPO"}
+
+
 def test_an_unknown_row_is_answered_with_one_that_has_results(tmp_path):
     write_loose(tmp_path)
     write_run(tmp_path, "scpo", 4, steps=9, state="INTERRUPTED")
