@@ -1,8 +1,8 @@
 """Area under validation of each trained method by learning rate."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 
@@ -18,10 +18,18 @@ from analysis.rendering.style import (
     points,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, percent
-from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.collected import Collected, MissingRunsError, missing_runs
 from analysis.sources.rows import seed_list
 from analysis.stats.measures import AREA, by_seed
-from analysis.stats.study_rows import TUNING, on_common_seeds, rate_text, shown_rows, study_rows
+from analysis.stats.study_rows import (
+    TUNING,
+    StudyRow,
+    on_common_seeds,
+    rate_text,
+    rows_of,
+    shown_rows,
+    study_rows,
+)
 from scpo.intervals import Summary, summarise
 from scpo.schema.method import METHOD_LABELS
 
@@ -39,6 +47,9 @@ MARGIN = 0.55
 
 # Separates method and rate in a row's name.
 OF_RATE = "_lr_"
+
+# Number of rows that a remedy names.
+NAMED = 3
 CAPTION = (
     "Area under validation (mean held-out success over training, %) by learning rate: mean ± "
     "standard deviation over the finished tuning runs, on {seeds}; small dots: seeds. Filled, and "
@@ -58,6 +69,7 @@ class Sweep:
         seeds: Its tuning seeds with finished runs.
         envs: The environments of these runs.
         chosen: Rate of its own row in the reported experiments; None if these have no such row.
+        not_shown: Rate -> areas of finished tuning runs that the choice of rows leaves out.
     """
 
     method: str
@@ -66,20 +78,27 @@ class Sweep:
     seeds: frozenset[int]
     envs: frozenset[str]
     chosen: float | None
+    not_shown: Mapping[float, Sequence[float]] = field(default_factory=dict)
 
     def at(self, rate: float) -> Summary:
         """Summary over seeds at a rate."""
         return summarise(self.areas.get(rate, ()))
 
     @property
+    def every(self) -> dict[float, Sequence[float]]:
+        """``areas`` with those of the rates that are not shown."""
+        return {**self.not_shown, **self.areas}
+
+    @property
     def best(self) -> float:
-        """Rate with the largest mean, the lowest of several."""
-        return max(sorted(self.areas), key=lambda rate: self.at(rate).mean)
+        """Rate with the largest mean, the lowest of several; it may be one that is not shown."""
+        every = self.every
+        return max(sorted(every), key=lambda rate: summarise(every[rate]).mean)
 
     @property
     def at_the_edge(self) -> bool:
         """True if the largest mean is at the lowest or the highest rate."""
-        return self.best in (min(self.areas), max(self.areas))
+        return self.best in (min(self.every), max(self.every))
 
 
 def build(data: Collected) -> Drawing:
@@ -123,10 +142,12 @@ def sweeps(data: Collected) -> list[Sweep]:
     labels: dict[str, str] = {}
     seeds: dict[str, set[int]] = {}
     envs: dict[str, set[str]] = {}
+    is_selected = False
     for record in data.experiments:
         if record.experiment not in TUNING or record.scale not in data.scales:
             continue
         rows = shown_rows(data, record)
+        is_selected = is_selected or any(row.row.finished for row in rows)
         if data.common_seeds:
             rows = on_common_seeds(data, [row for row in rows if row.row.finished])
         for row in rows:
@@ -134,7 +155,7 @@ def sweeps(data: Collected) -> list[Sweep]:
             own = by_seed(data, row.row, AREA)
             values = {seed: area for seed, area in own.items() if area is not None}
             if rate is not None and values:
-                method = row.row.name.partition(OF_RATE)[0]
+                method = _method_of(row)
                 # "GiGPO, 4 siblings" of "GiGPO, 4 siblings, 5e-4".
                 labels.setdefault(method, row.row.label.rpartition(", ")[0] or method)
                 by_rate = areas.setdefault(method, {})
@@ -142,6 +163,13 @@ def sweeps(data: Collected) -> list[Sweep]:
                 seeds.setdefault(method, set()).update(values)
                 envs.setdefault(method, set()).add(row.env)
 
+    every = _finished_rows(data)
+    if every and not is_selected:
+        names = ",".join(list(dict.fromkeys(row.row.name for row, _ in every))[:NAMED])
+        raise MissingRunsError(
+            "row of the sweep of learning rates is selected, and its finished runs are there",
+            f"leave out --rows, --experiment and --env, or name its rows: --rows {names}",
+        )
     if not areas:
         raise missing_runs("finished runs of the learning rates", data.sections, *TUNING)
     used = _used_rates(data, envs)
@@ -149,8 +177,44 @@ def sweeps(data: Collected) -> list[Sweep]:
     for method, by_rate in areas.items():
         label = METHOD_LABELS.get(method, labels[method])
         own_seeds, own_envs = frozenset(seeds[method]), frozenset(envs[method])
-        found.append(Sweep(method, label, by_rate, own_seeds, own_envs, used.get(method)))
+        left = {
+            rate: own for rate, own in _areas_of(every, method, own_envs) if rate not in by_rate
+        }
+        found.append(Sweep(method, label, by_rate, own_seeds, own_envs, used.get(method), left))
     return found
+
+
+def _finished_rows(data: Collected) -> list[tuple[StudyRow, tuple[float, ...]]]:
+    """All rows of the tuning experiments with finished runs, whichever the user chose.
+
+    Returns:
+        The rows, each with the areas of its runs. What is read of them is ``seen`` only.
+    """
+    found = []
+    reading = data.to_choose_from()
+    for record in data.experiments:
+        if record.experiment in TUNING and record.scale in data.scales:
+            for row in rows_of(data, record):
+                own = by_seed(reading, row.row, AREA).values()
+                areas = tuple(area for area in own if area is not None)
+                if row.learning_rate is not None and areas:
+                    found.append((row, areas))
+    return found
+
+
+def _areas_of(
+    rows: Iterable[tuple[StudyRow, tuple[float, ...]]], method: str, envs: Collection[str]
+) -> Iterator[tuple[float, tuple[float, ...]]]:
+    """Yield the learning rates and areas of a method's rows on these environments."""
+    for row, areas in rows:
+        rate = row.learning_rate
+        if rate is not None and _method_of(row) == method and row.env in envs:
+            yield rate, areas
+
+
+def _method_of(row: StudyRow) -> str:
+    """Method of a row of the sweep, with the number of siblings: ``gigpo_4``."""
+    return row.row.name.partition(OF_RATE)[0]
 
 
 def _used_rates(data: Collected, envs: Mapping[str, Collection[str]]) -> dict[str, float]:
@@ -243,15 +307,20 @@ def _cell(sweep: Sweep, rate: float) -> Number:
 
 
 def _unmarked(methods: Sequence[Sweep]) -> str:
-    """Sentence about methods without a marked rate; empty if all have one."""
-    labels = "; ".join(sweep.label for sweep in methods if sweep.chosen not in sweep.areas)
-    if not labels:
-        return ""
-    return f" Not marked, since no other experiment has a row of theirs at these rates: {labels}."
+    """Sentences about methods without a marked rate; empty if all have one."""
+    unused = [sweep.label for sweep in methods if sweep.chosen not in sweep.every]
+    hidden = [sweep.label for sweep in methods if sweep.chosen in sweep.not_shown]
+    text = ""
+    for why, labels in (
+        ("no other experiment has a row of theirs at these rates", unused),
+        ("the rate of their row is not among those shown", hidden),
+    ):
+        text += f" Not marked, since {why}: {'; '.join(labels)}." if labels else ""
+    return text
 
 
 def _edges(methods: Sequence[Sweep]) -> str:
-    """Sentence about methods whose best rate may lie beyond the sweep."""
+    """Sentence about methods whose best rate may lie beyond the sweep, of which all rates count."""
     labels = "; ".join(sweep.label for sweep in methods if sweep.at_the_edge)
     if not labels:
         return ""

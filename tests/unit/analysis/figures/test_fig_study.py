@@ -172,7 +172,8 @@ def test_the_ticks_of_credited_steps_keep_apart_on_an_axis_below_a_decade(tmp_pa
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
+def write_sweep(tmp_path):
+    """GiGPO at three rates, the best one in the middle, and a main table."""
     areas = {"5.0e-4": 0.7, "1.0e-3": 0.9, "2.0e-3": 0.8}
     listed = []
     for rate, end in areas.items():
@@ -186,6 +187,10 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
     record = {"experiment": "learning_rates", "title": "Rates", "scale": "study", "rows": listed}
     write_json(tmp_path / "experiments" / "learning_rates-study.json", record)
     write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)  # at the rate of conf/scale/method
+
+
+def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
+    write_sweep(tmp_path)
     used = config("study", "", 0, ("method=gigpo",))["trainer"]["optimizer"]["learning_rate"]
     made = fig_study_rates.build(collect(tmp_path).at_scale("study"))
     (row,) = made.numbers.blocks[0].rows
@@ -198,6 +203,30 @@ def test_the_sweep_of_rates_marks_the_rate_of_the_main_table(tmp_path):
     assert "Not marked" not in caption
     assert "over the finished tuning runs, on seeds 100, 101; small dots: seeds." in caption
     assert "the rate of the method's row in the main table, or else in the first other experiment" in caption
+
+
+def test_what_the_sweep_says_of_its_edge_and_of_unmarked_rates_counts_the_rates_that_are_not_selected(tmp_path):
+    write_sweep(tmp_path)
+
+    def caption(*rows):
+        data = Selection(rows=rows).of(collect(tmp_path))
+        return fig_study_rates.build(data.at_scale("study")).numbers.caption
+
+    inside = caption("gigpo_lr_5e_4", "gigpo_lr_1e_3")
+    assert "edge of the sweep" not in inside
+    assert "no other experiment" not in inside
+    assert "Not marked, since the rate of their row is not among those shown: GiGPO." in inside
+    assert "Not marked" not in caption("gigpo_lr_1e_3", "gigpo_lr_2e_3")
+
+
+def test_rows_without_a_sweep_are_answered_with_those_of_the_sweep_and_not_with_its_command(tmp_path):
+    write_sweep(tmp_path)
+    data = Selection(rows=("scpo", "gigpo")).of(collect(tmp_path)).at_scale("study")
+    with pytest.raises(MissingRunsError) as refused:
+        fig_study_rates.build(data)
+    assert refused.value.needed.startswith("row of the sweep of learning rates is selected")
+    assert "sweep.py" not in refused.value.command
+    assert refused.value.command.endswith("--rows gigpo_lr_5e_4,gigpo_lr_1e_3,gigpo_lr_2e_3")
 
 
 def test_the_rate_of_another_benchmark_is_not_marked_in_the_sweep(tmp_path):
