@@ -24,6 +24,7 @@ from analysis.stats.study_rows import (
     WIDE,
     StudyRow,
     is_of_meaning,
+    rate_text,
     started,
     study_rows,
 )
@@ -293,8 +294,31 @@ def _tuned(data: Collected) -> str:
     return (
         f" The learning rate of {methods} is the best of a sweep on {places}, on "
         f"{seed_list(seeds)}{apart}; rows may train at another one, and the last table has each "
-        "row's."
+        f"row's.{_limits_of_sweep(sweeps, best)}"
     )
+
+
+def _limits_of_sweep(
+    sweeps: Sequence[fig_study_rates.Sweep], best: Sequence[fig_study_rates.Sweep]
+) -> str:
+    """Sentences on the grid, the seeds of a rate and the methods whose best rate is at an edge."""
+    rates = {rate for sweep in sweeps for rate in sweep.areas}
+    counts = {len(areas) for sweep in sweeps for areas in sweep.areas.values()}
+    least, most = min(counts), max(counts)
+    seeds = counted(most, "seed") if least == most else f"{least} to {most} seeds"
+    span = f"{rate_text(min(rates))} to {rate_text(max(rates))}"
+    text = f" The sweep has rates of {span}, on {seeds} each."
+    for rate in sorted({sweep.best for sweep in best if sweep.at_the_edge}):
+        edge = [sweep.label for sweep in best if sweep.at_the_edge and sweep.best == rate]
+        text += (
+            f" {rate_text(rate)}, at the edge of the sweep, is best for {len(edge)} of the "
+            f"{len(best)} ({'; '.join(edge)}), and rates beyond it were not run."
+        )
+    unused = [sweep.label for sweep in sweeps if sweep.chosen not in sweep.areas]
+    if unused:
+        labels = "; ".join(unused)
+        text += f" The sweep also has {labels}, which no other experiment has at these rates."
+    return text
 
 
 def _training(data: Collected, run: Run) -> str:

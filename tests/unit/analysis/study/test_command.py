@@ -500,5 +500,11 @@ def test_the_page_names_the_sweep_of_learning_rates_and_claims_no_rate_of_other_
         "The learning rate of 1 method or variant is the best of a sweep on ALFWorld, on seeds 100, 101, which no other"
     )
     assert f"{sweep} row has; rows may train at another one, and the last table has each row's." in text
+    limits = (
+        " The sweep has rates of 1e-3 to 2e-3, on 2 seeds each. 2e-3, at the edge of the sweep, is best for 1 of the "
+        "1 (GiGPO), and rates beyond it were not run."
+    )
+    assert f"the last table has each row's.{limits}" in text
+    assert "The sweep also has" not in text
     assert "The marked rate is that of the method's row in the main table" in text
     assert "Curves, and the differences beside them, are of the finished seeds of one experiment;" in text
