@@ -486,7 +486,10 @@ def _print_left_out(console: Console, report: Report, override: str) -> None:
         console.print("Finish them with the commands of train.py that started them.")
     elif report.commands:
         commands = [f"  {command}{override}" for command in report.commands]
-        console.print("Finish them with:", *commands, sep="\n", markup=False)
+        # Other experiments may plan seeds of these rows that are not shown.
+        of_shown = len(report.unfinished) > report.damaged
+        these = "Finish them with:" if of_shown else "Finish runs of seeds that are not shown with:"
+        console.print(these, *commands, sep="\n", markup=False)
     if report.refused:
         others = len(report.refused) - 1
         which = f" (and {counted(others, 'other run')})" if others else ""

@@ -35,7 +35,7 @@ from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.code_versions import refused_resumes, section_notes
 from analysis.sources.collected import LEFT_OUT, Collected, MissingRunsError, write_parquet
-from analysis.sources.rows import Row, seed_list
+from analysis.sources.rows import Row, Section, seed_list
 from analysis.sources.run_records import COMMON_SEEDS, Problem
 from scpo.errors import RecordError, first_line
 from scpo.installed import installed_version
@@ -371,8 +371,27 @@ def _unfinished(data: Collected) -> tuple[tuple[str, ...], tuple[str, ...], int]
             found = _missing(row, part.scale, data.left_out)
             lines |= dict.fromkeys(line for line, _ in found)
             damaged.update(line for line, state in found if state in LEFT_OUT)
-        commands |= dict.fromkeys(part.commands)
+        commands |= dict.fromkeys(_commands(part, data))
     return tuple(lines), tuple(commands), len(damaged)
+
+
+def _commands(part: Section, data: Collected) -> Iterable[str]:
+    """Commands for the missing runs of a section; only of its shown rows if the user chose rows."""
+    if not (data.chosen or data.asked):
+        yield from part.commands
+        return
+    missing = set()
+    for row in part.rows:
+        for run in row.unfinished(data.left_out):
+            if run.state not in LEFT_OUT:
+                missing.add(run.id)
+    # A run may be of several experiments: the chosen ones come first.
+    for record in sorted(data.experiments, key=lambda one: one.experiment not in data.asked):
+        own = record.run_ids & missing
+        missing -= own
+        planned = {run.seed for row in record.rows for run in row.runs if run.id in own}
+        if planned and (command := record.command(sorted(planned))):
+            yield command
 
 
 # Runs that their experiment's command leaves as they are.

@@ -69,6 +69,9 @@ def finding(claim: Claim, data: Collected, scale: str) -> Finding:
         reason = TOO_FEW
     else:
         reason = _without_number(claim, every)
+        # The rows have run, and none of these runs was chosen.
+        if reason != NOT_RUN and _without_number(claim, data.to_choose_from()) == NOT_RUN:
+            reason = NOT_SELECTED
     return Finding(reason, summarise(()))
 
 

@@ -13,8 +13,10 @@ import pandas as pd
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected, ids_left_out
+from analysis.sources.near_misses import is_offline
 from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
+    OFFLINE,
     ExperimentRecord,
     Problem,
     Run,
@@ -238,6 +240,9 @@ def _read_folder(folder: Path) -> Found:
     problems = unreadable + broken
     if not runs and lost_index(folder):
         problems = (Problem(str(folder), NO_INDEX), *problems)
+    if not runs and is_offline(folder):
+        # Its own folders ("files", "logs") are no run folders that could be restored.
+        problems = (Problem(str(folder), OFFLINE),)
     return Found(_single_copies(runs.values()), experiments, problems)
 
 

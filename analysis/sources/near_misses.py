@@ -14,15 +14,20 @@ def folder_meant(paths: Iterable[Path]) -> str:
     """`; did you mean x?` for the first path with a folder of runs near it, or an empty string.
 
     A path is near the folders inside it, folders of a similar name and, if it is itself a run
-    folder or a file, the folders that contain it. For an archive that is damaged or lost its index
-    there is no hint, because no other folder has its runs.
+    folder or a file, the folders that contain it. For an archive that is damaged or lost its index,
+    and for an offline folder of W&B, there is no hint, because no other folder has its runs.
     """
     for path in paths:
-        if is_archive(path) or lost_index(path):
+        if is_archive(path) or lost_index(path) or is_offline(path):
             continue
         if hint := did_you_mean(str(path), (), [str(folder) for folder in _near(path)]):
             return hint
     return ""
+
+
+def is_offline(folder: Path) -> bool:
+    """True for the folder of one run that W&B wrote offline."""
+    return any(folder.glob("*.wandb"))
 
 
 def _near(path: Path) -> list[Path]:

@@ -43,7 +43,7 @@ READING = (
     "*Area under validation*: mean held-out success over training, in points, the measure that was "
     "named before the runs. *Faster*: training steps to 50 % held-out success. *Better*: held-out "
     "success after the last step. Differences are paired by seed, with 95 % Student intervals; p "
-    "is of the paired t-test after Holm's correction over the {tests} comparisons below. {families}"
+    "is of the paired t-test after Holm's correction over the {tests} below. {families}"
 )
 
 
@@ -107,7 +107,9 @@ def _results(data: Collected, figures: set[str], place: Place) -> Iterator[str]:
         link = place.link(place.archive / f"{FIGURE}.png")
         yield f"![Area under validation over the share of reworded observations]({link})"
     if finished:
-        yield READING.format(tests=finished[0].effect.tests, families=CORRECTED_APART)
+        yield READING.format(
+            tests=counted(finished[0].effect.tests, "comparison"), families=CORRECTED_APART
+        )
         # Grouped by experiment, because several compare the same methods on other rewordings.
         titles = {record.experiment: record.title for record in data.experiments}
         for experiment in dict.fromkeys(comparison.experiments[0] for comparison in finished):

@@ -83,8 +83,8 @@ MEASURED = (
     "**Measured.** *Area under validation*: mean held-out success over training, in points; it is "
     "the measure that was named before the runs. *Faster*: training steps to 50 % held-out "
     "success. *Better*: held-out success after the last step. A difference is paired by seed and "
-    "has a 95 % Student interval; p is of the paired t-test after Holm's correction over all "
-    "{tests} named comparisons of the study, each counted once. {families} *Resolved* means "
+    "has a 95 % Student interval; p is of the paired t-test after Holm's correction over "
+    "{tests}. {families} *Resolved* means "
     "p < 0.05. "
     "*Rates*: the learning rates of both rows, where they differ. *State*: what is compared where "
     "credit looks for steps from the same state. On ALFWorld CRBC, GraphGPO, RewardFlow and rows "
@@ -244,7 +244,7 @@ def opening(data: Collected, comparisons: Sequence[Comparison], place: Place = T
     finished = [comparison for comparison in comparisons if comparison.finished]
     items = [QUESTION, _setting(data, place)]
     if finished:
-        items.append(MEASURED.format(tests=finished[0].effect.tests, families=CORRECTED_APART))
+        items.append(MEASURED.format(tests=_tests(finished), families=CORRECTED_APART))
         items += _findings(data, finished)
     items += [SAME_CODE, NOT_LANGUAGE_MODELS, NOT_EQUALITY]
     lines = [f"**{headline(comparisons)}**", ""]
@@ -321,6 +321,14 @@ def _limits_of_sweep(
     return text
 
 
+def _tests(finished: Sequence[Comparison]) -> str:
+    """The comparisons that the correction covers, in words."""
+    tests = finished[0].effect.tests
+    if tests == 1:
+        return "the only named comparison of the study"
+    return f"all {tests} named comparisons of the study, each counted once"
+
+
 def _training(data: Collected, run: Run) -> str:
     """Steps, games and validation of a run in words."""
     trainer: dict[str, Any] = run.config["trainer"]
@@ -331,7 +339,7 @@ def _training(data: Collected, run: Run) -> str:
     return (
         f"{trainer['steps']} training steps of {trainer['groups']} games × "
         f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
-        f"every {every} steps{last}"
+        f"{'after every step' if every == 1 else f'every {every} steps{last}'}"
     )
 
 

@@ -236,6 +236,22 @@ def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     assert "(mini scale): not started: seeds 4 to 6\n" in said
 
 
+def test_no_command_finishes_an_experiment_that_was_not_asked_for(few, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    rows = {row: [write_run(runs, row)] for row in ("scpo", "no_monotonicity")}
+    write_experiment(runs, rows)
+    others = {"scpo": rows["scpo"], "chronological": [write_run(runs, "chronological", 4, state="PENDING")]}
+    write_experiment(runs, others, name="ablation_order")
+    words = ["figures", "tab_ablation", "--runs-dir", str(runs), "--out", str(tmp_path / "out")]
+    main([*words, "--experiment", "ablation_monotonicity"])
+    assert "Finish" not in capsys.readouterr().out
+    for choice in (["--experiment", "ablation_order"], ["--rows", "scpo,chronological"]):
+        main([*words, *choice])
+        said = capsys.readouterr().out
+        assert "chronological order (mini scale): not started: seeds 4" in said or "seed 4" in said
+        assert "Finish them with:\n  python sweep.py +experiment=ablation_order 'seeds=[4]'" in said
+
+
 def test_without_a_finished_run_there_is_one_answer_and_not_one_for_each_figure(tmp_path, capsys):
     runs = tmp_path / "runs"
     started = write_run(runs, state="INTERRUPTED")

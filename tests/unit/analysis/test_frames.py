@@ -492,6 +492,17 @@ def test_an_offline_folder_of_wandb_is_answered_with_what_to_do(tmp_path):
         scpo.load_runs(tmp_path)
 
 
+def test_an_offline_folder_of_wandb_itself_is_answered_with_its_upload_and_not_with_a_restore(tmp_path):
+    """It has folders of its own, which are no run folders."""
+    offline = tmp_path / "runs" / "wandb" / "offline-run-20250101_000000-gigpo1"
+    (offline / "files").mkdir(parents=True)
+    (offline / "run-gigpo1.wandb").write_bytes(b":W&B")
+    write_run(tmp_path / "runs")
+    with pytest.raises(RecordError, match=r"Upload it \(`wandb sync`") as refused:
+        scpo.load_runs(offline)
+    assert not re.search("[Rr]estore|[Mm]ove|did you mean", str(refused.value))
+
+
 @pytest.mark.parametrize("source", [None, 3, b"runs", [None], [], {"runs": 1}, pd.DataFrame({"runs": [1]})])
 def test_a_source_of_another_type_is_refused_with_an_example(source):
     with pytest.raises(ConfigError, match=r"load_runs\(source\): got .*e\.g\. load_runs\(\"runs\"\)"):

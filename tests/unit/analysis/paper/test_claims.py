@@ -202,6 +202,19 @@ def test_the_archives_claims_say_which_need_samples(tmp_path):
     assert "Not run: no seed is finished in all rows that the claim is about, at one setting." in caption
 
 
+def test_claims_that_need_samples_are_not_selected_where_their_rows_are_not(tmp_path):
+    curves = dict.fromkeys(("scpo", "scpo_minilm", "gigpo"), lambda seed: rising(0.9, 0.001 * seed))
+    write_study(tmp_path / "runs", {"main_table": tuple(curves)}, curves)
+    write_study(tmp_path / "runs", {"webshop_study": ("gigpo",)}, curves, env="webshop")
+    folders = collect(tmp_path / "runs")
+    write_archive(folders.by_id.values(), folders.metrics, folders.experiments, tmp_path / "archive")
+    archive = collect(tmp_path / "archive")
+    chosen = said(Selection(envs=("webshop",)).of(archive))
+    for name in ("exact", "denser"):
+        assert said(archive)[BY_NAME[name].text][4] == "not in the archive"
+        assert chosen[BY_NAME[name].text][4] == "not selected"
+
+
 def test_a_claim_whose_metric_was_not_logged_is_not_called_not_run(tmp_path):
     curves = {name: (lambda seed: rising(0.9)) for name in ("scpo", "chronological")}
     write_study(tmp_path, {"ablation": tuple(curves)}, curves)

@@ -111,6 +111,19 @@ def test_the_page_of_an_archive_of_one_s_own_has_its_setting_links_and_commands(
     assert "make study" not in text
 
 
+def test_a_page_of_one_comparison_of_runs_validated_after_every_step(runs, tmp_path):
+    shutil.rmtree(runs)
+    curves = {name: lambda seed, own=curve: dict.fromkeys(range(41), 0.5) | own(seed) for name, curve in CURVES.items()}
+    write_study(
+        runs, {"own": ("scpo", "gigpo")}, curves, seeds=(1, 2, 3), primary={"own": (("scpo", "gigpo"),)},
+        overrides=("trainer.validation.every=1",),
+    )  # fmt: skip
+    assert command(tmp_path, runs) == 0
+    text = page_of(tmp_path)
+    assert "held-out games after every step (" in text
+    assert "Holm's correction over the only named comparison of the study. Area," in text
+
+
 def test_webshop_s_comparisons_stand_in_their_own_section(runs, tmp_path):
     command(tmp_path, runs)
     assert "## And on WebShop?\n\nNot run yet: `python sweep.py +experiment=webshop_study scale=study`." in page_of(
