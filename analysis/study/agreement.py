@@ -81,9 +81,11 @@ def agreement_text(data: Collected, table: Agreement) -> str:
     lines = []
     for label, metric, experiment, name in table.lines:
         runs = finished.get((experiment or table.experiment, name), [])
-        series = [data.series(run, f"states/{metric}") for run in runs]
-        values = [[one.at(step) for one in series] for step in table.steps]
-        known = [[value for value in cell if value is not None] for cell in values]
+        logged = [data.series(run, f"states/{metric}") for run in runs]
+        known: list[list[float]] = []
+        for step in table.steps:
+            values = [series.at(step) for series in logged]
+            known.append([value for value in values if value is not None])
         if any(known):
             lines.append((label, metric, known))
     if not lines:

@@ -154,29 +154,29 @@ class Measured:
             first, second = part.row(DEFAULT), part.row(name)
             if not (first.finished and second.finished):
                 continue
-            configs = runs[first.finished[0]].config, runs[second.finished[0]].config
-            rates.setdefault(different_rates(*configs), []).append(names.benchmark(part.env))
-            apart = setting_differences(*configs, without=(LEARNING_RATE,))
-            if apart:
-                marks[self.notes.mark(f"SCPO: {apart.replace('(the others:', f'({label}:')}")] = (
-                    None
-                )
-            own = method_settings(configs[1], configs[0])
+            scpo, other = runs[first.finished[0]].config, runs[second.finished[0]].config
+            rates.setdefault(different_rates(scpo, other), []).append(names.benchmark(part.env))
+            texts = []
+            if apart := setting_differences(scpo, other, without=(LEARNING_RATE,)):
+                texts.append(f"SCPO: {apart.replace('(the others:', f'({label}:')}")
+            own = method_settings(other, scpo)
             unusual = "; ".join(filter(None, (own, second.unusual)))
-            marks[self.notes.mark(self._differing(part, replace(second, differs=unusual)))] = None
-            marks[self.notes.mark(part.aside(second))] = None
-        texts = [
-            f"{text} on {' and '.join(places)}" if len(rates) > 1 else text
-            for text, places in rates.items()
-            if text
-        ]
+            texts.append(self._differing(part, replace(second, differs=unusual)))
+            texts.append(part.aside(second))
+            marks |= dict.fromkeys(map(self.notes.mark, texts))
+        of_rates = []
+        for text, places in rates.items():
+            if text:
+                # Both benchmarks are named if the rates are not the same on them.
+                on = f" on {' and '.join(places)}" if len(rates) > 1 else ""
+                of_rates.append(f"{text}{on}")
         default: dict[str, None] = {}
         for part in self.parts:
             row = part.row(DEFAULT)
             if row.unusual:
                 unusual = self._differing(part, replace(row, differs=row.unusual))
                 default[self.notes.mark(unusual)] = None
-        return f"SCPO{''.join(default)} − {label}{''.join(marks)}{';'.join(texts)}"
+        return f"SCPO{''.join(default)} − {label}{''.join(marks)}{';'.join(of_rates)}"
 
     def _started(self, name: str) -> Row:
         return next(part.row(name) for part in self.parts if part.row(name).runs)

@@ -47,6 +47,9 @@ class PlannedRow(BaseModel):
     name: str
     label: str
     runs: tuple[PlannedRun, ...]
+    # Of a row that a call does not run: environment and model -> hash of its present settings, by
+    # which runs of earlier calls are recognised as its own. Not in the file.
+    settings: dict[tuple[str, str], str] = Field(default_factory=dict, exclude=True)
 
 
 class PrimaryComparisons(BaseModel):
@@ -123,8 +126,8 @@ def update(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Man
     Repeating its command gives it the experiment's name again.
 
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
-    still exists, and its settings apart from the seed equal those of the planned runs of the same
-    row, environment and model, if there are any.
+    still exists, and its settings apart from the seed equal those that the same row has now on this
+    environment and model, if the call composed these.
 
     Args:
         runs_dir: Folder of the runs.
@@ -389,14 +392,14 @@ def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> Manifes
 
 def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
     """A row with the runs of an earlier manifest and those planned now."""
-    settings = {(run.env, run.model): run.settings for run in row.runs}
+    settings = row.settings | {(run.env, run.model): run.settings for run in row.runs}
     present = {(run.env, run.model, run.seed) for run in row.runs}
     runs = list(row.runs)
     for before in earlier.rows:
         if before.name != row.name:
             continue
         for run in before.runs:
-            # Without planned runs of this environment and model, there are no settings to compare.
+            # Without settings of this environment and model, there is nothing to compare with.
             same_settings = settings.get((run.env, run.model), run.settings) == run.settings
             replaced = (run.env, run.model, run.seed) in present
             exists = (runs_dir / run.id).is_dir()

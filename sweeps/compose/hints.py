@@ -461,9 +461,9 @@ def _shared_sections(one_key: str, other_key: str) -> int:
     return _common(one_key.split("."), other_key.split("."))
 
 
-def _common(one: Iterable[object], other: Iterable[object]) -> int:
+def _common(first: Iterable[object], second: Iterable[object]) -> int:
     """Number of leading items that two sequences share."""
-    pairs = zip(one, other, strict=False)
+    pairs = zip(first, second, strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 

@@ -1,5 +1,6 @@
 """Expansion of an experiment into runs: rows times axes, each a validated configuration."""
 
+import contextlib
 import difflib
 import itertools
 import os
@@ -57,6 +58,7 @@ class Matrix:
 
     Rows with equal configurations share a run. ``notes``: remarks for the user, such as which rows
     do. ``asked_as``: the overrides that select the experiment if its name does not suffice.
+    ``other_settings``: ``PlannedRow.settings`` of the rows that are not run.
     """
 
     experiment: Experiment
@@ -65,6 +67,7 @@ class Matrix:
     asked_as: tuple[str, ...] = ()
     cells: list[Cell] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    other_settings: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
 
     @property
     def runs(self) -> dict[str, RunConfig]:
@@ -114,7 +117,8 @@ class Matrix:
                 settings=settings_digest(cell.config),
             )
             runs.append(planned)
-        return PlannedRow(name=row.name, label=row.label, runs=tuple(runs))
+        settings = self.other_settings.get(row.name, {})
+        return PlannedRow(name=row.name, label=row.label, runs=tuple(runs), settings=settings)
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
         """Add a run to a row; ConfigError if nothing in this repository can start it."""
@@ -171,6 +175,8 @@ def expand(name: str, overrides: Iterable[str | Override] = ()) -> Matrix:
     rows = _selected(experiment.rows, selected)
     here = [row for row in rows if scale in row.scales]
     _add_runs(matrix, here, axes)
+    others = [row for row in experiment.rows if row not in rows and scale in row.scales]
+    matrix.other_settings = _settings_of(matrix, others, axes)
     if not matrix.cells:
         which = f"the rows {', '.join(row.name for row in rows)}" if selected else "its rows"
         raise ConfigError(
@@ -212,6 +218,25 @@ def _add_runs(
         for config in _row_runs(row, axes, shared, matrix.overrides):
             _refuse_label_of_another(matrix.experiment.name, row, config)
             matrix.add(row, config)
+
+
+def _settings_of(
+    matrix: Matrix, rows: Iterable[ExperimentRow], axes: Mapping[str, Sequence[Any]]
+) -> dict[str, dict[tuple[str, str], str]]:
+    """Row -> environment and model -> hash of the settings that its runs would have now.
+
+    After an edit of a method's file, runs of earlier calls have other settings than their row.
+    """
+    shared = parse_all(matrix.experiment.shared_overrides(matrix.scale))
+    one_seed = {**axes, "seeds": axes["seeds"][:1]}
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for row in rows:
+        # A row that cannot be composed here is not run, and keeps the runs that it has.
+        with contextlib.suppress(ConfigError):
+            for config in _row_runs(row, one_seed, shared, matrix.overrides):
+                place = config.env.benchmark, config.model.name
+                found.setdefault(row.name, {})[place] = settings_digest(config)
+    return found
 
 
 def _scales_of(rows: Iterable[ExperimentRow]) -> list[str]:

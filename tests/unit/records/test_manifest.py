@@ -119,6 +119,16 @@ def test_runs_of_an_earlier_default_do_not_mix(tmp_path):
     assert seeds(update(tmp_path, "seeds=[0]")) == [[0], [0]]
 
 
+def test_runs_of_an_earlier_default_leave_a_row_that_is_not_run(tmp_path):
+    """After an edit of a method's file they were shown as its row, by a call of the other rows."""
+    recorded = update(tmp_path, "seeds=[0,1]")
+    path = path_of(tmp_path)
+    for row in recorded["rows"]:
+        row["runs"][1]["settings"] = "00000000"
+    write_json(path, recorded)
+    assert seeds(update(tmp_path, "seeds=[2]", "rows=[scpo]")) == [[0, 2], [0]]
+
+
 @pytest.fixture(scope="module")
 def runs_dir(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs")

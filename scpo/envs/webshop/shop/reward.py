@@ -274,12 +274,12 @@ def _colour_among(pair: tuple[str, str]) -> str:
     return next((colour for colour in COLOURS if colour in pair), str(pair))
 
 
-def similar(one: str, other: str) -> bool:
+def similar(text: str, other: str) -> bool:
     """The original's fuzzy match: a rounded token-set ratio above ``SIMILAR``."""
     from rapidfuzz.fuzz import token_set_ratio
     from rapidfuzz.utils import default_process
 
     ratio = token_set_ratio(
-        one.translate(_LATIN_1), other.translate(_LATIN_1), processor=default_process
+        text.translate(_LATIN_1), other.translate(_LATIN_1), processor=default_process
     )
     return round(ratio) > SIMILAR
