@@ -206,7 +206,7 @@ class FakeProcess:
 _code = functools.cache(code_files)
 
 
-def _record_attempt(folder, config, number):
+def _record_attempt(folder, config, number, weights):
     write_json(folder.provenance, {"attempts": {str(number): {}}})
 
 
