@@ -860,11 +860,12 @@ def _check_values(name: str, table: pd.DataFrame, metrics: Collection[str]) -> N
     values = lines[lines["value"].abs() < math.inf].drop_duplicates()
     repeated = values[values.duplicated(VALUE_OF, keep=False)].sort_values(VALUE_OF, kind="stable")
     if len(repeated):
-        one, other = repeated.head(2).itertuples(index=False)
+        earlier, later = repeated.head(2).itertuples(index=False)
         raise ConfigError(
-            f"{name} has two values of {one.metric} at step {one.step} of run {one.run}: "
-            f"{one.value} and {other.value}. Load only the source that is meant (load_runs of a "
-            "list of sources takes each run from one of them), or drop the second value: "
+            f"{name} has two values of {earlier.metric} at step {earlier.step} of run "
+            f"{earlier.run}: {earlier.value} and {later.value}. Load only the source that is meant "
+            "(load_runs of a list of sources takes each run from one of them), or drop the second "
+            "value: "
             f"{name}.drop_duplicates({VALUE_OF})"
         )
 

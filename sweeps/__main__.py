@@ -400,6 +400,9 @@ def _name_records(arguments: argparse.Namespace) -> None:
 def _name_missing_folder(arguments: argparse.Namespace) -> None:
     """Note that the default folder of runs is not there, for commands that take all runs."""
     taken = getattr(arguments, "patterns", ())
+    # Where the checkout has runs, `_chosen` names its folder.
+    if run_folders.list_runs(REPOSITORY / RUNS):
+        return
     if taken == ["*"] and arguments.runs_dir == RUNS and not RUNS.exists():
         say(Console(stderr=True), f"there is no folder {RUNS}/ here ({Path.cwd()})")
 
