@@ -72,7 +72,7 @@ def settings_table(
         words=("Parameter", "Paper", *(names.setting(part) for part, _ in parts)),
         numbers=(),
         blocks=(Block(f"Finished runs of {scale} scale", tuple(lines)),),
-        caption=caption,
+        caption=caption + names.more_seeds_of(parts),
         label=f"{label}-{scale}",
         repeated=2,
     )

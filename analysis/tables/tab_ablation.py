@@ -64,11 +64,12 @@ def build(data: Collected) -> Table:
             defaults[f" Of {shown.experiment}, the default is {label}."] = None
     # In an experiment that the user chose, a row of a published name may have other settings.
     printed = [shown.part for shown in ready if not shown.experiment]
+    remarks = "".join(defaults) + names.more_seeds_of((part, part.rows) for part in printed)
     return Table(
         words=("Variant", "Checkpoint", "Seeds"),
         numbers=(*names.COLUMNS, BEST, DIFFERENCE),
         blocks=(*_published(printed, scale), *measured),
-        caption=names.with_note(f"{CAPTION}{''.join(defaults)}{notes.text}", scale),
+        caption=names.with_note(f"{CAPTION}{remarks}{notes.text}", scale),
         label=f"tab:ablation-{scale}",
         footnotes=notes.texts,
     )

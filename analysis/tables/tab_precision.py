@@ -43,7 +43,9 @@ def build(data: Collected) -> Table:
         needed = "finished run that measured where its credit falls"
         raise missing_runs(needed, data.sections)
 
-    shown = [row for part in data.sections for row in _measured(data, part)]
+    rows_of = [(part, _measured(data, part)) for part in data.sections]
+    shown = [row for _, rows in rows_of for row in rows]
+    remarks = names.more_seeds_of(rows_of) + _not_shown(data, shown)
     settings = credit_of_rows(shown, data.by_id)
     steps = logged_steps(data, shown, (CREDITED, CHANCE, SHARE))
     caption = CAPTION.format(steps=steps, settings=f" ({settings})" if settings else "")
@@ -52,7 +54,7 @@ def build(data: Collected) -> Table:
         words=("Row", "Seeds"),
         numbers=NUMBERS,
         blocks=tuple(blocks),
-        caption=names.with_note(f"{caption}{notes.text}{_not_shown(data, shown)}", scale),
+        caption=names.with_note(f"{caption}{notes.text}{remarks}", scale),
         label=f"tab:precision-{scale}",
         footnotes=notes.texts,
     )

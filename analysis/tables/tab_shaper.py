@@ -29,6 +29,8 @@ WORDS = {
         "shortest": "shortest success",
         "random": "random success",
     },
+    "after_full_match": {"stop": "the walk stops", "restart": "from the reference's first step"},
+    "reference_order": {"time": "in time", "batch": "rows of the trainer's batch"},
     "order": {
         "balanced": "reordered (batches balanced)",
         "chronological": "temporal",
@@ -45,6 +47,7 @@ WORDS = {
         "similarity": "by similarity",
         "distance": "by similarity and distance along the reference",
     },
+    "added_to": {"returns": "step returns", "advantages": "advantages"},
     "credited_states": {
         "all": "all",
         "anchor_without_success": "observations at which no sibling succeeded",
@@ -106,6 +109,15 @@ def _remembered(config: Config) -> str:
     return "last success of the task" + (f", at most {age} steps old" if age else "")
 
 
+def _identity(config: Config) -> str:
+    """What decides that a failed step equals one of the reference: the scorer, unless states do."""
+    states = at(config, "method.shaper.states")
+    if states is None:
+        return "similarity of step texts"
+    threshold = at(config, "method.shaper.states_threshold")
+    return f"states={states}" + ("" if threshold is None else f", threshold {threshold:g}")
+
+
 def _scope(config: Config) -> str:
     """Trajectories that may get credit: always the failed siblings, as in the paper."""
     # Controls give the same amount of credit to other steps.
@@ -149,17 +161,22 @@ ENTRIES = (
     Entry("Apply scope", "failed siblings", _scope),
     Entry("Reference of groups that all fail", "none", _remembered),
     Entry("Matcher", "monotonic semantic credit", _shaper("matcher")),
+    Entry("Matches by", "similarity of step texts", _identity),
     Entry("Monotonic", "yes; disabled in one ablation", _shaper("monotonic")),
+    Entry("Without monotonicity, after a full match", "–", _shaper("after_full_match")),
+    Entry("Order of the reference's steps", "–", _shaper("reference_order")),
     Entry("Processing order π", "reordered; temporal in one ablation", _shaper("order")),
     Entry("Ranks of the order", "4 GPUs", _shaper("order_ranks")),
     Entry("Allocation of the credit", "where it was matched", _shaper("allocation")),
     Entry("Amount of a match", "by similarity", _shaper("amount")),
     Entry("Credited states", "all", _shaper("credited_states")),
+    Entry("Credit added to", "step returns", _shaper("added_to")),
     Entry("Filtered steps", "invalid, no-op and empty observations", _filter),
     Entry("Step text", "action ‖ observation", _shaper("step_text")),
     Entry("Scorer", "BGE-Reranker-v2-m3", _scorer),
     Entry("Precision", "fp16", _precision),
     Entry("Scorer's batch", "64 pairs", _scorer_batch),
+    Entry("All pairs scored", "yes", _shaper("dense")),
     Entry("Host estimator", "GiGPO", _host),
     Entry("Step weight ω", "–", "method.estimator.omega"),
 )

@@ -5,6 +5,7 @@ Sites print notices, and an answer may be cut off: a job that an answer lacks ma
 
 import os
 import pwd
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from sweeps.launchers.slurm.job_limits import (
     smallest,
 )
 from sweeps.launchers.slurm.job_lines import ABOUT_A_JOB, CutOffError, parse_job_lines, state_word
-from sweeps.launchers.slurm.refusal import UNSURE
 
 # slurmctld may be slow to answer on a busy cluster.
 COMMAND_TIMEOUT_S = 60
@@ -36,6 +36,9 @@ QUEUED = (
 )
 
 
+# Errors of sacct at a site that keeps no accounting. After any other, accounting may know the job.
+NO_ACCOUNTING = re.compile(r"accounting storage is disabled|sacct is not installed", re.IGNORECASE)
+
 # Variables of the user's shell that limit, format or shorten what Slurm's commands print: with
 # SQUEUE_STATES=RUNNING, waiting jobs would be missing, which looks as if they had ended.
 PREFERENCES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
@@ -43,10 +46,6 @@ PREFERENCES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
 
 class SchedulerError(ScpoError, RuntimeError):
     """The scheduler refused a command or does not answer."""
-
-
-class NoAnswerError(SchedulerError):
-    """The scheduler does not answer now, but may do so later."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,9 @@ class Slurm:
             )
         except SchedulerError:
             return None
-        lines = _lines(output)
-        # A name that is cut off looks like another job's, but its line has no end.
-        if lines and not output.endswith("\n") and ABOUT_A_JOB.match(lines[-1]):
-            return None
         jobs = {}
         try:
-            for ids, (state, why, name) in parse_job_lines(lines, columns=4):
+            for ids, (state, why, name) in parse_job_lines(_whole_lines(output), columns=4):
                 for job_id in ids:
                     jobs[job_id] = ListedJob(name, _state(state), why)
         except CutOffError:
@@ -100,7 +95,7 @@ class Slurm:
         """State of each job by id in Slurm's accounting, from one sacct call.
 
         Other elements of an array are included; jobs that it does not know are left out, which are
-        all without accounting. None if the answer is cut off, or accounting does not answer.
+        all without accounting. None if the answer is cut off, or accounting gives none.
 
         A state includes an exit status other than 0: ``FAILED, exit status 3``. That of a job that
         is not over is not final: see ``job_lines.is_end``.
@@ -116,7 +111,7 @@ class Slurm:
             return {}
         named = ",".join(names)
         try:
-            lines = _ask(
+            output = _output(
                 "sacct",
                 "--allocations",
                 "--noheader",
@@ -125,13 +120,11 @@ class Slurm:
                 f"--jobs={','.join(arrays)}",
                 *([f"--name={named}"] if named else []),
             )
-        except NoAnswerError:
-            return None
-        except SchedulerError:
-            return {}
+        except SchedulerError as error:
+            return {} if NO_ACCOUNTING.search(str(error)) else None
         ends = {}
         try:
-            for ids, (state, code) in parse_job_lines(lines, columns=3):
+            for ids, (state, code) in parse_job_lines(_whole_lines(output), columns=3):
                 for job_id in ids:
                     ends[job_id] = ", ".join(filter(None, (state, _exit_status(state, code))))
         except CutOffError:
@@ -243,6 +236,17 @@ def _lines(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.strip()]
 
 
+def _whole_lines(output: str) -> list[str]:
+    """Lines of squeue or sacct; CutOffError if the last one is about a job and has no end.
+
+    A name that is cut off looks like another job's, and an exit status like another status.
+    """
+    lines = _lines(output)
+    if lines and not output.endswith("\n") and ABOUT_A_JOB.match(lines[-1]):
+        raise CutOffError(f"not a complete line about a job: {lines[-1]!r}")
+    return lines
+
+
 def _output(*command: str) -> str:
     """A command's output without its warnings; SchedulerError on failure."""
     try:
@@ -263,11 +267,10 @@ def _output(*command: str) -> str:
     except OSError as error:
         raise SchedulerError(f"{command[0]} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise NoAnswerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
+        raise SchedulerError(f"{command[0]} did not answer within {COMMAND_TIMEOUT_S} s") from error
     if done.returncode != 0:
         reason = (done.stderr or done.stdout).strip()
-        kind = NoAnswerError if UNSURE.search(reason) else SchedulerError
-        raise kind(f"{' '.join(command)}: {reason}")
+        raise SchedulerError(f"{' '.join(command)}: {reason}")
     return done.stdout
 
 

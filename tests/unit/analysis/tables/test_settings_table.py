@@ -7,6 +7,7 @@ from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables import tab_hparams, tab_shaper
+from scpo.shaping.shaper import ShaperConfig
 from tests.support.run_records import write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study, write_study_run
 
@@ -63,6 +64,39 @@ def test_what_rows_differ_in_is_listed_with_the_default_first(tmp_path):
     assert table["Monotonic"][1] == "yes, no"
     assert table["Processing order π"][1] == "reordered (batches balanced), temporal"
     assert table["Match threshold θ"] == ["0.6", "0.6"]
+
+
+def test_every_setting_of_the_shaper_has_a_line():
+    """after_full_match, reference_order, states and added_to had none: rows that differ in them looked equal."""
+
+    class Recording(dict):
+        """A configuration that notes which of the shaper's settings are read."""
+
+        read = set()
+
+        def get(self, key, default=None):
+            self.read.add(key)
+            return super().get(key, default)
+
+    config = Recording(method=Recording(shaper=Recording(reference_buffer="last_success", states="same_text")))
+    for entry in tab_shaper.ENTRIES:
+        if callable(entry.read):
+            entry.read(config)
+    lines = {entry.read for entry in tab_shaper.ENTRIES if isinstance(entry.read, str)}
+    assert set(ShaperConfig.model_fields) - Recording.read - lines == set()
+
+
+def test_settings_that_are_off_by_default_are_shown_in_words(tmp_path):
+    moved = ("method.shaper.states=anchor", "method.shaper.added_to=advantages", "method.shaper.dense=true")
+    runs = {
+        "scpo": [write_run(tmp_path, steps=20)],
+        "moved": [write_run(tmp_path, "moved", steps=20, overrides=moved)],
+    }
+    write_experiment(tmp_path, runs, name="main_table")
+    table = values(tab_shaper.build(collect(tmp_path).at_scale("mini")))
+    assert table["Matches by"] == ["similarity of step texts", "similarity of step texts, states=anchor"]
+    assert table["Credit added to"] == ["step returns", "step returns, advantages"]
+    assert table["All pairs scored"] == ["yes", "no, yes"]
 
 
 def test_every_value_of_the_papers_setting_is_found_in_a_config_of_its_scale(tmp_path):

@@ -47,6 +47,14 @@ def test_a_missing_seed_is_shown(tmp_path):
     assert {row["Seeds"] for row in rows(table(tmp_path))} == {"3", "2/3"}
 
 
+def test_further_seeds_in_another_experiment_are_named(tmp_path):
+    first = fixed_run(tmp_path, 0, 0.2, 0.5)
+    write_experiment(tmp_path, {"scpo": [first]}, name="ablation")
+    write_experiment(tmp_path, {"scpo": [first, fixed_run(tmp_path, 1, 0.4, 0.7)]}, name="more_seeds")
+    caption = table(tmp_path).caption
+    assert "shown on seed 0 (more_seeds: SCPO on seed 1): --experiment more_seeds shows its own." in caption
+
+
 def test_one_seed_has_no_deviation(tmp_path):
     write_experiment(tmp_path, {"scpo": [fixed_run(tmp_path, 0, 0.2, 0.5)]})
     assert rows(table(tmp_path))[-1]["All std"] == ""

@@ -40,6 +40,15 @@ def test_the_caption_names_the_scorer_of_the_shapers_credit(tmp_path):
     assert "what the shaper credits (scorer=minilm, matcher=kmp, θ=0.6);" in caption
 
 
+def test_further_seeds_in_another_experiment_are_named(tmp_path):
+    """The README's shares are over fifty seeds, those of the table over the ten of its experiment."""
+    first = measured(tmp_path, 0, (0.5, 0.1, 0.1))
+    write_experiment(tmp_path, {"scpo": [first]}, name="main_table")
+    write_experiment(tmp_path, {"scpo": [first, measured(tmp_path, 1, (0.2, 0.1, 0.2))]}, name="more_seeds")
+    caption = build(collect(tmp_path).at_scale("mini")).caption
+    assert "shown on seed 0 (more_seeds: SCPO on seed 1): --experiment more_seeds shows its own." in caption
+
+
 def test_a_seed_whose_failures_never_help_counts(tmp_path):
     runs = [measured(tmp_path, 0, (0.5, 0.2, 0.1)), measured(tmp_path, 1, (0.0, 0.0, 0.1))]
     write_experiment(tmp_path, {"scpo": runs})

@@ -56,7 +56,7 @@ def test_sacct_tells_how_jobs_ended_and_without_accounting_nothing_is_known(slur
         "12_2": "FAILED, exit status 3",
     }
     assert Slurm().ends([]) == {}
-    slurm("sacct", "accounting_storage/none", 1)
+    slurm("sacct", "Slurm accounting storage is disabled", 1)
     assert Slurm().ends(["12_0"]) == {}
 
 
@@ -128,12 +128,25 @@ def test_states_may_have_words_after_them(slurm):
     assert not any(map(is_end, live.split()))
 
 
-@pytest.mark.parametrize("error", ["slurm_persist_conn_open: Connection refused", "Unable to contact slurmdbd"])
-def test_accounting_that_does_not_answer_now_is_not_disabled(slurm, error):
+@pytest.mark.parametrize(
+    "error",
+    [
+        "slurm_persist_conn_open: Connection refused",
+        "Unable to contact slurmdbd",
+        "Problem talking to the database: Unspecified error",
+        "Access/permission denied",
+        "",
+    ],
+)
+def test_an_error_of_sacct_is_no_answer_unless_accounting_is_disabled(slurm, error):
     slurm("sacct", f"sacct: error: {error}", 1)
     assert Slurm().ends(["12_0"]) is None
-    slurm("sacct", "Slurm accounting storage is disabled", 1)
-    assert Slurm().ends(["12_0"]) == {}
+
+
+@pytest.mark.parametrize("end", range(1, len("101_0|FAILED|125:0")))
+def test_an_answer_of_sacct_that_is_cut_off_within_a_line_is_none(slurm, end):
+    slurm.prints("sacct", b"101_1|FAILED|1:0\n" + b"101_0|FAILED|125:0"[:end])
+    assert Slurm().ends(["101_0"]) is None
 
 
 def test_preferences_of_the_users_shell_hide_no_job(slurm, monkeypatch):
