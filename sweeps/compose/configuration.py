@@ -179,6 +179,13 @@ def compose_files(overrides: tuple[Override, ...]) -> DictConfig:
     except UnicodeDecodeError as error:
         names = ", ".join(str(where_is(path)) for path in _not_utf8()) or "a configuration file"
         raise ConfigError(f"{names}: not UTF-8 text: {error}. Save it as UTF-8") from None
+    except RecursionError:
+        asked_for = " ".join(str(override) for override in _choices(overrides)) or "no choice"
+        raise ConfigError(
+            f"{asked_for}: a defaults list in {where_is(CONF)} includes its own file, directly or "
+            "through others. A method includes another one as `- scpo`; `/method@_here_: scpo` "
+            "includes the method that was chosen, which is the file itself"
+        ) from None
     except (HydraException, OmegaConfBaseException, OSError, TypeError, ValueError) as error:
         raise ConfigError(
             explain_hydra(error, overrides, lambda: _chosen_configuration(overrides), RunConfig)

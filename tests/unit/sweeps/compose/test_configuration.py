@@ -65,6 +65,23 @@ def test_a_configuration_file_that_is_not_utf_8_is_named(tmp_path, monkeypatch):
     configuration.compose_files.cache_clear()
 
 
+def test_a_method_file_that_includes_itself_is_answered_with_the_entry_to_write(tmp_path, monkeypatch):
+    """Hydra replaces `/method@_here_: scpo` by the chosen method, again and again: a RecursionError's traceback."""
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(configuration, "FOLDERS", (tmp_path / "conf",))
+    monkeypatch.setattr(overrides, "CONF", tmp_path / "conf")
+    own = tmp_path / "conf/method/rloo.yaml"
+    own.write_text("defaults:\n  - /method@_here_: scpo\n  - _self_\nname: rloo\n")
+    configuration.compose_files.cache_clear()
+    with pytest.raises(ConfigError, match=r"^method=rloo: a defaults list in .*conf includes its own .* `- scpo`"):
+        compose_run(["method=rloo", "seed=1"])
+    own.write_text("defaults:\n  - scpo\n  - _self_\nname: rloo\n")
+    configuration.compose_files.cache_clear()
+    assert compose_run(["method=rloo", "seed=1"]).method.shaper is not None
+    configuration.compose_files.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("file", "field", "got", "words", "told"),
     [
