@@ -342,14 +342,15 @@ class Table:
         return line
 
     def _without_marks(self, word: str) -> tuple[str, list[str]]:
-        """A word without the marks at its end, and the texts of these."""
-        texts: list[str] = []
+        """A word without its marks, and the texts of these."""
+        if not self.footnotes:
+            return word, []
         # The longest first: a mark may be the double of another.
         marks = sorted(self.footnotes, key=len, reverse=True)
-        while ends := [mark for mark in marks if word.endswith(mark)]:
-            word = word.removesuffix(ends[0])
-            texts.insert(0, self.footnotes[ends[0]])
-        return word, texts
+        # A line of differences has marks at both of its methods, so not only at its end.
+        any_mark = re.compile("|".join(map(re.escape, marks)))
+        texts = [self.footnotes[mark] for mark in any_mark.findall(word)]
+        return any_mark.sub("", word), texts
 
     def _parts(self, index: int) -> tuple[str, ...]:
         """Parts of a column in CSV; bounds and sources only if a number of the column has them."""

@@ -1,3 +1,6 @@
+import csv
+import io
+
 import pytest
 
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number, percent, with_best_in_bold
@@ -117,6 +120,16 @@ def test_marks_of_footnotes_leave_the_words_of_a_csv_for_a_column_of_their_texts
         "b,SCPO,1.0,,",
     ]
     assert "| RLOO††§ | 1.0 |" in made.md()
+
+
+def test_marks_within_a_line_of_differences_leave_its_words_too():
+    """The mark of the second method stayed in front of the rates, so no program could join the line."""
+    footnotes = {"†": "other seeds", "‡": "games=64"}
+    rows = (("SCPO† − DAPO‡ (rates 0.004, 0.001)", Number("1.0")),)
+    made = Table(("Row",), ("area",), (Block("b", rows),), "c", "tab:x", footnotes=footnotes)
+    (line,) = csv.DictReader(io.StringIO(made.csv()))
+    assert line["Row"] == "SCPO − DAPO (rates 0.004, 0.001)"
+    assert line["notes"] == "other seeds; games=64"
 
 
 def test_an_interval_that_excludes_0_shows_no_bound_of_0_in_a_table():
