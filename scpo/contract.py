@@ -154,8 +154,8 @@ def check_estimator(
     - The results of a group do not depend on other groups.
     - Siblings that took the same steps to the same return have the advantage 0.
     - Without ``step_term`` the valid steps of a trajectory have the same advantage.
-    - The bonus is read if and only if ``requires`` contains ``step_bonus``; an optional column is
-      read only if it is required.
+    - The bonus is read if and only if ``requires`` contains ``step_bonus``, and a bonus of one step
+      raises that step's advantage; an optional column is read only if it is required.
     - A success does not get less at every step than a failure of as many steps.
     - A group of one trajectory has finite advantages.
     - A penalty of invalid actions lowers the advantage of an invalid action.
@@ -494,6 +494,10 @@ def _check_made_up_groups(
     _check_bonus(entry, with_bonus, estimate)
 
 
+# Of a batch, so many rows get a bonus by themselves; a smaller change is rounding.
+MOST_BONUSES, SMALL_CHANGE = 30, 1e-5
+
+
 class _Law(NamedTuple):
     """Law of a change that must not matter.
 
@@ -631,6 +635,45 @@ def _check_bonus(
             f"with and without a bonus, so that method=scpo method.host={entry.name} would have "
             "no effect: add bonus_N to step_return_N in what it compares, or remove 'step_bonus' "
             "from requires"
+        )
+    if declared:
+        _check_sign_of_bonus(entry, [batch for batch, _ in cases], estimate)
+
+
+def _check_sign_of_bonus(
+    entry: Estimator,
+    batches: Sequence[StepBatch],
+    estimate: Callable[[StepBatch, FloatArray], FloatArray],
+) -> None:
+    """Check that a bonus of one step raises the advantage of that step somewhere.
+
+    It need not do so everywhere: a step without siblings in its state has nothing to exceed.
+
+    Raises:
+        ContractError: It lowers the advantage wherever it has an effect; names the row.
+    """
+    lowered = ""
+    for batch in batches:
+        without_N = estimate(batch, np.zeros(len(batch), np.float32))
+        # Each row is a call, so that of a large batch a few of its rows do.
+        rows = np.flatnonzero(batch.original_N)
+        for row in rows[:: max(1, len(rows) // MOST_BONUSES)]:
+            # Copies of a step have its bonus.
+            same_N = (batch.trajectory_N == batch.trajectory_N[row]) & (
+                batch.step_N == batch.step_N[row]
+            )
+            change = estimate(batch, same_N.astype(np.float32))[row] - without_N[row]
+            if change > SMALL_CHANGE:
+                return
+            if change < -SMALL_CHANGE and not lowered:
+                lowered = (
+                    f"{place_of(batch, row)} has advantage {without_N[row]:g}, and "
+                    f"{without_N[row] + change:g} with a bonus of 1 at this step only"
+                )
+    if lowered:
+        raise ContractError(
+            f"estimator {entry.name!r} has the wrong sign at the bonus: {lowered}, likewise "
+            "wherever the bonus has an effect; expected more: add bonus_N to step_return_N"
         )
 
 

@@ -271,6 +271,19 @@ def test_requiring_the_bonus_without_reading_it_is_named():
         check(broken(lambda batch, r, b, s: np.zeros(len(batch), np.float32), requires=frozenset({"step_bonus"})))
 
 
+def test_a_bonus_that_lowers_the_advantage_of_its_step_is_named():
+    """It passed: the shaper's credit was taken away from the steps that earned it, in silence."""
+    gigpo = ESTIMATORS["gigpo"]
+
+    def flipped(function):
+        return lambda batch, return_N, bonus_N, settings: function(batch, return_N, -bonus_N, settings)
+
+    wrong = dataclasses.replace(gigpo, function=flipped(gigpo.function), step_term=flipped(gigpo.step_term))
+    message = r"has the wrong sign at the bonus: row \d+ .* with a bonus of 1 at this step only, .* add bonus_N"
+    with pytest.raises(ContractError, match=message):
+        contract.check_estimator(wrong, settings_of("gigpo"), random_batch(0), counts_copies=True)
+
+
 @pytest.mark.parametrize("batch", [random_batch(0), make_batch((0, 0, "a b", 10), (0, 1, "c d", 0), (1, 2, "a", 0))])
 def test_a_bonus_that_cancels_in_a_batch_without_repeated_states_is_no_breach(batch):
     contract.check_estimator("gigpo", settings_of("gigpo"), batch)
