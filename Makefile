@@ -23,6 +23,9 @@ FAULT_SEEDS ?= 1
 FAULT_MINUTES ?= 6
 # Processes that share the tests; each needs a core and 2 GB.
 TEST_WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
+# Modules of tests/support that find such data.
+DATA := data_folders|alfworld_games|webshop_data|verl_agent|graph_credit
 VERL_EXTRAS := alfworld,local,verl-cpu
 space := $(subst ,, )
 BIN := $(subst $(space),\ ,$(VENV))/bin
@@ -33,7 +36,7 @@ PIP := -m pip install --disable-pip-version-check -c constraints
 SIZE := 640 2400
 VERL_SIZE := 765 2500
 
-.PHONY: help setup demo test test-slow test-faults test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint docs figures \
+.PHONY: help setup demo test test-shared test-slow test-faults test-slurm test-browser test-verl test-verl-vllm setup-verl setup-vllm lint docs figures \
   report bench bench-shaper clean study study-quick meaning
 .DEFAULT_GOAL := help
 
@@ -65,9 +68,12 @@ demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds e
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
-test: setup ## the tests (4 to 6 minutes of two quiet cores)
-	@echo "test: 4 to 6 minutes of two quiet cores; first the tests are collected, then each dot is one"
-	$(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
+test: setup ## the tests (5 to 14 minutes of two cores)
+	@echo "test: 5 to 14 minutes of two cores; first the tests are collected, then each dot is one"
+	$(PYTEST)
+
+test-shared: setup ## those of them that read large data, where it lies in ../shared (2 minutes)
+	$(PYTEST) $$(grep -lrE 'support(\.| import ).*\b($(DATA))\b' tests --include='test_*.py')
 
 test-slow: setup ## the long tests too
 	$(BIN)/python -m pytest

@@ -38,6 +38,15 @@ def test_every_test_target_of_the_makefile_is_run_somewhere():
     assert {name for name in TARGETS if name.startswith("test")} - run == {"test-slow", "test-verl-vllm"}
 
 
+def test_the_tests_of_large_data_are_those_that_ci_runs_with_it():
+    """Modules of tests/support that look for the data are named in the Makefile."""
+    named = re.search(r"^DATA := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1].split("|")
+    support = ROOT / "tests" / "support"
+    reading = {path.stem for path in support.glob("*.py") if re.search(r"\bshared\(", path.read_text(encoding="utf-8"))}
+    assert reading <= set(named)
+    assert all((support / f"{name}.py").is_file() for name in named)
+
+
 def test_pushes_and_pull_requests_run_on_linux_and_macos_and_nothing_long():
     assert {"push", "pull_request", "workflow_dispatch"} <= WORKFLOW[True].keys()  # YAML 1.1 reads `on` as true
     short = {name for name, job in WORKFLOW["jobs"].items() if "if" not in job}
