@@ -56,12 +56,17 @@ CAPTION = (
     "Cost of the shaper: median seconds of each sub-stage over the training steps, and the seconds "
     "by which a training step with SCPO is longer than one of its host GiGPO, with Welch's 95 % "
     "interval over the seeds (none for a single seed). Seconds of a step are means over the steps, "
-    "without samples, probes and measures of precision, which are ours. Runs share machine type "
-    "and setting, but ran at different hours: if the interval includes 0, the cost is smaller than "
-    "the difference of two runs of this machine, and the sum of the medians measures it. Other "
-    "numbers: mean ± standard deviation over the finished seeds (SCPO/GiGPO: finished/planned). "
-    "Shares: of the sub-stages, and of the host's step."
+    "without samples, probes and measures of precision, which are ours. {machines}: if the "
+    "interval includes 0, the cost is smaller than the difference of two runs, and the sum of the medians "
+    "measures it. Other numbers: mean ± standard deviation over the finished seeds (SCPO/GiGPO: "
+    "finished/planned). Shares: of the sub-stages, and of the host's step."
 )
+ONE_TYPE = "Runs share the type of processor and the setting, but ran at different hours"
+OTHER_TYPES = (
+    "Runs share the setting, but ran at different hours, and on types of processor ({types}) whose "
+    "difference may be in the added seconds, too"
+)
+NOT_RECORDED = "not recorded"
 DAGGER = " †"
 NOT_THE_COST = (
     "† Not the cost of the shaper, which is the sum of the medians: {why}. The rows' runs differ "
@@ -85,13 +90,28 @@ def build(data: Collected) -> Table:
     blocks = [_published(scale)]
     blocks += [_measured(data, part, SHAPED) for part in parts]
     blocks += [_measured(data, part, DENSE) for part in parts if part.row(DENSE).finished]
+    caption = CAPTION.format(machines=_machines(data, parts))
     return Table(
         words=("Quantity", "Unit", "Seeds"),
         numbers=("Value", "Share (%)"),
         blocks=tuple(blocks),
-        caption=names.with_note(" ".join((CAPTION, *_notes(data, parts))), scale),
+        caption=names.with_note(" ".join((caption, *_notes(data, parts))), scale),
         label=f"tab:cost-{scale}",
     )
+
+
+def _machines(data: Collected, parts: Iterable[Section]) -> str:
+    """What the machines of the compared runs have in common, as far as they are recorded."""
+    rows: dict[str, dict[str, None]] = {}
+    for part in parts:
+        for row in (part.row(HOST), part.row(SHAPED), part.row(DENSE)):
+            for run in row.finished:
+                processor = data.by_id[run].processor or NOT_RECORDED
+                rows.setdefault(processor, {})[row.label] = None
+    if len(rows) == 1 and NOT_RECORDED not in rows:
+        return ONE_TYPE
+    types = "; ".join(f"{processor}: {', '.join(labels)}" for processor, labels in rows.items())
+    return OTHER_TYPES.format(types=types)
 
 
 def _cost_command(data: Collected) -> str:

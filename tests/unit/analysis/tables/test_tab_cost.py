@@ -6,7 +6,7 @@ import pytest
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
 from analysis.tables.tab_cost import PEAKS, build
-from tests.support.run_records import write_experiment, write_lines, write_run
+from tests.support.run_records import write_experiment, write_json, write_lines, write_run
 
 
 def rows(runs_dir):
@@ -70,6 +70,22 @@ def test_a_difference_that_cannot_be_the_shapers_cost_is_marked_and_explained(tm
     ]
     assert made.caption.count("† Not the cost of the shaper") == 1
     assert why in made.caption
+
+
+def test_types_of_processor_of_the_compared_runs_are_in_the_caption(tmp_path):
+    """It stated one machine type of all runs, without a look at their records."""
+    runs = {"gigpo": hosted(tmp_path, 2.0, 33.5), "scpo": write_run(tmp_path)}
+    write_experiment(tmp_path, {row: [run] for row, run in runs.items()}, name="cost")
+
+    def caption(**processors):
+        for row, processor in processors.items():
+            records = {"attempts": {"1": {"cpu": processor, "dirty": False}}}
+            write_json(tmp_path / runs[row]["id"] / "provenance.json", records)
+        return build(collect(tmp_path).at_scale("mini")).caption
+
+    assert "share the type of processor and the setting" in caption(gigpo="EPYC", scpo="EPYC")
+    assert "on types of processor (EPYC: gigpo; Xeon: SCPO (default))" in caption(gigpo="EPYC", scpo="Xeon")
+    assert "on types of processor (not recorded: gigpo, SCPO (default))" in caption(gigpo=None, scpo=None)
 
 
 def test_runs_whose_steps_count_what_no_cache_held_are_named(tmp_path):
