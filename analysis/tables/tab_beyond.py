@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from analysis import names
 from analysis.names import Footnotes, in_order, method_of, method_rows
-from analysis.rendering.table import Block, Cells, Table, difference, number, percent
+from analysis.rendering.table import NONE, Block, Cells, Table, difference, number, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import DEFAULT, Row, Section, compared_with_present, with_new_runs
 from analysis.tables.comparison import episode_counts, minus, state_key, value
@@ -109,12 +109,15 @@ def _line(
 ) -> Cells:
     """Cells of a method on a panel; ``passed``: the panel's metric of pass@k."""
     success = names.success_metric(panel)
+    # A prompting method is evaluated once, so it has no best checkpoint.
+    prompting = method_of(row).kind == names.PROMPTING
+    best = NONE if prompting else value(data, row, success, success, "best")
     return (
         f"{method_of(row).label}{notes.mark(row.differs)}{notes.mark(part.aside(row))}",
         state_key(data, [row]),
         row.count,
         value(data, row, success, success, "last"),
-        value(data, row, success, success, "best"),
+        best,
         percent(data.summary(row, passed, "last")),
         percent(data.summary(row, f"val/{panel}/score", "last")),
         number(_errored(data, row, panel), 1, 1),

@@ -56,6 +56,15 @@ def test_errored_episodes_stand_apart(table):
     assert (gigpo["State key"], scpo["State key"]) == ("anchor", "anchor")
 
 
+def test_a_prompting_method_has_no_best_checkpoint_as_in_the_main_table(tmp_path):
+    curve = [(0, 0.2, 0.5), (40, 0.3, 0.6)]
+    rows = {"plain": [logged(tmp_path, "plain", 0, curve)], "scpo": [logged(tmp_path, "scpo", 0, curve)]}
+    write_experiment(tmp_path, rows, name="main_table")
+    plain, scpo = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).csv()))
+    assert (plain["avg@k, last mean"], plain["avg@k, best mean"]) == ("30.0", "")
+    assert (scpo["avg@k, last mean"], scpo["avg@k, best mean"]) == ("30.0", "30.0")
+
+
 def test_columns_that_nobody_has_are_left_out(tmp_path):
     write_ablation(tmp_path)
     made = build(collect(tmp_path).at_scale("mini"))
