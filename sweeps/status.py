@@ -20,7 +20,7 @@ from rich.table import Table
 from scpo.benchmarks import TRAINED_ON
 from scpo.errors import ConfigError, RecordError, ScpoError, UnreadableError
 from scpo.progress import about, counted
-from scpo.records import RunFolder, State, code_record, record_checks, verify
+from scpo.records import RunFolder, State, code_record, provenance, record_checks, verify
 from scpo.records.health import RULES, Remark, examine, never_logged, read_rules, stalled
 from scpo.records.logs import SUCCESS, panels, read_present
 from scpo.records.wandb_mirror import WANDB_RECORD, url_of
@@ -84,6 +84,7 @@ def _status(folder: RunFolder, observer: Observer) -> RunStatus:
         remarks = [status.reason or "", observer.remark(folder, seen), _mirror(folder)]
         remarks += code_record.resumes_by_other_code(folder)
         remarks.append(code_record.without_code(folder) or "")
+        remarks.append(provenance.without_provenance(folder) or "")
         remarks += _uncommitted(folder)
         rates, step_s = _Rates(), None
         if damage := verify.rewritten(folder, seen.state):

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+import logging
 import platform
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from scpo.records import redaction
 from scpo.records.files import file_sum, read_json, write_bytes, write_json
 from scpo.records.memory import installed_gpus
 from scpo.records.run_folders import RunFolder, now
+from scpo.records.status import State
 from scpo.schema.run import RunConfig
 
 # File with the commit and the uncommitted changes of a code snapshot, which has no .git.
@@ -27,6 +29,8 @@ UNCOMMITTED = "uncommitted.diff"
 # Largest untracked file whose text is in the diff, in bytes. A larger file is not code; the diff
 # has its checksum.
 SHOWN_BYTES = 1 << 20
+
+logger = logging.getLogger(__name__)
 
 
 def git_commit() -> str | None:
@@ -97,6 +101,12 @@ def record(folder: RunFolder, config: RunConfig, attempt: int, weights: Mapping[
 
     ``weights``: checksums of ``scpo.records.weights``.
     """
+    if without_provenance(folder):
+        logger.warning(
+            "%s is lost: it had commit, packages, machine and weights of the earlier attempts, so "
+            "their weights could not be compared",
+            folder.provenance,
+        )
     code = code_state(key_variables([config]))
     diff = code["uncommitted"].encode()
     if diff:
@@ -119,6 +129,27 @@ def record(folder: RunFolder, config: RunConfig, attempt: int, weights: Mapping[
         "weights": dict(weights),
     }
     write_json(folder.provenance, {"run": folder.run_id, "attempts": attempts})
+
+
+def without_provenance(folder: RunFolder) -> str | None:
+    """Message on an unfinished run whose record of attempts was deleted; None for others.
+
+    ``logs.check_provenance`` reports a finished run, which is left out of tables without it.
+
+    Raises:
+        RecordError: Its status is damaged.
+    """
+    if folder.provenance.exists() or not folder.complete_checkpoints():
+        return None
+    # A status without an attempt was not written by a run's process.
+    status = folder.read_status()
+    if status.state is State.DONE or not status.attempt:
+        return None
+    return (
+        f"has checkpoints but no {folder.provenance.name}, the record of the commit, packages, "
+        "machine and weights of each attempt: it was deleted. Restore it; a run that goes on "
+        "records its later attempts only"
+    )
 
 
 def latest_diff(folder: RunFolder) -> Path | None:

@@ -12,6 +12,7 @@ from scpo.records.code_record import read_code, without_code
 from scpo.records.files import RUN_AGAIN, SAMPLE, change, check_readable, read_yaml
 from scpo.records.logs import check_logs_at, read_whole
 from scpo.records.manifest import experiment_members
+from scpo.records.provenance import without_provenance
 from scpo.records.record_checks import check_records, explained
 from scpo.records.run_config import check, read_config
 from scpo.records.run_folders import RunFolder, observe
@@ -37,6 +38,7 @@ def problems(folder: RunFolder) -> list[str]:
         _checkpoints,
         _samples,
         _code,
+        _provenance,
     )
     for check_part in checks:
         try:
@@ -283,3 +285,9 @@ def _code(folder: RunFolder) -> None:
             f"{folder.path} has checkpoints but no code.json, the record of the code that wrote "
             "them: it was deleted. Restore it; a run that goes on compares the commits instead"
         )
+
+
+def _provenance(folder: RunFolder) -> None:
+    """Check for the record of attempts of an unfinished run; `check_records` of a finished one."""
+    if lost := without_provenance(folder):
+        raise RecordError(f"{folder.path} {lost}")

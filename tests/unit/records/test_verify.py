@@ -11,6 +11,7 @@ from scpo.records.run_folders import CHECKPOINT_MARKER
 from sweeps import __main__ as cli
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.records import attempt as entry
+from sweeps.records.process import EXIT_DONE
 from sweeps.status import statuses
 from tests.faults import fake_train
 from tests.support import fake_runs as fake
@@ -169,6 +170,34 @@ def test_a_lost_record_of_the_code_is_reported_of_a_finished_run_and_a_damaged_o
     folder.update_status(state=State.INTERRUPTED)
     (row,) = statuses([folder], Observer(None))
     assert "code.json" not in row.remark
+
+
+def test_a_lost_record_of_attempts_of_a_stopped_run_is_named_and_the_run_goes_on(folder, caplog):
+    """Nothing named it: the record of the resumed run began with the second attempt."""
+    folder.update_status(state=State.INTERRUPTED)
+    shutil.rmtree(folder.checkpoint(4))
+    assert verify.problems(folder) == []
+    folder.provenance.unlink()
+    lost = (
+        "has checkpoints but no provenance.json, the record of the commit, packages, machine and weights of each "
+        "attempt: it was deleted. Restore it; a run that goes on records its later attempts only"
+    )
+    assert verify.problems(folder) == [f"{folder.path} {lost}"]
+    (row,) = statuses([folder], Observer(None))
+    assert (row.state, row.remark) == (State.INTERRUPTED, lost)
+
+    assert entry.run(folder, fake_train.train) == EXIT_DONE
+    assert f"{folder.provenance} is lost: it had commit, packages, machine and weights of the earlier" in caplog.text
+    assert read_json(folder.provenance)["attempts"].keys() == {"2"}
+    assert verify.problems(folder) == []
+
+    caplog.clear()
+    folder.update_status(state=State.INTERRUPTED)
+    shutil.rmtree(folder.checkpoints)
+    folder.provenance.unlink()
+    assert verify.problems(folder) == []
+    entry.run(folder, fake_train.train)
+    assert "is lost" not in caplog.text
 
 
 def test_damaged_lines_after_the_checkpoint_of_a_stopped_run_are_a_remark(folder):
