@@ -53,6 +53,7 @@ from sweeps.doctor import examination
 from sweeps.export import experiment_yaml, launcher_words, machine_words
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm import observer
+from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Cancelled, Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.records import cancellation
@@ -153,7 +154,7 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
         # it again after max_failures.
         result = Cancelled.LEFT
         if state is not State.FAILED:
-            result = observer.cancel(folder, scheduler, reason=arguments.reason)
+            result = observer.cancel(folder, scheduler, reason=arguments.reason, look=look)
         if result is Cancelled.UNANSWERED:
             again = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
             say_error(
@@ -165,6 +166,9 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
             code = EXIT_FAILED
         elif result is Cancelled.JOB_ENDED:
             say(console, f"{folder.run_id}: was cancelled before; its job was still in the queue")
+        elif result is Cancelled.UNLISTED:
+            why = look.doubt(read_job(folder))
+            say(console, f"{folder.run_id}: cancelled, and its job with scancel: {why}")
         elif result is Cancelled.ASKED:
             say(console, f"{folder.run_id}: {_how_it_ends(folder)}")
         else:

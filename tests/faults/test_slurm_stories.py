@@ -21,6 +21,7 @@ from sweeps.launchers.slurm import launcher as cluster
 from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job_records import read_job
 from sweeps.launchers.slurm.observer import Observer
+from sweeps.launchers.slurm.scheduler import SchedulerError
 from sweeps.records import cancellation
 from tests.faults import counting
 from tests.support.fake_runs import QUICK, steps
@@ -394,6 +395,8 @@ def test_a_run_of_a_job_that_only_accounting_has_is_submitted_again_after_cancel
     assert len(slurm.submitted) == 2
 
     assert command("cancel", folder.run_id) == 0
+    assert slurm.cancelled == [job_id]
+    assert capsys.readouterr().out.strip().endswith(": cancelled")
     sweep(pair, slurm)
     assert len(slurm.submitted) == 2
     assert command("retry", folder.run_id) == 0
@@ -434,12 +437,31 @@ def test_a_run_that_was_cancelled_while_slurm_was_down_is_not_submitted_twice_af
     assert len(slurm.submitted) == 2
 
 
-def test_a_forgotten_job_that_squeue_lists_after_all_is_adopted(pair, slurm, command):
+def test_a_job_that_squeue_did_not_list_is_out_of_the_queue_after_cancel(pair, slurm, command, capsys):
+    """It said "cancelled", and the job stayed in the queue."""
     sweep(pair, slurm)
     job_id = next(iter(slurm.queue))
     folder = slurm.queue[job_id].folder
     slurm.lists = False
     assert command("cancel", folder.run_id) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith(": cancelled, and its job with scancel: squeue does not list it, and sacct says it is PENDING")
+    slurm.lists = True
+    assert job_id not in slurm.queue
+    assert shown(slurm) == {"CANCELLED": 1, "QUEUED": 1}
+
+
+def test_a_forgotten_job_that_squeue_lists_after_all_is_adopted(pair, slurm, command, monkeypatch):
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    slurm.lists = False
+
+    def refuse(job_id):
+        raise SchedulerError(f"scancel {job_id}: Socket timed out on send/recv operation")
+
+    monkeypatch.setattr(slurm, "cancel", refuse)
+    assert command("cancel", folder.run_id) == 1
     assert command("retry", folder.run_id) == 0
     assert read_job(folder).job_id is None
     slurm.lists = True

@@ -20,7 +20,7 @@ from sweeps.launchers.slurm import observer
 from sweeps.launchers.slurm.job import Supervisor
 from sweeps.launchers.slurm.job_limits import JobLimits
 from sweeps.launchers.slurm.job_records import read_job
-from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError
+from sweeps.launchers.slurm.scheduler import ListedJob, NoSuchJobError, SchedulerError
 from sweeps.records import attempt as entry
 from tests.faults.counting import pin_panels, validation
 
@@ -107,7 +107,8 @@ class FakeSlurm:
     def cancel(self, job_id):
         self._answer()
         self.cancelled.append(job_id)
-        self.queue.pop(job_id, None)
+        if self.queue.pop(job_id, None) is None:
+            raise NoSuchJobError(f"Kill job error on job id {job_id}: Invalid job id specified")
 
     def requeue(self, job_id):
         self._answer()

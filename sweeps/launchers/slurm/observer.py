@@ -10,13 +10,18 @@ from dataclasses import replace
 from enum import Enum, IntEnum, auto
 
 from scpo.records import RunFolder, State, run_folders
-from scpo.records.files import check_readable, locked
+from scpo.records.files import check_readable, is_locked, locked
 from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Observed
 from sweeps.launchers.run_process import tail
 from sweeps.launchers.slurm.job_lines import is_end
 from sweeps.launchers.slurm.job_records import Job, log_without_run, read_job, write_job
-from sweeps.launchers.slurm.scheduler import ListedJob, SchedulerError, Slurm
+from sweeps.launchers.slurm.scheduler import (
+    ListedJob,
+    NoSuchJobError,
+    SchedulerError,
+    Slurm,
+)
 from sweeps.records import cancellation
 
 # A job that ends leaves squeue a moment before its last output appears on a shared disk.
@@ -57,7 +62,7 @@ class Observer:
             self._ask_again()
             observed = self._once(folder)
         # Started again, the run would have two jobs.
-        if _lacks_job(observed) and self._doubt(read_job(folder)):
+        if _lacks_job(observed) and self.doubt(read_job(folder)):
             return replace(observed, job=JobState.UNKNOWN)
         return observed
 
@@ -78,7 +83,7 @@ class Observer:
             if reason != "None":
                 parts.append(f"waits: {reason}{_never_starts(folder, reason)}")
         if observed.job is JobState.UNKNOWN and self._listed is not None:
-            parts.append(self._doubt(job))
+            parts.append(self.doubt(job))
         if observed.state is State.LOST:
             ended = (self._account_of(job) or {}).get(job.job_id or "")
             parts.append(f"ended: {ended or 'the scheduler does not know it'}")
@@ -112,7 +117,7 @@ class Observer:
             self._ask()
         if self._asked == 1 and job.state(self._listed) is JobState.ENDED:
             self._ask_again()
-        if job.state(self._listed) is not JobState.ENDED or not self._doubt(job):
+        if job.state(self._listed) is not JobState.ENDED or not self.doubt(job):
             return
         with locked(folder.lock) as free:
             # Another `retry` and a sweep may have given it a new job meanwhile.
@@ -126,7 +131,7 @@ class Observer:
             self._ask()
         return run_folders.observe(folder, None if job is None else job.state(self._listed))
 
-    def _doubt(self, job: Job | None) -> str:
+    def doubt(self, job: Job | None) -> str:
         """Why a job that squeue does not list may not be over; empty if it is.
 
         It is also empty if accounting does not know the job, or is disabled.
@@ -193,28 +198,33 @@ class Cancelled(IntEnum):
         ASKED: It asked the run to stop, or ended it; a job that waited was taken out of the queue.
         JOB_ENDED: The run was over before, but its job still waited; it took the job out.
         UNANSWERED: The run will not train, but Slurm did not answer: its job may be in the queue.
+        UNLISTED: As ASKED or JOB_ENDED, by scancel of a job that squeue does not list and of which
+            accounting has no end.
     """
 
     LEFT = 0
     ASKED = 1
     JOB_ENDED = 2
     UNANSWERED = 3
+    UNLISTED = 4
 
 
 class _JobEnd(Enum):
     """How the job of a cancelled run ends.
 
     Attributes:
-        NOT_LISTED: It is over: Slurm does not list it.
+        NOT_LISTED: It is over: Slurm does not list it, and accounting does not have it as live.
         BY_ITSELF: It stops the run that trains, and ends with it.
         CANCELLED: Slurm cancels it.
         UNANSWERED: Slurm did not answer.
+        UNLISTED: Slurm cancels it, although squeue does not list it.
     """
 
     NOT_LISTED = auto()
     BY_ITSELF = auto()
     CANCELLED = auto()
     UNANSWERED = auto()
+    UNLISTED = auto()
 
 
 # What `cancel` returns for a run that was cancelled before.
@@ -223,13 +233,22 @@ _OF_LEFT_JOB = {
     _JobEnd.BY_ITSELF: Cancelled.LEFT,
     _JobEnd.CANCELLED: Cancelled.JOB_ENDED,
     _JobEnd.UNANSWERED: Cancelled.UNANSWERED,
+    _JobEnd.UNLISTED: Cancelled.UNLISTED,
 }
 
 
 def cancel(
-    folder: RunFolder, scheduler: Slurm, state: State = State.CANCELLED, reason: str = "cancelled"
+    folder: RunFolder,
+    scheduler: Slurm,
+    state: State = State.CANCELLED,
+    reason: str = "cancelled",
+    look: Observer | None = None,
 ) -> Cancelled:
-    """End a run and its job."""
+    """End a run and its job.
+
+    ``look``: an observer of this moment, whose answers of accounting are used.
+    """
+    look = look or Observer(scheduler)
     job = read_job(folder)
     if job is None:
         asked = cancellation.cancel(folder, state, reason)
@@ -239,18 +258,18 @@ def cancel(
         if folder.read_status().state is not state:
             return Cancelled.LEFT
         # It was cancelled before, and Slurm may not have answered then.
-        return _OF_LEFT_JOB[_cancel_job(folder, job, scheduler)]
+        return _OF_LEFT_JOB[_cancel_job(folder, job, scheduler, look)]
 
     # After the request: a job that ends without one would be requeued or count as failed.
-    end = _cancel_job(folder, job, scheduler)
+    end = _cancel_job(folder, job, scheduler, look)
     cancellation.end_process(folder, job_stops_it=end is _JobEnd.BY_ITSELF)
     # A run that still trains reads the request itself, without Slurm.
     if end is _JobEnd.UNANSWERED and folder.read_status().state is state:
         return Cancelled.UNANSWERED
-    return Cancelled.ASKED
+    return Cancelled.UNLISTED if end is _JobEnd.UNLISTED else Cancelled.ASKED
 
 
-def _cancel_job(folder: RunFolder, job: Job, scheduler: Slurm) -> _JobEnd:
+def _cancel_job(folder: RunFolder, job: Job, scheduler: Slurm, look: Observer) -> _JobEnd:
     """Cancel the job of a run, unless it trains.
 
     A job that trains is left to end itself (``job.Supervisor``): ``scancel`` would kill it after
@@ -261,7 +280,7 @@ def _cancel_job(folder: RunFolder, job: Job, scheduler: Slurm) -> _JobEnd:
         return _JobEnd.UNANSWERED
     job_id = job.found_in(listed)
     if job_id is None:
-        return _JobEnd.NOT_LISTED
+        return _cancel_unlisted(folder, job, scheduler, look)
     if listed[job_id].state is JobState.RUNNING and folder.read_status().state is State.RUNNING:
         return _JobEnd.BY_ITSELF
     try:
@@ -269,3 +288,23 @@ def _cancel_job(folder: RunFolder, job: Job, scheduler: Slurm) -> _JobEnd:
     except SchedulerError:
         return _JobEnd.UNANSWERED
     return _JobEnd.CANCELLED
+
+
+def _cancel_unlisted(folder: RunFolder, job: Job, scheduler: Slurm, look: Observer) -> _JobEnd:
+    """Cancel a job that squeue does not list, unless it is over or trains.
+
+    squeue's answer may have been lost, so a job of which accounting has no end may still start.
+    """
+    if job.job_id is None or not look.doubt(job):
+        return _JobEnd.NOT_LISTED
+    # The lock shows that it trains; without it, a run that was killed is recorded as RUNNING, too.
+    if folder.read_status().state is State.RUNNING and is_locked(folder.lock):
+        return _JobEnd.BY_ITSELF
+    try:
+        scheduler.cancel(job.job_id)
+    except NoSuchJobError:
+        # Accounting keeps a job that Slurm has lost.
+        return _JobEnd.NOT_LISTED
+    except SchedulerError:
+        return _JobEnd.UNANSWERED
+    return _JobEnd.UNLISTED

@@ -39,6 +39,9 @@ QUEUED = (
 # Errors of sacct at a site that keeps no accounting. After any other, accounting may know the job.
 NO_ACCOUNTING = re.compile(r"accounting storage is disabled|sacct is not installed", re.IGNORECASE)
 
+# Errors of scancel about a job that is not in Slurm's queue.
+NO_SUCH_JOB = re.compile(r"invalid job id|already completing or completed", re.IGNORECASE)
+
 # Variables of the user's shell that limit, format or shorten what Slurm's commands print: with
 # SQUEUE_STATES=RUNNING, waiting jobs would be missing, which looks as if they had ended.
 PREFERENCES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
@@ -46,6 +49,10 @@ PREFERENCES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
 
 class SchedulerError(ScpoError, RuntimeError):
     """The scheduler refused a command or does not answer."""
+
+
+class NoSuchJobError(SchedulerError):
+    """Slurm answers that it does not have a job: the job has ended, or Slurm has lost it."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +139,18 @@ class Slurm:
         return ends
 
     def cancel(self, job_id: str) -> None:
-        """End a running or waiting job; SchedulerError on failure."""
-        _ask("scancel", job_id)
+        """End a running or waiting job.
+
+        Raises:
+            NoSuchJobError: Slurm does not have it.
+            SchedulerError: Any other failure.
+        """
+        try:
+            _ask("scancel", job_id)
+        except SchedulerError as error:
+            if NO_SUCH_JOB.search(str(error)):
+                raise NoSuchJobError(str(error)) from error
+            raise
 
     def requeue(self, job_id: str) -> None:
         """End a running job and queue it again under the same id; SchedulerError on failure."""

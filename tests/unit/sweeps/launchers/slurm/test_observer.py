@@ -195,6 +195,54 @@ def test_cancel_says_that_slurm_did_not_answer_and_ends_the_job_when_it_is_calle
     assert waiting.cancelled == ["7_0"]
 
 
+@pytest.fixture
+def unlisted(waiting):
+    """As ``waiting``, but the answers of squeue are empty."""
+    waiting.answers, waiting.ended = [{}], {"7_0": "PENDING"}
+    return waiting
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("recorded", [State.PENDING, State.INTERRUPTED, State.RUNNING])
+def test_a_job_that_only_accounting_has_is_cancelled_with_scancel(unlisted, state, recorded, capsys):
+    """It said "cancelled" without calling scancel, and the job could still start."""
+    unlisted.ended = {"7_0": state}
+    unlisted.folder.update_status(state=recorded, host="a-node")
+    assert command_line.main(unlisted.command) == 0
+    assert (unlisted.requests, unlisted.cancelled) == ([State.CANCELLED], ["7_0"])
+    assert unlisted.folder.read_status().state is State.CANCELLED
+    how = f"cancelled, and its job with scancel: squeue does not list it, and sacct says it is {state}"
+    assert " ".join(capsys.readouterr().out.split()) == f"{unlisted.folder.run_id}: {how}"
+
+
+def test_cancel_says_that_scancel_of_a_job_that_only_accounting_has_failed_and_tries_again(unlisted, capsys):
+    unlisted.refuses = True
+    for _ in range(2):
+        assert command_line.main(unlisted.command) == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith(f"error: {unlisted.folder.run_id}: Slurm did not answer, so its job may still be in")
+        assert unlisted.folder.read_status().state is State.CANCELLED
+    unlisted.refuses = False
+    assert command_line.main(unlisted.command) == 0
+    assert unlisted.cancelled == ["7_0"]
+    assert "cancelled, and its job with scancel" in " ".join(capsys.readouterr().out.split())
+
+    unlisted.ended = {"7_0": "CANCELLED by 1000"}
+    assert command_line.main(unlisted.command) == 0
+    assert "left as it is, CANCELLED" in capsys.readouterr().out
+    assert unlisted.cancelled == ["7_0"]
+
+
+def test_of_a_job_that_only_accounting_has_a_run_that_trains_is_left_to_stop(unlisted, monkeypatch):
+    monkeypatch.setattr(cancellation, "_signal", pytest.fail)
+    unlisted.ended = {"7_0": "RUNNING"}
+    unlisted.folder.update_status(state=State.RUNNING, host="a-node")
+    with locked(unlisted.folder.lock):
+        assert command_line.main(unlisted.command) == 0
+    assert unlisted.cancelled == []
+    assert unlisted.folder.read_stop().state is State.CANCELLED
+
+
 def test_scancel_is_called_after_the_stop_request_is_on_disk(waiting):
     assert command_line.main(waiting.command) == 0
     assert (waiting.requests, waiting.cancelled) == ([State.CANCELLED], ["7_0"])

@@ -4,7 +4,7 @@ import pytest
 
 from scpo.records.status import JobState
 from sweeps.launchers.slurm.job_lines import is_end
-from sweeps.launchers.slurm.scheduler import SchedulerError, Slurm
+from sweeps.launchers.slurm.scheduler import NoSuchJobError, SchedulerError, Slurm
 
 
 @pytest.fixture
@@ -141,6 +141,23 @@ def test_states_may_have_words_after_them(slurm):
 def test_an_error_of_sacct_is_no_answer_unless_accounting_is_disabled(slurm, error):
     slurm("sacct", f"sacct: error: {error}", 1)
     assert Slurm().ends(["12_0"]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        ("Kill job error on job id 12: Invalid job id specified", True),
+        ("Kill job error on job id 12: Job/step already completing or completed", True),
+        ("Kill job error on job id 12: Unable to contact slurm controller (connect failure)", False),
+        ("Kill job error on job id 12: Access/permission denied", False),
+        ("", False),
+    ],
+)
+def test_scancel_of_a_job_that_slurm_does_not_have_fails_otherwise_than_without_an_answer(slurm, error, gone):
+    slurm("scancel", f"scancel: error: {error}", 1)
+    with pytest.raises(SchedulerError) as failed:
+        Slurm().cancel("12")
+    assert isinstance(failed.value, NoSuchJobError) is gone
 
 
 @pytest.mark.parametrize("end", range(1, len("101_0|FAILED|125:0")))
