@@ -22,6 +22,7 @@ from analysis.sources.archive import (
     line_sum,
     metric_sums,
 )
+from analysis.sources.named_late import refusing
 from analysis.sources.run_records import ExperimentRecord, Run
 from scpo.errors import RecordError
 from scpo.records.archive_index import (
@@ -274,13 +275,7 @@ def _joined(
         rows[row.name] = known.model_copy(update={"label": row.label, "runs": runs})
     # The later record gives the labels and, unless it names none, the primary comparisons.
     named = second if second.primary else first
+    names = {"primary": named.primary, "withdrawn": named.withdrawn}
+    joined = first.model_copy(update={"rows": tuple(rows.values()), **names})
     # A comparison that one of them refused as named after its results remains refused.
-    late = tuple(dict.fromkeys((*first.named_late, *second.named_late)))
-    primary = named.primary
-    if primary is not None:
-        tested = tuple(
-            pair for pair in primary.comparisons if pair not in late and pair[::-1] not in late
-        )
-        primary = primary.model_copy(update={"comparisons": tested}) if tested else None
-    names = {"primary": primary, "named_late": late, "withdrawn": named.withdrawn}
-    return first.model_copy(update={"rows": tuple(rows.values()), **names})
+    return refusing(joined, second.named_late)

@@ -3,7 +3,7 @@
 Sources are folders of run folders, archives and W&B projects.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected, ids_left_out
+from analysis.sources.named_late import Pair, has_pair, only_rows, refusing
 from analysis.sources.near_misses import is_offline
 from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
@@ -133,21 +134,55 @@ def _joined(sources: Iterable[Found]) -> Found:
     (``analysis.sources.two_results``).
     """
     copies: dict[str, list[Run]] = {}
-    experiments: list[ExperimentRecord] = []
     problems: list[Problem] = []
     archived: dict[Path, pd.DataFrame] = {}
+    sources = tuple(sources)
     for source in sources:
         for run_id, known in source.copies.items():
             copies.setdefault(run_id, []).extend(known)
-        experiments += source.experiments
         problems += source.problems
         archived |= source.archived
     ordered = {run_id: tuple(sorted(copies[run_id], key=_rank)) for run_id in sorted(copies)}
     best = {run_id: known[0] for run_id, known in ordered.items()}
-    experiments = _one_for_each(experiments, best)
+    experiments = _one_for_each(_after_refusals(sources, best), best)
     downloaded = [run for known in ordered.values() for run in known if run.project is not None]
     single, trials = without_record(best.values(), experiments, downloaded)
     return Found(ordered, (*experiments, *single), (*problems, *trials), archived)
+
+
+def _after_refusals(
+    sources: Sequence[Found], runs: Mapping[str, Run]
+) -> Iterator[ExperimentRecord]:
+    """Yield all records, without the comparisons that another source refused as named late.
+
+    The rule is that of ``study --add``: the refusal of one source remains, unless an archive has
+    named the comparison in time and has all finished runs of the source that refused it.
+    """
+    for source in sources:
+        for record in source.experiments:
+            refused = [
+                pair for other in sources for pair in _refused_by(other, record, source, runs)
+            ]
+            yield refusing(record, refused) if refused else record
+
+
+def _refused_by(
+    other: Found, record: ExperimentRecord, source: Found, runs: Mapping[str, Run]
+) -> Iterator[Pair]:
+    """Yield the comparisons of a source's record that another source refused as named late."""
+    for known in other.experiments:
+        if _key(known) != _key(record):
+            continue
+        for pair in record.primary.comparisons if record.primary else ():
+            if not has_pair(known.named_late, pair):
+                continue
+            theirs = only_rows(known, pair)
+            planned = theirs.run_ids & other.copies.keys()
+            finished = {run for run in planned if other.copies[run][0].state == State.DONE}
+            has_all = source.archived and finished <= source.copies.keys()
+            # A later edition of the experiment, with other settings, compares something else.
+            if not has_all and _same_rows(theirs, only_rows(record, pair), runs):
+                yield pair
 
 
 def _one_for_each(
@@ -181,9 +216,17 @@ def _place_of(
 
 def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
     """True if two records of one experiment may be joined (``_one_for_each``)."""
-    named = (record.experiment, record.scale, record.overrides, record.primary)
-    if named != (other.experiment, other.scale, other.overrides, other.primary):
+    if _key(record) != _key(other) or record.primary != other.primary:
         return False
+    return _same_rows(record, other, runs)
+
+
+def _key(record: ExperimentRecord) -> tuple[str, str, tuple[str, ...]]:
+    return record.experiment, record.scale, record.overrides
+
+
+def _same_rows(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
+    """True if rows of one name have the same configuration, and one run for each seed."""
     planned: dict[tuple[str, str, str, int], str] = {}
     for each in (record, other):
         for row in each.rows:

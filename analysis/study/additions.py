@@ -290,7 +290,13 @@ def _matching(
         new=tuple(new),
         repaired=tuple(repaired),
         present=tuple(present),
-        records=kept_names(added, archive.experiments, archive.runs, adding=bool(new or repaired)),
+        records=kept_names(
+            added,
+            archive.experiments,
+            archive.runs,
+            {run.id for run in new},
+            adding=bool(new or repaired),
+        ),
         left_out=tuple(_left_out(data, overridden, patterns, names.keys())),
     )
 

@@ -5,10 +5,11 @@ A record of another folder may name a comparison whose results the archive has h
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from analysis.sources.named_late import Pair, has_pair, only_rows
 from analysis.sources.run_records import ExperimentRecord
 from scpo.records.manifest import PrimaryComparisons
 
-Pair = tuple[str, str]
+REFUSED = "the added record named it after runs of both rows had finished"
 
 # What identifies the record of an experiment in an archive.
 Key = tuple[str, str, tuple[str, ...]]
@@ -18,6 +19,7 @@ def kept_names(
     records: Iterable[ExperimentRecord],
     archived: Iterable[ExperimentRecord],
     held: Collection[str],
+    new: Collection[str],
     *,
     adding: bool,
 ) -> tuple[ExperimentRecord, ...]:
@@ -25,19 +27,20 @@ def kept_names(
 
     A comparison is late if the archive has it as late, or if it had runs of both rows before it was
     named. One that the archive has as named in time remains so, unless it was taken out of the
-    file before there were results.
+    file before there were results, or the added record refused it and brings new runs of its rows.
 
     Args:
         records: Records to add.
         archived: Records of the archive.
         held: Ids of the runs that the archive had before.
-        adding: False if no run is added; then nothing changes.
+        new: Ids of the added runs that it did not have.
+        adding: False if no run is added or repaired; then nothing changes.
     """
     known = {_key(record): record for record in archived}
     kept = []
     for record in records:
         before = known.get(_key(record))
-        kept.append(record if before is None else _kept(record, before, held, adding=adding))
+        kept.append(record if before is None else _kept(record, before, held, new, adding=adding))
     return tuple(kept)
 
 
@@ -52,35 +55,48 @@ def newly_named(
     for record in records if known else ():
         before = known.get(_key(record))
         old = _named(before) if before else ()
-        new = [pair for pair in _named(record) if not _has(old, pair)]
-        gone = [pair for pair in old if not _has(_named(record), pair)] if record.primary else []
+        refused = [pair for pair in old if has_pair(record.named_late, pair)]
+        new = [pair for pair in _named(record) if not has_pair(old, pair)]
+        named = (*_named(record), *refused)
+        gone = [pair for pair in old if not has_pair(named, pair)] if record.primary else []
         late = [pair for pair in new if _have_results(record, pair, held)]
         if new:
             after = f"; its runs were in the archive before: {_shown(late)}" if late else ""
             yield f"{record.experiment}: now named: {_shown(new)}{after}"
         if gone:
             yield f"{record.experiment}: no longer named: {_shown(gone)}"
+        if refused:
+            yield f"{record.experiment}: no longer tested: {_shown(refused)} ({REFUSED})"
 
 
 def _kept(
-    record: ExperimentRecord, before: ExperimentRecord, held: Collection[str], *, adding: bool
+    record: ExperimentRecord,
+    before: ExperimentRecord,
+    held: Collection[str],
+    new: Collection[str],
+    *,
+    adding: bool,
 ) -> ExperimentRecord:
     if not adding:
         return _with_names(record, before.primary, before.named_late, before.withdrawn)
-    old, new = _named(before), _named(record)
+    old = _named(before)
     results = [pair for pair in old if _have_results(before, pair, held)]
-    replaced = bool(results) and _measure(record) not in (None, _measure(before))
+    refused = [pair for pair in old if has_pair(record.named_late, pair)]
+    # The record brings no new run of these, so they stay as the archive has them.
+    kept = [pair for pair in refused if only_rows(record, pair).run_ids.isdisjoint(new)]
+    has_measure = bool(results or kept)
+    replaced = has_measure and _measure(record) not in (None, _measure(before))
     late = list(before.named_late)
-    late += [pair for pair in record.named_late if not _has((*old, *late), pair)]
-    named = []
-    for pair in new:
-        if _has(old, pair):
+    late += [pair for pair in record.named_late if not has_pair((*kept, *late), pair)]
+    named = list(kept)
+    for pair in _named(record):
+        if has_pair(old, pair):
             named.append(pair)
-        elif not _has(late, pair):
+        elif not has_pair(late, pair):
             is_late = replaced or _have_results(before, pair, held)
             (late if is_late else named).append(pair)
-    withdrawn = [pair for pair in results if not _has(named, pair)]
-    measure = _measure(before) if results else _measure(record)
+    withdrawn = [pair for pair in results if not has_pair((*named, *late), pair)]
+    measure = _measure(before) if has_measure else _measure(record)
     tested = (*named, *withdrawn)
     primary = None
     if measure and tested:
@@ -109,11 +125,6 @@ def _named(record: ExperimentRecord) -> tuple[Pair, ...]:
 
 def _measure(record: ExperimentRecord) -> str | None:
     return record.primary.measure if record.primary else None
-
-
-def _has(pairs: Iterable[Pair], pair: Pair) -> bool:
-    """True if a pair, in either order, is among these."""
-    return any(pair in (known, known[::-1]) for known in pairs)
 
 
 def _have_results(record: ExperimentRecord, pair: Pair, held: Collection[str]) -> bool:

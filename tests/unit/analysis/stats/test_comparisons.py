@@ -6,6 +6,7 @@ import math
 import pytest
 
 from analysis.selection import Selection
+from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.stats.comparisons import (
     HIGHER,
@@ -64,6 +65,41 @@ def test_two_editions_of_an_experiment_are_two_comparisons_even_on_other_seeds(t
         "SCPO, learning_rate=0.0001 − GiGPO, learning_rate=0.0001": "3/3",
         "GiGPO, learning_rate=0.0001 − GRPO, learning_rate=0.0001": "3/3",
     }
+
+
+def two_sources(tmp_path, archived, *, named=(3, 4, 5), refused=(0, 1, 2), overrides=()):
+    """One source that names SCPO − GiGPO in time, and one that refused it; ``archived`` is an archive."""
+    write_study(tmp_path / "named", MAIN, CURVES, seeds=named)
+    primary = {"main_table": (("gigpo", "grpo"),)}
+    write_study(tmp_path / "refused", MAIN, CURVES, seeds=refused, primary=primary, overrides=overrides)
+    path = tmp_path / "refused" / "experiments" / "main_table-study.json"
+    write_json(path, json.loads(path.read_text()) | {"named_late": [["gigpo", "scpo"]]})
+    if archived:
+        data = collect(tmp_path / archived)
+        write_archive(data.by_id.values(), data.metrics, data.experiments, tmp_path / "archive")
+    return [tmp_path / ("archive" if name == archived else name) for name in ("named", "refused")]
+
+
+@pytest.mark.parametrize("archived", [None, "named", "refused"])
+def test_a_comparison_that_another_source_refused_with_runs_of_its_own_is_not_tested(tmp_path, archived):
+    sources = two_sources(tmp_path, archived)
+    for order in (sources, sources[::-1]):
+        data = collect(order).at_scale("study")
+        # One experiment again, whose records name the same.
+        assert {name: one.pairs.count for name, one in by_name(data).items()} == {"GiGPO − GRPO": "6/6"}
+
+
+@pytest.mark.parametrize(("archived", "tested"), [("named", True), (None, False), ("refused", False)])
+def test_a_refusal_of_runs_that_an_archive_has_changes_nothing_there(tmp_path, archived, tested):
+    """As when the refusing folder is added to the archive (``study --add``)."""
+    sources = two_sources(tmp_path, archived, named=(0, 1, 2, 3))
+    for order in (sources, sources[::-1]):
+        assert ("SCPO − GiGPO" in by_name(collect(order).at_scale("study"))) is tested
+
+
+def test_a_refusal_in_an_edition_with_other_settings_is_of_another_comparison(tmp_path):
+    sources = two_sources(tmp_path, None, overrides=("trainer.optimizer.learning_rate=1e-4",))
+    assert any(name.startswith("SCPO − GiGPO") for name in by_name(collect(sources).at_scale("study")))
 
 
 def test_a_difference_its_interval_and_its_verdict_by_hand(tmp_path):

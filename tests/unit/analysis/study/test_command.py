@@ -363,6 +363,77 @@ def test_a_comparison_that_the_archive_has_as_late_stays_late(runs, tmp_path, na
         assert named_in(tmp_path / "study") == ([], [*late, ("gigpo", "grpo")])
 
 
+@pytest.fixture
+def laptop_and_cluster(tmp_path, monkeypatch):
+    """Two folders of one experiment: seeds 0 to 2 were finished when its file got the comparison, seed 4 was not."""
+    sketch(monkeypatch)
+    laptop, cluster = tmp_path / "laptop", tmp_path / "cluster"
+    write_study(laptop, EXPERIMENTS, CURVES, credit=CREDIT)
+    refuse(laptop, [("gigpo", "grpo")], [("gigpo", "scpo")])  # the other order is the same comparison
+    write_study(cluster, EXPERIMENTS, CURVES, credit=CREDIT, seeds=(4,))
+    return laptop, cluster
+
+
+REFUSED = "main_table: no longer tested: scpo − gigpo (the added record named it after runs of both rows had finished)"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_comparison_that_one_of_two_folders_refused_is_refused_in_both_orders(
+    laptop_and_cluster, tmp_path, first, capsys
+):
+    assert command(tmp_path, laptop_and_cluster[first]) == 0
+    capsys.readouterr()
+    assert command(tmp_path, laptop_and_cluster[1 - first]) == 0
+    assert named_in(tmp_path / "study") == ([("gigpo", "grpo")], [("gigpo", "scpo")])
+    assert "SCPO has a larger" not in page_of(tmp_path)
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count(REFUSED) == first
+    assert "no longer named" not in text
+    assert "now named" not in text
+
+
+def test_a_record_that_names_only_late_comparisons_refuses_them(laptop_and_cluster, tmp_path, capsys):
+    laptop, cluster = laptop_and_cluster
+    late = [("scpo", "gigpo"), ("gigpo", "grpo")]
+    refuse(laptop, [], late)
+    assert command(tmp_path, cluster) == 0
+    assert command(tmp_path, laptop) == 0
+    assert named_in(tmp_path / "study") == ([], late)
+    both = "main_table: no longer tested: scpo − gigpo, gigpo − grpo (the added record named"
+    assert both in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_refusal_without_a_run_that_the_archive_lacks_changes_nothing(laptop_and_cluster, tmp_path, capsys):
+    laptop = laptop_and_cluster[0]
+    in_time = ([("scpo", "gigpo"), ("gigpo", "grpo")], [])
+    write_study(tmp_path / "all", {"main_table": ("scpo", "gigpo", "grpo")}, CURVES, credit=CREDIT)
+    # The second addition has only runs of a row that the refused comparison does not have.
+    for patterns in (["*-scpo-*", "*-gigpo-*"], ["*-grpo-*"]):
+        assert command(tmp_path, tmp_path / "all", add=["*-scpo-*", "*-gigpo-*"]) == 0
+        before = named_in(tmp_path / "study")
+        assert command(tmp_path, laptop, add=patterns) == 0
+        assert named_in(tmp_path / "study") == before == in_time
+    assert len(collect(tmp_path / "study").by_id) == 9
+    assert "no longer" not in capsys.readouterr().out
+
+
+def test_a_refusal_whose_rows_the_archive_has_not_got_yet_comes_with_their_first_run(laptop_and_cluster, tmp_path):
+    laptop, cluster = laptop_and_cluster
+    assert command(tmp_path, cluster, add=["*-grpo-*"]) == 0
+    assert command(tmp_path, laptop, add=["*-grpo-*"]) == 0
+    assert named_in(tmp_path / "study") == ([("scpo", "gigpo"), ("gigpo", "grpo")], [])
+    assert command(tmp_path, laptop, add=["*-scpo-s1-*"]) == 0
+    assert named_in(tmp_path / "study") == ([("gigpo", "grpo")], [("gigpo", "scpo")])
+
+
+def test_a_comparison_named_in_time_stays_so_where_the_archive_had_one_of_its_rows(runs, tmp_path):
+    refuse(runs, [], [])
+    assert command(tmp_path, runs, add=["*-scpo-*"]) == 0
+    write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(4))
+    assert command(tmp_path, tmp_path / "again") == 0
+    assert named_in(tmp_path / "study") == ([("scpo", "gigpo"), ("gigpo", "grpo")], [])
+
+
 def test_a_record_that_takes_a_comparison_out_leaves_it_in_an_archive_with_its_results(runs, tmp_path):
     assert command(tmp_path, runs) == 0
     write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(4))
