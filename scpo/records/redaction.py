@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 REDACTED = "[redacted]"
 
@@ -47,7 +47,9 @@ FILLED_IN = re.compile(r"\"?[$`].*|\d{1,7}", re.DOTALL)
 
 # A password in an address: between a colon and the @, with or without a user before the colon. This
 # comment has no example, because snapshots of the code, which contain it, are searched for secrets.
-WITH_PASSWORD = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)[^\s/@'\"{}$]+@")
+WITH_PASSWORD = re.compile(
+    r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)(?P<password>[^\s/@'\"{}$]+)@"
+)
 
 # Formats of keys, by their issuers' prefixes.
 SHAPES = {
@@ -159,22 +161,44 @@ def redact_texts(data: Any) -> Any:
     return redact(data) if isinstance(data, str) else data
 
 
-def variables_in(value: str, environment: Mapping[str, str] = os.environ) -> Iterator[str]:
-    """Names of the secret environment variables whose values this one has or contains.
+def secrets_in(
+    value: str, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[str, str]]:
+    """Yield the secrets of the environment that a value is or contains, each after whose it is.
 
-    Common words and numbers, and paths that exist, are found as the whole value only.
+    They are the values of secret variables and the passwords of addresses in any variable. Common
+    words and numbers, and paths that exist, are found as the whole value only.
     """
     if len(value) < SHORTEST:
         return
-    for name, secret in environment.items():
-        if not SECRET_NAME.search(name.upper()):
-            continue
-        if secret.strip() == value or (
-            any(form in value for form in _cached_forms(secret))
-            and not COMMON.fullmatch(secret.strip())
-            and not os.path.exists(secret.strip())
-        ):
-            yield name
+    for whose, secret in _secrets(environment):
+        contained = any(form in value for form in _cached_forms(secret))
+        if secret == value or (contained and not _is_common(secret)):
+            yield whose, secret
+
+
+def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each secret of the environment after whose it is, e.g. ``that of $WANDB_API_KEY``."""
+    for name, value in environment.items():
+        if SECRET_NAME.search(name.upper()):
+            yield f"that of ${name}", value.strip()
+        for password in passwords(value):
+            yield f"the password of the address in ${name}", password
+
+
+def passwords(value: str) -> set[str]:
+    """Passwords of the addresses in a value, as they are written and without URL encoding."""
+    found: set[str] = set()
+    # The pattern is slow on long values such as lists of colors.
+    if "://" in value:
+        for match in WITH_PASSWORD.finditer(value):
+            found |= {match["password"], unquote(match["password"])}
+    return found
+
+
+def _is_common(secret: str) -> bool:
+    """True for common words and numbers, and for paths that exist, which many texts contain."""
+    return bool(COMMON.fullmatch(secret)) or os.path.exists(secret)
 
 
 def assigned(
@@ -218,6 +242,10 @@ def _matches(
             for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
                     yield f"the value of ${name}", match
+        for password in passwords(value):
+            for form in () if _is_common(password) else forms(password):
+                for match in re.finditer(re.escape(form), text):
+                    yield f"the password of the address in ${name}", match
     for what, shape in SHAPES.items():
         for match in shape.finditer(text):
             yield what, match

@@ -183,20 +183,20 @@ def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
 
 
 def _refuse_secret(override: Override) -> None:
-    """Refuse a value with that of a secret environment variable, which would be recorded."""
+    """Refuse a value with a secret of an environment variable, which would be recorded."""
     # The name of a file in conf/ is not a secret, even if a variable has the same value.
     if override.is_choice:
         return
     for value in _leaves([override.value, *override.axis]):
-        for variable in redaction.variables_in(value):
-            secret = os.environ[variable].strip()
+        for whose, secret in redaction.secrets_in(value):
             if value == secret:
-                _refuse(override, f"is that of ${variable}")
+                _refuse(override, f"is {whose}")
             # Part of a value may be the name of a file in conf/ too, such as that of a model.
             if secret not in _file_names():
-                _refuse(override, f"contains that of ${variable}")
+                _refuse(override, f"contains {whose}")
         for variable in FROM_ENVIRONMENT.findall(value):
-            if redaction.SECRET_NAME.search(variable.upper()):
+            has_password = redaction.passwords(os.environ.get(variable, ""))
+            if redaction.SECRET_NAME.search(variable.upper()) or has_password:
                 _refuse(override, f"refers to ${variable}")
 
 

@@ -87,6 +87,18 @@ def test_variables_whose_values_are_credentials_are_known(name):
     assert ENVIRONMENT[name] not in redact(f"-url = {ENVIRONMENT[name]}\n", ENVIRONMENT)
 
 
+def test_the_password_of_an_address_is_a_secret_of_its_own():
+    """Only the whole address was found."""
+    environment = {"LAB_DB_URL": "postgres://me:planted-Secret%2F0002@db/x", "OTHER_URL": "http://me:postgres@db/x"}
+    text = "a\npassword = planted-Secret%2F0002\n"
+    assert leaks(text, environment) == [Leak(2, "the password of the address in $LAB_DB_URL")]
+    assert redact(text, environment) == "a\npassword = [redacted]\n"
+    assert redact("planted-Secret/0002", environment) == "[redacted]"
+    assert redact("url = postgres://me:planted-Secret%2F0002@db/x", environment) == "url = [redacted]"
+    # A common word may be in any file.
+    assert redact("a database of postgres", environment) == "a database of postgres"
+
+
 def test_the_variable_that_a_configuration_names_is_secret_under_any_name():
     text = f"key = {ENVIRONMENT['MY_LLM']}"
     assert redact(text, ENVIRONMENT) == text

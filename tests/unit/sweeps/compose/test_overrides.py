@@ -90,6 +90,50 @@ def test_a_value_that_contains_a_secret_is_refused_and_not_shown(text, how, monk
 
 
 @pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("wandb.project=hunter2-Sesame-0077", "is the password of the address in"),
+        ("a.b=[x,{c: hunter2-Sesame-0077}]", "is the password of the address in"),
+        ("wandb.entity=x-hunter2-Sesame-0077", "contains the password of the address in"),
+        ("a.b=xaHVudGVyMi1TZXNhbWUtMDA3N", "contains the password of the address in"),
+        ("wandb.entity='postgres://me:hunter2-Sesame-0077@db/x'", "contains the password of the address in"),
+        ("a.b='x${oc.env:LAB_DB_URL}'", "refers to"),
+    ],
+    # pytest would write the address of a name into PYTEST_CURRENT_TEST.
+    ids=["equal", "nested", "part", "base64", "address", "reference"],
+)
+@pytest.mark.parametrize("user", ["me", ""])
+def test_the_password_of_an_address_in_any_variable_is_refused_and_not_shown(text, how, user, monkeypatch):
+    """Only the variable's name was looked at, and the password was recorded."""
+    monkeypatch.setenv("LAB_DB_URL", f"postgres://{user}:hunter2-Sesame-0077@db/x")
+    with pytest.raises(ConfigError, match=rf"the given value {how} \$LAB_DB_URL, a secret") as refused:
+        parse_all(["seed=1", text])
+    assert not any(part in str(refused.value) for part in ("hunter2", "HVudGVy", "\n"))
+
+
+@pytest.mark.parametrize("typed", ["a%2Fhunter2-sesame", "a/hunter2-sesame"])
+def test_the_password_of_an_address_is_refused_in_both_spellings(typed, monkeypatch):
+    monkeypatch.setenv("LAB_DB_URL", "postgres://me:a%2Fhunter2-sesame@db/x")
+    with pytest.raises(ConfigError, match=r"is the password of the address in \$LAB_DB_URL, a secret"):
+        parse_all([f"wandb.project={typed}"])
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("postgres://me:hunter2@db/x", "wandb.project=hunter2"),  # shorter than 8 characters
+        ("postgres://me:hunter2@db/x", "wandb.project=a-hunter2-sesame"),
+        ("postgres://me:postgres@db/x", "wandb.project=postgres-2"),
+        ("http://hunter2-Sesame-0077:8000/v1", "wandb.project=hunter2-Sesame-0077"),
+        ("http://hunter2-Sesame-0077@llm:8000/v1", "wandb.project=hunter2-Sesame-0077"),
+    ],
+)
+def test_short_passwords_common_words_and_other_parts_of_an_address_are_not_refused(address, text, monkeypatch):
+    monkeypatch.setenv("LAB_URL", address)
+    parse_all([text])
+
+
+@pytest.mark.parametrize(
     ("secret", "text"),
     [
         ("password", "machine.runs_dir=runs/password-study"), ("postgres", "wandb.project=postgres-2"),
