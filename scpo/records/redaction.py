@@ -186,14 +186,15 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield f"the password of the address in ${name}", password
 
 
-def passwords(value: str) -> set[str]:
-    """Passwords of the addresses in a value, as they are written and without URL encoding."""
-    found: set[str] = set()
+def passwords(value: str) -> list[str]:
+    """Passwords of the addresses in a value, each as it is written and without URL encoding."""
     # The pattern is slow on long values such as lists of colors.
-    if "://" in value:
-        for match in WITH_PASSWORD.finditer(value):
-            found |= {match["password"], unquote(match["password"])}
-    return found
+    if "://" not in value:
+        return []
+    found = []
+    for match in WITH_PASSWORD.finditer(value):
+        found += [match["password"], unquote(match["password"])]
+    return list(dict.fromkeys(found))
 
 
 def _is_common(secret: str) -> bool:
@@ -242,10 +243,11 @@ def _matches(
             for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
                     yield f"the value of ${name}", match
-        for password in passwords(value):
-            for form in () if _is_common(password) else forms(password):
-                for match in re.finditer(re.escape(form), text):
-                    yield f"the password of the address in ${name}", match
+        # The URL encoding of a password is a form of both of its spellings.
+        spellings = [forms(one) for one in passwords(value) if not _is_common(one)]
+        for form in set[str]().union(*spellings):
+            for match in re.finditer(re.escape(form), text):
+                yield f"the password of the address in ${name}", match
     for what, shape in SHAPES.items():
         for match in shape.finditer(text):
             yield what, match
