@@ -403,13 +403,13 @@ def _no_runs(data: Collected, folders: Sequence[Path], options: argparse.Namespa
     """The error of sources without a run that can be used."""
     places = ", ".join([*map(str, folders), *options.wandb])
     hint = folder_meant(folders)
-    if not data.problems:
-        return RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
     if commands := _commands_again(data, folders, _runs_dir_override(options)):
         return RecordError(
             f"no runs are left in {places}, only the records of experiments; make them again "
             f"with {commands}"
         )
+    if not data.problems:
+        return RecordError(f"no runs were found in {places}{hint or f'; {FIX}'}")
     problems = counted(len(data.problems), "problem")
     first = data.problems[0].reason
     return RecordError(f"no run in {places} can be used: {problems}, the first: {first}{hint}")

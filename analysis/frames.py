@@ -43,7 +43,7 @@ from analysis.sources.settings import (
     variants,
 )
 from analysis.sources.shared_settings import estimator_differences
-from analysis.sources.unrecorded import names_apart, variant_notes
+from analysis.sources.unrecorded import full_name, names_apart, variant_note, variant_notes
 from analysis.sources.wandb_project import ADDRESS, Settings
 from analysis.stats.seed_statistics import holm, p_value, paired
 from scpo.errors import ConfigError, RecordError
@@ -332,7 +332,9 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         run for run, names in zip(data.runs["id"], data.runs["rows"], strict=True) if not names
     ]
     own_names = names_apart(unshown, data.by_id, data.experiments)
-    row_names = _row_names(data) | {run: name for run, (name, _) in own_names.items()}
+    row_names = _row_names(data)
+    own_names |= _other_configurations(data, row_names)
+    row_names |= {run: name for run, (name, _) in own_names.items()}
     columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
     # A section of a table knows more than a single run, for example that each of its rows has its
@@ -405,6 +407,36 @@ def _row_names(data: Collected) -> dict[str, str]:
             # Among equals, max returns the first.
             chosen[run] = max(names, key=counts[hashes[run]].__getitem__)
     return chosen
+
+
+def _other_configurations(
+    data: Collected, row_names: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Names for runs whose row has another configuration in an earlier table of the same setting.
+
+    Returns:
+        Id -> name of the row, e.g. ``gigpo_omega_3.0``, and what differs from the earlier row.
+    """
+    # (scale, environment, model, setting, row name) -> configuration -> its runs, in order.
+    rows: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
+    for part in data.sections:
+        for row in part.all_rows():
+            place = (part.scale, part.env, part.model, part.setting, row.name)
+            for own in row.runs:
+                run = data.by_id.get(own.id)
+                if run and not run.foreign and row_names.get(own.id) == row.name:
+                    text = configuration_of(run.config)
+                    rows.setdefault(place, {}).setdefault(text, []).append(own.id)
+    apart = {}
+    for (*_, name), configurations in rows.items():
+        first, *others = configurations
+        for text, variant in zip(others, variants(others, first), strict=True):
+            by_ids = names_apart(configurations[text], data.by_id, data.experiments)
+            for run_id, (own_name, _) in by_ids.items():
+                # As a single run would be called, unless that is what the earlier row is called.
+                shown = full_name(str(name), variant) if own_name == name else own_name
+                apart[run_id] = (shown, variant_note(variant))
+    return apart
 
 
 def _configuration_hash(run: Run) -> str:

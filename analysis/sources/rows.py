@@ -201,7 +201,8 @@ class Section:
             if family.experiment in experiments:
                 for row in family.runs:
                     own.setdefault(row.name, row)
-        return replace(self, rows=tuple(own.get(row.name, row) for row in self.rows))
+        # A row without runs of theirs is not theirs, even if they have one of that name.
+        return replace(self, rows=tuple(own[row.name] for row in self.rows if row.name in own))
 
     def by_seeds(self) -> tuple["Section", ...]:
         """Split the section into parts whose rows have seeds in common; the main rows come first.

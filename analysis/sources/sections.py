@@ -5,6 +5,9 @@ model, and configurations that differ in method and seed only. There is one exce
 experiment runs under a setting of its own (another trainer, another scorer) stays with the others,
 and a footnote names the difference. Runs that differ in anything else (training steps, panels, ...)
 get sections of their own.
+
+A row has one configuration in a section. An experiment that has a row of the same name with other
+settings of the method therefore gets another section, with all of its rows.
 """
 
 from collections import Counter
@@ -20,6 +23,7 @@ from analysis.sources.rows import (
     Row,
     RowRun,
     Section,
+    first_names,
     more_rollouts,
 )
 from analysis.sources.run_records import (
@@ -30,6 +34,7 @@ from analysis.sources.run_records import (
     is_implied,
 )
 from analysis.sources.settings import (
+    configuration_of,
     differing_keys,
     is_prompted,
     method_settings,
@@ -92,13 +97,14 @@ def sections(
         rollouts: Rollouts per training step of a run, for the notes on rows with more than others.
         left_out: Ids of runs that cannot be read. No sweep makes them again.
     """
-    drafts: dict[_Key, _Draft] = {}
+    drafts: dict[_Key, list[_Draft]] = {}
     problems: list[Problem] = []
     records = tuple(records)
     established = _established(records, runs)
     only = _only_rows(records, runs)
     for record in records:
         settings = _settings(record, runs, established)
+        planned: dict[_Key, list[_Planned]] = {}
         for row in record.rows:
             for run in row.runs:
                 # Left out, because the run does not belong to this row and seed.
@@ -106,13 +112,16 @@ def sections(
                     problems.append(Problem(run.id, reason))
                     continue
                 key: _Key = (record.scale, run.env, run.model, settings[run.id])
-                drafts.setdefault(key, _Draft()).add(record, row.name, row.label, run)
+                planned.setdefault(key, []).append(_Planned(row.name, row.label, run))
+        for key, own in planned.items():
+            _agreeing_draft(drafts.setdefault(key, []), own, runs).add(record, own)
 
     parts = []
-    for key, draft in drafts.items():
-        part, displaced = draft.section(key, runs, only, left_out)
-        parts.append(part)
-        problems += displaced
+    for key, of_key in drafts.items():
+        for draft in of_key:
+            part, displaced = draft.section(key, runs, only, left_out)
+            parts.append(part)
+            problems += displaced
 
     # Sorted first, because differences are relative to the first section of each benchmark.
     parts.sort(key=_order)
@@ -137,14 +146,38 @@ def _with_differences(parts: Iterable[Section], runs: Runs) -> Iterator[Section]
     the same.
     """
     first: dict[tuple[str, str, str], Section] = {}
+    with_setting: dict[_Key, Section] = {}
     for part in parts:
         main = first.setdefault((part.scale, part.env, part.model), part)
+        alike = with_setting.setdefault((part.scale, part.env, part.model, part.setting), part)
         own = _example_run(part, runs)
-        with_dose = replace(part, reworded=reworded_dose(own.config) if own else 0.0)
-        if main is part:
-            yield with_dose
-        else:
-            yield _different(with_dose, own, _example_run(main, runs), runs)
+        shown = replace(part, reworded=reworded_dose(own.config) if own else 0.0)
+        if main is not part and main.setting != part.setting:
+            shown = _different(shown, own, _example_run(main, runs), runs)
+        if alike is not part:
+            shown = _with_apart_rows(shown, alike, runs)
+        yield shown
+
+
+def _with_apart_rows(part: Section, alike: Section, runs: Runs) -> Section:
+    """The section with its differences from one of the same setting: those of rows of one name."""
+
+    def apart(show_others: bool) -> str:
+        texts = []
+        for row in part.rows:
+            own = next(_settled_runs(row.runs, runs), None)
+            other = next(_settled_runs(alike.row(row.name).runs, runs), None)
+            if own is None or other is None:
+                continue
+            if text := own_method_differences(own.config, other.config, show_others=show_others):
+                texts.append(f"{row.label}: {text}")
+        return "; ".join(texts) or f"of {first_names(part.experiments)}"
+
+    return replace(
+        part,
+        differs="; ".join(filter(None, (part.differs, apart(show_others=True)))),
+        differs_alone="; ".join(filter(None, (part.differs_alone, apart(show_others=False)))),
+    )
 
 
 def _different(part: Section, own: Run | None, other: Run | None, runs: Runs) -> Section:
@@ -267,6 +300,15 @@ def _more_rollouts(row: Row, runs: Runs, rollouts: Rollouts) -> str:
 
 
 @dataclass(frozen=True)
+class _Planned:
+    """A run of a record, with the name and the label of its row."""
+
+    row: str
+    label: str
+    run: PlannedRun
+
+
+@dataclass(frozen=True)
 class _Asked:
     """A run that an experiment planned as a seed of a row."""
 
@@ -288,11 +330,37 @@ class _Draft:
     asked: dict[str, dict[int, list[_Asked]]] = field(default_factory=dict)
     experiments: dict[str, ExperimentRecord] = field(default_factory=dict)
 
-    def add(self, record: ExperimentRecord, name: str, label: str, run: PlannedRun) -> None:
-        self.labels.setdefault(name, label)
+    def add(self, record: ExperimentRecord, planned: Iterable[_Planned]) -> None:
+        """Add the runs of a record."""
         self.experiments.setdefault(record.experiment, record)
-        seeds = self.asked.setdefault(name, {})
-        seeds.setdefault(run.seed, []).append(_Asked(record.experiment, run))
+        for own in planned:
+            self.labels.setdefault(own.row, own.label)
+            seeds = self.asked.setdefault(own.row, {})
+            seeds.setdefault(own.run.seed, []).append(_Asked(record.experiment, own.run))
+
+    def agrees(self, planned: Iterable[_Planned], runs: Runs) -> bool:
+        """True if rows of one name have one configuration here and among these runs."""
+        rows: dict[str, list[PlannedRun]] = {}
+        for own in planned:
+            rows.setdefault(own.row, []).append(own.run)
+        return all(self._agrees(name, own, runs) for name, own in rows.items())
+
+    def _agrees(self, name: str, planned: Sequence[PlannedRun], runs: Runs) -> bool:
+        seeds = self.asked.get(name, {})
+        known = [entry.run for asked in seeds.values() for entry in asked]
+        # A configuration of verl-agent holds names and paths of its run, so no two are equal.
+        if any(run.id in runs and runs[run.id].foreign for run in (*known, *planned)):
+            return True
+        own, other = _configuration(planned, runs), _configuration(known, runs)
+        if own is not None and other is not None:
+            return own == other
+        # The configuration of a run that has not started is not known here, but its id is a hash
+        # of it.
+        for run in planned:
+            ids = {entry.run.id for entry in seeds.get(run.seed, ())}
+            if ids and run.id not in ids:
+                return False
+        return True
 
     def section(
         self, key: _Key, runs: Runs, only: _OnlyRows, left_out: Collection[str]
@@ -444,6 +512,23 @@ class _Draft:
         for name, seeds in missing.items():
             if command := self.experiments[name].command(sorted(seeds)):
                 yield command
+
+
+def _agreeing_draft(drafts: list[_Draft], planned: Sequence[_Planned], runs: Runs) -> _Draft:
+    """The first draft whose rows have the same configurations; a new one if none has."""
+    for draft in drafts:
+        if draft.agrees(planned, runs):
+            return draft
+    drafts.append(_Draft())
+    return drafts[-1]
+
+
+def _configuration(planned: Iterable[PlannedRun], runs: Runs) -> str | None:
+    """Configuration of the first run that has one, without seed and machine; None before that."""
+    for run in planned:
+        if run.id in runs and runs[run.id].state != State.DAMAGED:
+            return configuration_of(runs[run.id].config)
+    return None
 
 
 def _state(run: PlannedRun, runs: Runs, scale: str) -> str:

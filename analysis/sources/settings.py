@@ -262,6 +262,8 @@ def own_method_differences(
     other: Mapping[str, Any],
     others: str = "the others",
     without: Collection[str] = (),
+    *,
+    show_others: bool = True,
 ) -> str:
     """Describe the differences in settings of the method between two runs of one method.
 
@@ -270,6 +272,7 @@ def own_method_differences(
         other: Configuration of the run that it is compared with.
         others: What the other is called in print.
         without: Keys to leave out.
+        show_others: Name the values of the other, too.
 
     Returns:
         For example ``method.shaper.order=chronological (the others: reverse)``; empty if nothing
@@ -281,11 +284,13 @@ def own_method_differences(
     if own.get("name") != compared.get("name"):
         return ""
     first, second = (dict(leaves({"method": method})) for method in (own, compared))
-    return "; ".join(
-        f"{key.removesuffix('.name')}={_value(first, key)} ({others}: {_value(second, key)})"
-        for key in differing_leaves(first, second)
-        if key not in without
-    )
+    texts = []
+    for key in differing_leaves(first, second):
+        if key in without:
+            continue
+        text = f"{key.removesuffix('.name')}={_value(first, key)}"
+        texts.append(f"{text} ({others}: {_value(second, key)})" if show_others else text)
+    return "; ".join(texts)
 
 
 def other_values(

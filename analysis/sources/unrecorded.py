@@ -52,8 +52,8 @@ def implied_records(
         rows = groups.setdefault(_source(run), {})
         label = _label(name, run)
         if variant:
-            label += f", {_note(variant)}"
-        rows.setdefault((_full_name(name, variant), label), []).append(run)
+            label += f", {variant_note(variant)}"
+        rows.setdefault((full_name(name, variant), label), []).append(run)
     return tuple(_record(source, scale, rows) for (source, scale), rows in groups.items())
 
 
@@ -72,7 +72,7 @@ def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) 
     notes = {}
     for run, _, variant in _named(present, known):
         if variant:
-            notes[run.id] = _note(variant)
+            notes[run.id] = variant_note(variant)
     return notes
 
 
@@ -89,14 +89,19 @@ def names_apart(
         row of that name, e.g. ``matcher=forward``.
     """
     named = _named([runs[run_id] for run_id in ids], known_configurations(runs, records))
-    return {run.id: (_full_name(name, variant), _note(variant)) for run, name, variant in named}
+    names = {}
+    for run, name, variant in named:
+        names[run.id] = (full_name(name, variant), variant_note(variant))
+    return names
 
 
-def _note(variant: Variant) -> str:
+def variant_note(variant: Variant) -> str:
+    """What sets a row apart, in words: ``alpha=2.0, theta=0.5``."""
     return ", ".join(f"{key}={value}" for key, value in variant)
 
 
-def _full_name(name: str, variant: Variant) -> str:
+def full_name(name: str, variant: Variant) -> str:
+    """Name of a row with what sets it apart: ``scpo_alpha_2.0``."""
     words = (re.sub(r"[^\w.+-]+", "_", f"{key}_{value}") for key, value in variant)
     return "_".join((name, *words))
 
@@ -207,7 +212,7 @@ def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterat
         # Unfinished runs, perhaps of another scale, have no results to confuse with finished ones.
         if name in with_results and run.state != State.DONE:
             continue
-        rows.setdefault(name, Counter())[_full_name(name, variant)] += 1
+        rows.setdefault(name, Counter())[full_name(name, variant)] += 1
         if variant:
             varied[name] = None
     for name in varied:

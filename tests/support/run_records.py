@@ -112,12 +112,13 @@ def write_experiment(
     title="Ablation: monotonic crediting",
     overrides=(),
     compared=(),
+    labels=LABELS,
 ):
     """``runs/experiments/<name>.json`` for {row name: [run, ...]}.
 
-    ``compared``: pairs of rows that it names, by the area under validation.
+    ``compared``: pairs of rows that it names, by the area under validation. ``labels``: row name -> label.
     """
-    listed = [{"name": row, "label": LABELS.get(row, row), "runs": runs} for row, runs in rows.items()]
+    listed = [{"name": row, "label": labels.get(row, row), "runs": runs} for row, runs in rows.items()]
     record = {"experiment": name, "title": title, "scale": scale, "overrides": overrides, "rows": listed}
     if compared:
         record["primary"] = {"measure": "validation_area", "comparisons": compared}

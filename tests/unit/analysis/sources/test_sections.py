@@ -1,9 +1,12 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
+import scpo
 from analysis import names
+from analysis.selection import Selection
 from analysis.sources.collect import collect
 from analysis.sources.collected import missing_runs
 from analysis.sources.rows import Family, Row, RowRun, Section, with_new_runs
@@ -76,13 +79,67 @@ def test_a_failed_run_never_hides_a_finished_one_of_its_row_and_seed(tmp_path, f
     order = [done, failed] if first == "done" else [failed, done]
     write_experiment(tmp_path, {"scpo": order[:1]}, name="a")
     write_experiment(tmp_path, {"scpo": order[1:]}, name="b")
-    data = collect(tmp_path)
-    (section,) = data.sections
+    section, other = collect(tmp_path).sections
     assert section.row("scpo").finished == (done["id"],)
-    (left_out,) = data.problems
-    assert left_out.path == failed["id"]
-    assert "left out" not in left_out.reason  # in front of it, where it is printed
-    assert f"FAILED; row scpo, seed 0 is run {done['id']} (DONE)" in left_out.reason
+    assert [run.id for run in other.row("scpo").runs] == [failed["id"]]
+    assert other.differs == "SCPO (default): method.shaper.theta=0.5 (the others: 0.6)"
+
+
+def gigpo(folder, seed, *words, **settings):
+    return write_run(folder, "gigpo", seed, overrides=("method=gigpo", *words), **settings)
+
+
+STRONG = "method.estimator.omega=3.0"
+
+
+@pytest.mark.parametrize("other", ["a_strong", "strong"])
+def test_a_row_is_never_a_mean_over_two_configurations(tmp_path, other):
+    """Of a seed that demo had not finished, another experiment's run with other settings was taken."""
+    rows = {"gigpo": [gigpo(tmp_path, 0, state="INTERRUPTED"), gigpo(tmp_path, 1)]}
+    write_experiment(tmp_path, rows, name="demo")
+    strong = gigpo(tmp_path, 0, STRONG)
+    write_experiment(tmp_path, {"gigpo": [strong]}, name=other, labels={"gigpo": "GiGPO strong"})
+    data = collect(tmp_path)
+    found = {part.experiments: part.row("gigpo").finished for part in data.sections}
+    assert found == {("demo",): (rows["gigpo"][1]["id"],), (other,): (strong["id"],)}
+    (chosen,) = Selection(experiments=("demo",)).of(data).sections
+    assert chosen.row("gigpo").count == "1/2"
+    (chosen,) = Selection(experiments=(other,)).of(data).sections
+    assert (chosen.row("gigpo").label, chosen.row("gigpo").finished) == ("GiGPO strong", (strong["id"],))
+    apart = {part.experiments: part.differs for part in data.sections if part.differs}
+    assert list(apart.values()) in (
+        ["GiGPO strong: method.estimator.omega=3.0 (the others: 1.0)"],
+        ["gigpo: method.estimator.omega=1.0 (the others: 3.0)"],
+    )
+    frame = scpo.load_runs(tmp_path)
+    assert (frame.groupby("row")["configuration"].nunique() == 1).all()
+
+
+def test_planned_runs_that_have_not_started_are_not_those_of_another_configuration(tmp_path):
+    planned = [gigpo(tmp_path, 0)]
+    write_experiment(tmp_path, {"gigpo": planned}, name="demo")
+    shutil.rmtree(tmp_path / planned[0]["id"])
+    write_experiment(tmp_path, {"gigpo": [gigpo(tmp_path, 0, STRONG)]}, name="strong")
+    (chosen,) = Selection(experiments=("demo",)).of(collect(tmp_path)).sections
+    assert chosen.row("gigpo").count == "0/1"
+
+
+def test_an_experiment_without_runs_of_a_row_shows_none_of_others(tmp_path):
+    """demo ran rows=[grpo] only; its row gigpo was the one of another experiment, under demo's label."""
+    grpo = write_run(tmp_path, "grpo", 0, overrides=("method=grpo",))
+    write_experiment(tmp_path, {"grpo": [grpo], "gigpo": []}, name="demo")
+    write_experiment(tmp_path, {"gigpo": [gigpo(tmp_path, 0, STRONG)]}, name="strong")
+    (chosen,) = Selection(experiments=("demo",)).of(collect(tmp_path)).sections
+    assert [row.name for row in chosen.rows] == ["grpo"]
+
+
+def test_single_runs_fill_no_row_of_an_experiment_that_has_none(tmp_path):
+    """After an edit of a method's file, the runs of the old settings are in no experiment."""
+    grpo = write_run(tmp_path, "grpo", 0, overrides=("method=grpo",))
+    gigpo(tmp_path, 0)
+    write_experiment(tmp_path, {"grpo": [grpo], "gigpo": []}, name="demo")
+    (chosen,) = Selection(experiments=("demo",)).of(collect(tmp_path)).sections
+    assert [row.name for row in chosen.rows] == ["grpo"]
 
 
 def two_experiments(folder, second="beyond"):
