@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -248,12 +248,13 @@ def run(
     show.show_notes(console, [*matrix.notes, *_elsewhere(runs_dir(matrix))])
     configs = list(matrix.runs.values())
     launcher = launcher_for(configs)
-    # Checked before any folder is made.
-    launcher.check(configs)
     archived = _archived(matrix)
-    # The nodes of a cluster may have what this machine lacks.
-    if not launcher.detached:
-        unfinished = [config for run_id, config in matrix.runs.items() if run_id not in archived]
+    # Checked before any folder is made.
+    if launcher.detached:
+        # The nodes of a cluster may have what this machine lacks.
+        launcher.check(configs)
+    elif unfinished := _unfinished(matrix, archived):
+        launcher.check(unfinished)
         refuse_what_cannot_start(unfinished)
 
     # Under a lock, so that the second of two simultaneous sweeps finds what the first has started.
@@ -673,6 +674,19 @@ def _archived(matrix: Matrix) -> dict[str, Decision]:
     archive = _archive_of(matrix)
     skipped = Decision(Action.SKIP, f"finished, in {archive}")
     return dict.fromkeys(run_folders.finished_in(archive) & matrix.runs.keys(), skipped)
+
+
+def _unfinished(matrix: Matrix, archived: Collection[str]) -> list[RunConfig]:
+    """The runs that are neither archived nor DONE in their folder."""
+    unfinished = []
+    for run_id, config in matrix.runs.items():
+        done = False
+        # A damaged folder is reported when it is opened.
+        with contextlib.suppress(RecordError):
+            done = RunFolder(runs_dir(matrix) / run_id).read_status().state is State.DONE
+        if not done and run_id not in archived:
+            unfinished.append(config)
+    return unfinished
 
 
 def _observed_end(folder: RunFolder, observer: Observer) -> Outcome:

@@ -276,10 +276,12 @@ def slots_for(configs: Sequence[RunConfig]) -> list[str | None]:
             f"launcher.name={launcher.name}: the pool of this machine is launcher=local"
         )
     gpus = visible_gpus() if machine.device != "cpu" else []
+    by_size = sorted(configs, key=lambda config: resources(config).all_gpus, reverse=True)
+    # Each run is checked: of those that want equally many GPUs, only verl's cannot do without.
+    for config in by_size:
+        _check_gpus(config, gpus, launcher.gpus_per_run)
     # All slots have the size of the largest run, because any run may get any slot.
-    largest = max(configs, key=lambda config: resources(config).all_gpus)
-    _check_gpus(largest, gpus, launcher.gpus_per_run)
-    size = launcher.gpus_per_run or max(1, resources(largest).all_gpus)
+    size = launcher.gpus_per_run or max(1, resources(by_size[0]).all_gpus)
     shares = [",".join(gpus[at : at + size]) for at in range(0, len(gpus) - size + 1, size)]
     cores = usable_cores()
     # Without GPUs, the cores limit the number of slots.

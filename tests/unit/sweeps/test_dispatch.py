@@ -688,6 +688,49 @@ def test_the_table_of_a_dry_run_names_runs_that_this_machine_would_refuse(tmp_pa
     assert "about 56 GPU-hours, of which 56 still to start" in shown
 
 
+@pytest.mark.parametrize("model", ["[qwen2_5_1_5b]", "[qwen2_5_1_5b,qwen2_5_7b]"])
+def test_sweep_and_dry_run_agree_that_verl_needs_a_gpu_next_to_prompting_rows(tmp_path, monkeypatch, capsys, model):
+    """The dry run had "start" in all rows, and the sweep started runs that could only fail."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    # A machine that has verl, data and models.
+    monkeypatch.setattr(dispatch, "refuse_what_cannot_start", lambda _: None)
+    monkeypatch.setattr(dispatch, "obstacles", lambda *_, **__: [])
+    words = ["scale=paper", "trainer=verl_1gpu", f"model={model}", "env=[alfworld]", "seeds=[0]"]
+    words += ["rows=[plain,scpo]", f"machine.runs_dir={tmp_path / 'runs'}"]
+    matrix = expand("main_table", words)
+    refusal = (
+        "1.5B with method=scpo wants 1 GPU (trainer.verl.gpus x nodes), this machine shows none; here: "
+        "trainer=verl_cpu (for tests); on a cluster: launcher=slurm_a800x4"
+    )
+    with pytest.raises(ConfigError) as refused:
+        dispatch.dispatch(Console(file=io.StringIO()), matrix, ROOT / "train.py")
+    assert str(refused.value) == refusal
+    assert not (tmp_path / "runs").exists()
+
+    request = read_request(["+experiment=main_table", *words, "dry_run=true"])
+    dispatch.preview(Console(width=500), request, ROOT / "train.py")
+    shown = capsys.readouterr().out
+    assert f"note: would be refused on this machine: {refusal}\n" in shown
+    rows = [line.strip() for line in shown.splitlines() if " NEW " in line]
+    assert len(rows) == len(matrix.runs)
+    assert all(row.endswith("be refused here (see the note)") for row in rows)
+
+
+def test_finished_runs_of_verl_keep_no_prompting_run_from_a_machine_without_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    words = ["scale=paper", "trainer=verl_1gpu", "method=scpo,plain", "seeds=[0]", f"machine.runs_dir={tmp_path}"]
+    matrix = expand("one", words)
+    checked = []
+    monkeypatch.setattr(dispatch, "refuse_what_cannot_start", checked.extend)
+    monkeypatch.setattr(dispatch, "_run_here", lambda *_: ({}, True))
+    trained = next(config for config in matrix.runs.values() if config.method.kind == "trained")
+    run_config.ensure(trained).update_status(state=State.DONE)
+    dispatch.dispatch(Console(file=io.StringIO()), matrix, ROOT / "train.py")
+    assert [config.method.kind for config in checked] == ["prompted"]
+
+
 RECORDS = (
     "config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "metrics.jsonl", "timing.jsonl",
 )  # fmt: skip

@@ -103,6 +103,26 @@ def test_rows_that_need_fewer_gpus_share_a_table_with_those_that_need_most(monke
     assert slots_for(rows) == ["0,1,2,3"]
 
 
+@pytest.mark.parametrize("methods", [("plain", "scpo"), ("scpo", "plain"), ("plain", "react", "ppo", "scpo")])
+def test_rows_of_verl_are_refused_without_a_gpu_next_to_prompting_rows_that_do_without(monkeypatch, methods):
+    """The first of the runs that want most GPUs decided for all, and a prompting row came first."""
+    monkeypatch.setattr("sweeps.resources.installed_gpus", list)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    words = ["scale=paper", "trainer=verl_1gpu"]
+    configs = {name: fake.compose_run([*words, f"method={name}"]) for name in methods}
+    trained = next(name for name in methods if name in ("ppo", "scpo"))
+    with pytest.raises(ConfigError, match=f"^1.5B with method={trained} wants 1 GPU .*, this machine shows none"):
+        slots_for(list(configs.values()))
+    note, _ = notes(configs)
+    assert note.startswith(f"note: would be refused on this machine: 1.5B with method={trained} wants 1 GPU")
+    assert refused_runs(configs) == set(methods)
+
+    prompted = [config for config in configs.values() if config.method.kind == "prompted"]
+    assert set(slots_for(prompted)) == {None}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert slots_for(list(configs.values())) == ["0"]
+
+
 def test_each_run_sees_the_gpus_of_its_slot(tmp_path):
     made = [fake.make_run(tmp_path / "runs", f"seed={seed}") for seed in (0, 1)]
     path = script(tmp_path, "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES']); time.sleep(0.3)")
