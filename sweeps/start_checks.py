@@ -5,9 +5,10 @@ These are the checks of ``sweeps doctor`` whose errors mean that a run would fai
 
 import importlib.util
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from packaging.requirements import Requirement
+from pydantic import BaseModel
 
 from scpo.errors import ConfigError
 from scpo.findings import Finding, Level, error
@@ -16,7 +17,11 @@ from scpo.schema.env import AlfworldConfig
 from scpo.schema.run import RunConfig
 from sweeps.doctor import deep, model_files, services
 from sweeps.doctor.packages import extra_of_trainer, install_fix
-from sweeps.doctor.subject import Subject, distinct
+from sweeps.doctor.subject import Subject, distinct, needs_scorer
+
+Check = Callable[[Subject], Iterable[Finding]]
+# Findings by the name of the check and the settings that it reads.
+Answers = dict[tuple[str | None, ...], list[Finding]]
 
 
 def refuse_what_cannot_start(configs: Iterable[RunConfig]) -> None:
@@ -31,18 +36,22 @@ def refuse_what_cannot_start(configs: Iterable[RunConfig]) -> None:
         raise ConfigError("\n".join(reasons))
 
 
-def obstacles(configs: Iterable[RunConfig]) -> list[str]:
-    """Reasons why runs would fail on this machine, with their fixes and without duplicates."""
+def obstacles(configs: Iterable[RunConfig], *, keys: bool = True) -> list[str]:
+    """Reasons why runs would fail on this machine, with their fixes and without duplicates.
+
+    ``keys``: whether keys of API models that are not set are among them.
+    """
     reasons = []
+    answers: Answers = {}
     for config in distinct(configs):
-        for finding in _errors(config):
+        for finding in _errors(config, answers, keys=keys):
             reason = f"{finding.check}: {finding.text}; fix: {finding.fix}"
             if reason not in reasons:
                 reasons.append(reason)
     return reasons
 
 
-def _errors(config: RunConfig) -> Iterator[Finding]:
+def _errors(config: RunConfig, answers: Answers, *, keys: bool) -> Iterator[Finding]:
     """Errors of one run. A missing package is reported first, without any other check."""
     missing = _missing_package(config)
     if missing is not None:
@@ -50,17 +59,28 @@ def _errors(config: RunConfig) -> Iterator[Finding]:
         return
 
     subject = Subject((config,), runs=1)
-    findings = list(model_files.check_models(subject))
-    findings += model_files.check_scorers(subject)
-    if config.method.kind == "prompted":
+    findings = list(_once(answers, model_files.check_models, subject, config.model))
+    if needs_scorer(config):
+        findings += _once(answers, model_files.check_scorers, subject, config.scorer)
+    if keys and config.method.kind == "prompted":
         findings += services.check_keys(subject)
     # Generated games need no files, so the data check would start a process for nothing.
     generated = isinstance(config.env, AlfworldConfig) and config.env.games == "generated"
     if not generated:
-        findings += deep.check_data(subject)
+        findings += _once(answers, deep.check_data, subject, config.env, config.data_folder)
     for finding in findings:
         if finding.level is Level.ERROR:
             yield finding
+
+
+def _once(
+    answers: Answers, check: Check, subject: Subject, section: BaseModel, *more: str | None
+) -> list[Finding]:
+    """Findings of a check that waits for the network or a process, for each section only once."""
+    key = (check.__name__, section.model_dump_json(), *more)
+    if key not in answers:
+        answers[key] = list(check(subject))
+    return answers[key]
 
 
 def _missing_package(config: RunConfig) -> Finding | None:

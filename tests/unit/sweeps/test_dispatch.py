@@ -731,6 +731,27 @@ def test_finished_runs_of_verl_keep_no_prompting_run_from_a_machine_without_a_gp
     assert [config.method.kind for config in checked] == ["prompted"]
 
 
+def test_a_dry_run_at_the_papers_scale_names_what_the_sweep_would_refuse(tmp_path, monkeypatch, capsys):
+    """It named the doctor only; with a missing key it named nothing at any scale."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    monkeypatch.setattr("sweeps.start_checks.installed_version", lambda name: None if name == "verl" else "1")
+    monkeypatch.setattr("sweeps.start_checks.importlib.util.find_spec", lambda name: None)
+    words = ["scale=paper", "trainer=verl_1gpu", "model=[qwen2_5_1_5b]", "env=[alfworld]", "seeds=[0]"]
+    words += ["rows=[gpt_4o,plain,scpo]", f"machine.runs_dir={tmp_path / 'runs'}"]
+    dispatch.preview(Console(width=500), read_request(["+experiment=main_table", *words]), ROOT / "train.py")
+    shown = capsys.readouterr().out
+    noted = {line.removeprefix("note: would not start here: ") for line in shown.splitlines() if "not start" in line}
+    matrix = expand("main_table", words)
+    with pytest.raises(ConfigError) as refused:
+        dispatch.dispatch(Console(file=io.StringIO()), matrix, ROOT / "train.py")
+    no_key = "model GPT-4o: OPENAI_API_KEY is not set; fix: export OPENAI_API_KEY=<your key>"
+    assert noted | {no_key} == set(str(refused.value).splitlines())
+    assert "note: not set here: OPENAI_API_KEY; export OPENAI_API_KEY=<your key>" in shown
+    assert any(": verl is not installed; fix: " in line for line in noted)
+
+
 RECORDS = (
     "config.yaml", "identity.yaml", "status.json", "panels.json", "provenance.json", "metrics.jsonl", "timing.jsonl",
 )  # fmt: skip

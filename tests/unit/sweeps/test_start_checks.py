@@ -53,6 +53,18 @@ def test_of_many_runs_with_one_reason_it_is_told_once():
     assert not Path("/no").exists()
 
 
+def test_what_several_kinds_of_run_read_is_checked_once(monkeypatch, tmp_path):
+    """A table of 42 kinds of run asked one process for each, and the hub for each model and scorer."""
+    asked = []
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("sweeps.doctor.model_files.why_unreachable", lambda url: asked.append(url) or "no route")
+    monkeypatch.setattr("sweeps.doctor.deep._ask", lambda what, config: asked.append(what) or {"findings": []})
+    words = ["scale=paper", "trainer=local", "model=qwen2_5_1_5b", "scorer=bge_reranker_v2_m3"]
+    runs = [compose_run([*words, f"method={name}"]) for name in ("scpo", "gigpo", "ppo", "plain", "react")]
+    assert len(start_checks.obstacles(runs)) == 2
+    assert sorted(asked) == ["data", "https://huggingface.co", "https://huggingface.co"]
+
+
 def test_a_run_with_a_scorer_is_checked_beside_one_that_reads_none(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("sweeps.doctor.model_files.why_unreachable", lambda url: "no route")
