@@ -33,6 +33,7 @@ from analysis.sources.wandb_project import Settings, project_name
 from analysis.study import command as study
 from analysis.study import meaning
 from scpo.errors import ConfigError, RecordError, ScpoError
+from scpo.installed import REPOSITORY
 from scpo.progress import counted
 from scpo.records.archive_index import is_archive
 from scpo.records.files import write_bytes
@@ -396,7 +397,16 @@ def _check_folders(folders: Sequence[Path]) -> None:
         wrong = f"{files[0]} is a file"
     else:
         wrong = f"there is no folder {', '.join(map(str, missing))}"
-    raise RecordError(f"no runs: {wrong}{folder_meant(missing) or f'; {FIX}'}")
+    hint = folder_meant(missing) or f"; {_of_checkout(missing)}{FIX}"
+    raise RecordError(f"no runs: {wrong}{hint}")
+
+
+def _of_checkout(missing: Sequence[Path]) -> str:
+    """Name the checkout's folder of runs, if it has runs and the default folder is missing."""
+    usual = REPOSITORY / RUNS
+    if RUNS in missing and list_runs(usual):
+        return f"those of the checkout: --runs-dir {shlex.quote(str(usual))}; "
+    return ""
 
 
 def _no_runs(data: Collected, folders: Sequence[Path], options: argparse.Namespace) -> RecordError:

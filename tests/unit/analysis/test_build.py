@@ -320,6 +320,24 @@ def test_no_runs_at_all_is_said_once_with_what_makes_some(tmp_path, capsys, fold
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["figures", "report"])
+def test_a_folder_without_runs_is_answered_with_the_runs_of_the_checkout(tmp_path, monkeypatch, capsys, command):
+    """As `python -m sweeps status` does; it named the study's runs only."""
+    checkout = tmp_path / "checkout"
+    monkeypatch.setattr("analysis.__main__.REPOSITORY", checkout)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    def said(*words):
+        assert main([command, *words]) == 1
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "those of the checkout" not in said()
+    write_run(checkout / "runs")
+    assert f"there is no folder runs; those of the checkout: --runs-dir {checkout / 'runs'}; make some with" in said()
+    assert "those of the checkout" not in said("--runs-dir", "typo")
+
+
 def test_records_whose_runs_were_deleted_are_answered_with_their_commands(tmp_path, capsys):
     runs = tmp_path / "runs"
     for name, seed in (("demo", 0), ("second", 1)):
