@@ -265,8 +265,8 @@ def _setting(data: Collected, place: Place) -> str:
     text = (
         "**Setting.** A small policy network that scores the listed commands of household games "
         "(ALFWorld's engine) by hashed features, after a short imitation start; not a language "
-        f"model. {_training(data, run)}. Rows share games, starts and random "
-        "numbers; the commits of their runs are under “Runs”."
+        f"model. {_training(data, run)}{_other_validation(data, run)}. Rows share games, starts "
+        "and random numbers; the commits of their runs are under “Runs”."
     )
     text += _tuned(data)
     if compares_equal_texts(data):
@@ -332,15 +332,37 @@ def _tests(finished: Sequence[Comparison]) -> str:
 def _training(data: Collected, run: Run) -> str:
     """Steps, games and validation of a run in words."""
     trainer: dict[str, Any] = run.config["trainer"]
+    return (
+        f"{trainer['steps']} training steps of {trainer['groups']} games × "
+        f"{trainer['group_size']} rollouts; success is measured on {_validation(data, run)}"
+    )
+
+
+def _validation(data: Collected, run: Run, noun: str = "games") -> str:
+    """Number of held-out games, and how often a run plays them."""
+    trainer: dict[str, Any] = run.config["trainer"]
     every: int = trainer["validation"]["every"]
     last = "" if trainer["steps"] % every == 0 else " and after the last"
     panels = [panel for panel in data.panels(run.id) if panel != TRAINED_ON]
     games = sum(data.series(run.id, f"val/{panel}/episodes").last or 0 for panel in panels)
-    return (
-        f"{trainer['steps']} training steps of {trainer['groups']} games × "
-        f"{trainer['group_size']} rollouts; success is measured on {games:.0f} held-out games "
-        f"{'after every step' if every == 1 else f'every {every} steps{last}'}"
-    )
+    often = "after every step" if every == 1 else f"every {every} steps{last}"
+    return f"{games:.0f} held-out {noun} {often}"
+
+
+def _other_validation(data: Collected, main: Run) -> str:
+    """The validation of the rows that have another one than this run, by benchmark."""
+    usual = _validation(data, main, "tasks")
+    others: dict[str, None] = {}
+    for row in study_rows(data):
+        # Any finished run will do, because the runs of a row differ in their seeds only.
+        for run in row.row.finished[:1]:
+            validation = _validation(data, data.by_id[run], "tasks")
+            if validation == usual:
+                continue
+            same = row.env == main.head.env.name
+            where = "in other rows" if same else f"on {benchmark(row.env)}"
+            others[f", {where} on {validation}"] = None
+    return "".join(others)
 
 
 def _setting_of_rows(data: Collected) -> str:

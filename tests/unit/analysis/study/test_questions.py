@@ -147,6 +147,21 @@ def test_the_page_opens_with_at_most_ten_numbered_lines(tmp_path):
     )
 
 
+def test_the_setting_has_the_validation_of_each_benchmark(tmp_path):
+    """It had that of ALFWorld only, on a page that has the runs on WebShop, too."""
+    shop = {name: lambda seed, end=end: rising(end, 0.004 * (seed % 2)) for name, end in SHOP.items()}
+    every = ("trainer.validation.every=4",)
+    write_study(tmp_path, {"webshop_study": tuple(SHOP)}, shop, env="webshop", overrides=every)
+    data = study(tmp_path, scpo=0.9)
+    text = opening(data, named_comparisons(data))
+    assert "on 274 held-out games every 10 steps, on WebShop on 200 held-out tasks every 4 steps. Rows share" in text
+
+    own = tmp_path / "own"
+    write_study(own, {"beyond": ("crbc",)}, {"crbc": lambda seed: rising(0.9)}, overrides=every)
+    text = opening(study(own, scpo=0.9), named_comparisons(data))
+    assert " every 10 steps, in other rows on 274 held-out tasks every 4 steps. Rows share" in text
+
+
 @pytest.mark.parametrize("experiment", QUESTIONS)
 def test_every_question_has_an_experiment(experiment):
     assert expanded(experiment, "scale=study").experiment.rows
