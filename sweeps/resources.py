@@ -348,6 +348,13 @@ def _fills_gpu(config: RunConfig) -> bool:
     return large and not on_cpu and resources(config).gpus > 0
 
 
+def lacks_gpus(config: RunConfig, shown: int) -> bool:
+    """True if verl trains the run, and on more GPUs than this machine shows."""
+    # vLLM's build for the CPU takes the place of one GPU.
+    here = max(shown, int(is_vllm_for_cpu()))
+    return trains_in_verl(config) and resources(config).all_gpus > here
+
+
 def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> None:
     """Refuse, before anything starts, a run that would not get all its GPUs."""
     needed = resources(config).all_gpus
@@ -361,8 +368,7 @@ def _check_gpus(config: RunConfig, gpus: Sequence[str], given: int | None) -> No
             f"launcher.gpus_per_run={given}, and a run with trainer.verl.gpus={needed} needs "
             f"{needed}: leave launcher.gpus_per_run out, or trainer=verl_1gpu"
         )
-    # vLLM's build for the CPU takes the place of one GPU.
-    if needed > max(len(gpus), int(is_vllm_for_cpu())):
+    if lacks_gpus(config, len(gpus)):
         fitting = "trainer=verl_1gpu (one 80 GB card), " if gpus else ""
         raise ConfigError(
             f"{config.model.name} with method={config.method.name} wants {counted(needed, 'GPU')} "

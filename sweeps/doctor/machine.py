@@ -21,6 +21,7 @@ from sweeps.resources import (
     GB,
     all_disk_gib,
     held_by_host_gib,
+    lacks_gpus,
     refused_here,
     resources,
     slots_for,
@@ -187,7 +188,7 @@ def _without_gpu(subject: Subject, large: bool) -> Finding:
             "machine.device=cuda, and nvidia-smi shows no GPU",
             "machine.device=auto, or a driver",
         )
-    if any(config.trainer.name == "verl" for config in subject.configs):
+    if any(lacks_gpus(config, 0) for config in subject.configs):
         return error(
             "gpus",
             "training with verl wants GPUs, and nvidia-smi shows none",

@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 
+from scpo.findings import Level
 from scpo.memory import GIB
 from scpo.records.memory import usable_cores
 from sweeps.compose.matrix import expand
@@ -130,6 +131,17 @@ def test_a_gpu_that_is_not_there(subject, commands):
 def test_a_large_model_without_a_gpu(subject, commands):
     found = machine.check_gpus(subject("model=qwen2_5_7b", "env.prompt=verl_agent"))
     assert_finds(found, "warning", "days a step on a CPU")
+
+
+def test_without_a_gpu_only_runs_that_train_on_one_are_an_error(subject, commands):
+    """`trainer=verl_cpu` and a prompting method, which start, had the error of training with verl."""
+    paper = ("scale=paper", "trainer=verl_1gpu")
+    for words in (("trainer=verl_cpu",), (*paper, "method=plain")):
+        (found,) = machine.check_gpus(subject(*words))
+        assert found.level is not Level.ERROR
+    table = ("+experiment=main_table", *paper, "rows=[plain,scpo]", "env=[alfworld]", "seeds=[0]")
+    for words in ((*paper, "method=scpo"), table):
+        assert_finds(machine.check_gpus(subject(*words)), "error", "training with verl wants GPUs", "slurm_a800x4")
 
 
 def test_a_machine_with_fewer_gpus_than_a_run_needs(subject, commands, monkeypatch):
