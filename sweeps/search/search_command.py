@@ -155,6 +155,8 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     """Show what the search would do; nothing is written."""
     trials = read_trials(plan)
     _opening(console, plan, trials)
+    if why := _nothing_left(plan, trials):
+        say(console, f"nothing is left to run: {why}")
     _show_notes(console, _to_go_on(plan, trials))
     settings = []
     if not trials:
@@ -172,6 +174,20 @@ def _preview(console: Console, plan: Plan, train_script: Path) -> None:
     # One run is enough: runs are started one by one, all with the same request.
     launcher = open_launcher([plan.base], train_script, console)
     launcher.preview(console, {run_id(plan.base): plan.base})
+
+
+def _nothing_left(plan: Plan, trials: "Sequence[FrozenTrial]") -> str | None:
+    """Why a search would start no run, also if its budget was made smaller; None if it would."""
+    if not trials or any(trial.state.name == "RUNNING" for trial in trials):
+        return None
+    if propose(plan, trials) is not None:
+        return None
+    tried = len(tries_by_settings(trials))
+    have = "has" if tried == 1 else "have"
+    why = f"{counted(tried, 'setting')} {have} been tried"
+    if tried < plan.trials:
+        return f"{why}, which are all of the space"
+    return f"{why}, and search.trials is {plan.trials}; a larger one goes on"
 
 
 def _to_go_on(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[str]:

@@ -232,6 +232,38 @@ def test_a_dry_run_names_the_runs_that_another_search_has_pruned(tmp_path):
     assert told in " ".join(call(*words, "dry_run=true")[1].split())
 
 
+def test_a_dry_run_says_that_a_smaller_budget_leaves_nothing_to_run(tmp_path, monkeypatch):
+    """It had the time of all runs of the budget only."""
+
+    def said(*words):
+        return " ".join(call("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", *words)[1].split())
+
+    assert "nothing is left" not in said("dry_run=true")
+    with monkeypatch.context() as instant:
+        instant.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+        assert "3 COMPLETE" in said("search.trials=3")
+    for budget in (2, 3):
+        text = said(f"search.trials={budget}", "dry_run=true")
+        why = f"3 settings have been tried, and search.trials is {budget}; a larger one goes on"
+        assert f"so far: 3 COMPLETE nothing is left to run: {why}" in text
+    assert "nothing is left" not in said("search.trials=4", "dry_run=true")
+
+    # The runs of a trial under way are left.
+    study = Study(make_plan("scpo_theta_lambda", [*QUICK, f"machine.runs_dir={tmp_path}", "search.trials=4"]))
+    study.next_trial()
+    study.close()
+    assert "nothing is left" not in said("search.trials=2", "dry_run=true")
+
+
+def test_a_dry_run_says_that_all_of_a_space_is_tried(tmp_path, monkeypatch):
+    words = ("+search=scpo_theta_lambda", *QUICK, f"machine.runs_dir={tmp_path}", "search.trials=100")
+    with monkeypatch.context() as instant:
+        instant.setattr(search, "open_launcher", lambda *_: InstantLauncher())
+        assert "16 COMPLETE" in call(*words)[1]
+    said = " ".join(call(*words, "dry_run=true")[1].split())
+    assert "nothing is left to run: 16 settings have been tried, which are all of the space" in said
+
+
 def test_a_retried_run_of_a_pruned_trial_is_said_to_be_of_that_search(tmp_path, capsys):
     plan = make_plan("scpo_theta_lambda", [*QUICK, f"machine.runs_dir={tmp_path}", "search.trials=1"])
     study = Study(plan)
