@@ -210,6 +210,9 @@ class Method:
     published: str
 
 
+# End of the label of the default row among its variants: "SCPO (default)".
+DEFAULT_SUFFIX = " (default)"
+
 PROMPTING, TRAINED = "Prompting", "RL"
 CLOSED_MODELS = {
     "gpt_4o": "GPT-4o",
@@ -251,9 +254,15 @@ def is_method(row: Row) -> bool:
 
 
 def method_of(row: Row) -> Method:
-    """The row's method, with the row's label if it is not named as a registered one."""
+    """The row's method, with the row's label if it is not named as a registered one.
+
+    A row of the user's own file that has another label than the method's keeps it.
+    """
     if row.name in METHODS:
-        return METHODS[row.name]
+        known = METHODS[row.name]
+        if not row.own_label or row.label.removesuffix(DEFAULT_SUFFIX) in (known.label, row.name):
+            return known
+        return Method(row.label, known.kind, row.label)
     kind = METHODS[row.method].kind if row.method in METHODS else TRAINED
     return Method(row.label, kind, row.label)
 

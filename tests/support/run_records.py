@@ -113,6 +113,7 @@ def write_experiment(
     overrides=(),
     compared=(),
     labels=LABELS,
+    asked_as=(),
 ):
     """``runs/experiments/<name>.json`` for {row name: [run, ...]}.
 
@@ -120,6 +121,8 @@ def write_experiment(
     """
     listed = [{"name": row, "label": labels.get(row, row), "runs": runs} for row, runs in rows.items()]
     record = {"experiment": name, "title": title, "scale": scale, "overrides": overrides, "rows": listed}
+    if asked_as:
+        record["asked_as"] = asked_as
     if compared:
         record["primary"] = {"measure": "validation_area", "comparisons": compared}
     write_json(Path(runs_dir) / "experiments" / f"{name}.json", record)

@@ -174,6 +174,21 @@ def test_a_method_on_seeds_that_the_main_table_has_none_of_is_marked(tmp_path):
     assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO†", "SCPO"}
 
 
+def test_a_row_of_the_users_own_file_has_the_label_that_it_gives(tmp_path):
+    """A row gigpo that is called "GiGPO strong" was printed as GiGPO."""
+    strong = write_run(tmp_path, "gigpo", 0, overrides=("method=gigpo", "method.estimator.omega=3.0"))
+    labels = {"gigpo": "GiGPO strong", "grpo": "GRPO (default)"}
+    rows = {"gigpo": [strong], "grpo": [write_run(tmp_path, "grpo", 0, overrides=("method=grpo",))]}
+
+    def shown(**given):
+        write_experiment(tmp_path, rows, name="main_table", labels=labels, **given)
+        made = build(collect(tmp_path).at_scale("mini"))
+        return {cells[1] for block in made.blocks for cells in block.rows}
+
+    assert shown() == {"GiGPO", "GRPO"}
+    assert shown(asked_as=("+experiment=mine.yaml",)) == {"GiGPO strong", "GRPO"}
+
+
 def test_further_seeds_of_a_row_in_another_experiment_are_named_with_the_option_that_shows_them(tmp_path):
     first = [write_run(tmp_path, seed=seed) for seed in (0, 1, 2)]
     write_experiment(tmp_path, {"scpo": first}, name="main_table")
