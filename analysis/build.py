@@ -386,7 +386,7 @@ def _commands(part: Section, data: Collected) -> Iterable[str]:
             if run.state not in LEFT_OUT:
                 missing.add(run.id)
     # A run may be of several experiments: the chosen ones come first.
-    for record in sorted(data.experiments, key=lambda one: one.experiment not in data.asked):
+    for record in sorted(data.experiments, key=lambda known: known.experiment not in data.asked):
         own = record.run_ids & missing
         missing -= own
         planned = {run.seed for row in record.rows for run in row.runs if run.id in own}

@@ -244,8 +244,11 @@ def _matches(
                 for match in re.finditer(re.escape(form), text):
                     yield f"the value of ${name}", match
         # The URL encoding of a password is a form of both of its spellings.
-        spellings = [forms(one) for one in passwords(value) if not _is_common(one)]
-        for form in set[str]().union(*spellings):
+        spellings: set[str] = set()
+        for password in passwords(value):
+            if not _is_common(password):
+                spellings |= forms(password)
+        for form in spellings:
             for match in re.finditer(re.escape(form), text):
                 yield f"the password of the address in ${name}", match
     for what, shape in SHAPES.items():
