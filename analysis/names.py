@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from analysis.selection import has_method_label
 from analysis.sources.rows import DEFAULT, Row, Section, first_names, seed_list
 from scpo.benchmarks import BENCHMARKS, TRAINED_ON
 from scpo.progress import counted
@@ -210,9 +211,6 @@ class Method:
     published: str
 
 
-# End of the label of the default row among its variants: "SCPO (default)".
-DEFAULT_SUFFIX = " (default)"
-
 PROMPTING, TRAINED = "Prompting", "RL"
 CLOSED_MODELS = {
     "gpt_4o": "GPT-4o",
@@ -254,15 +252,9 @@ def is_method(row: Row) -> bool:
 
 
 def method_of(row: Row) -> Method:
-    """The row's method, with the row's label if it is not named as a registered one.
-
-    A row of the user's own file that has another label than the method's keeps it.
-    """
-    if row.name in METHODS:
-        known = METHODS[row.name]
-        if not row.own_label or row.label.removesuffix(DEFAULT_SUFFIX) in (known.label, row.name):
-            return known
-        return Method(row.label, known.kind, row.label)
+    """The row's method, with the row's label unless ``has_method_label``."""
+    if has_method_label(row) or row.name in CLOSED_MODELS:
+        return METHODS[row.name]
     kind = METHODS[row.method].kind if row.method in METHODS else TRAINED
     return Method(row.label, kind, row.label)
 
@@ -393,7 +385,7 @@ def left_out(rows: Sequence[Row], drawn: Iterable[Row]) -> str:
     names: dict[str, None] = {}
     for row in rows:
         if row.name not in shown:
-            names[METHODS[row.name].label if row.name in METHODS else row.label] = None
+            names[method_of(row).label] = None
     if not names:
         return ""
     return f" Not drawn here: {first_names(names)}."

@@ -121,7 +121,7 @@ class Selection:
         if self.rows:
             # Chosen experiments decide on the seeds.
             if not self.experiments:
-                rows = _paired(part, rows, self.rows)
+                rows = paired_rows(part, rows, self.rows)
             by_name = {row.name: row for row in rows}
             rows = [by_name[name] for name in self.rows if name in by_name]
         kept = {row.name for row in rows}
@@ -138,7 +138,7 @@ class Selection:
         )
 
 
-def _paired(part: Section, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+def paired_rows(part: Section, rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """The rows, the named ones on the seeds of one experiment if that pairs more of their seeds.
 
     A row usually shows the seeds of the first experiment that has it, which another row of the
@@ -374,9 +374,31 @@ def _row_to_drop(data: Collected, rows: Sequence[Row]) -> str:
     return f"; without {best}, {counted(seeds[best], 'seed')} {are} (--rows)"
 
 
+# Labels that our experiments give to rows which are named as a method and have its settings,
+# apart from the label of the method and "SCPO (default)".
+OUR_LABELS = {
+    "gigpo": ("no credit (GiGPO)", "GiGPO, 8 siblings"),
+    "scpo": ("SCPO, 8 siblings",),
+    "hgpo": ("HGPO, K = 2",),
+}
+
+
+def has_method_label(row: Row) -> bool:
+    """True if a row is named as a method and has its label, or one of our experiments' for it.
+
+    Print then has the method's label. Another label is the user's, whose settings may not be the
+    method's.
+    """
+    method = METHOD_LABELS.get(row.name)
+    if method is None:
+        return False
+    usual = (row.name, method, f"{method} (default)", *OUR_LABELS.get(row.name, ()))
+    return row.label.casefold() in map(str.casefold, usual)
+
+
 def _printed(row: Row) -> str:
     """Name of a row as tables print it."""
-    return METHOD_LABELS.get(row.name, row.label)
+    return METHOD_LABELS[row.name] if has_method_label(row) else row.label
 
 
 def _check(

@@ -77,9 +77,11 @@ def load_parts(
             value = point.load()
         except Exception as error:
             reason = " ".join(str(error).split())
+            # Not `point.module`, which fails for a malformed value.
+            module = point.value.partition(":")[0].strip()
             raise ConfigError(
                 f"{place_of(point)}: cannot be loaded, {type(error).__name__}: {reason}. Correct "
-                f"that module (python -c 'import {point.module}' shows where), or the entry point "
+                f"that module (python -c 'import {module}' shows where), or the entry point "
                 "in the package's pyproject.toml and install it again, or pip uninstall "
                 f"{_package(point)}"
             ) from error

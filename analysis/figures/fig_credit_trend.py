@@ -21,6 +21,7 @@ from analysis.rendering.style import (
     remark,
 )
 from analysis.rendering.table import NONE, Block, Cells, Number, Table, number
+from analysis.selection import paired_rows
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.credit_settings import credit_of_rows
 from analysis.sources.rows import DEFAULT, Row, Section, first_names
@@ -76,7 +77,7 @@ METRICS = (
 def build(data: Collected) -> Drawing:
     """Two panels, one per metric; MissingRunsError if no run with credit has finished."""
     part = _choose(data.to_choose_from())
-    rows = [row for name in ROWS for row in part.rows if row.name == name and row.finished]
+    rows = _rows(data, part)
     with house_style():
         figure = _draw(data, rows)
         place = names.place(part.scale, part.env, part.model)
@@ -108,6 +109,17 @@ def _choose(data: Collected) -> Section:
             needed += f" in a row called {DEFAULT} (rows with credit here: {first_names(others)})"
         raise missing_runs(needed, data.sections, "ablation_order")
     return best
+
+
+def _rows(data: Collected, part: Section) -> list[Row]:
+    """The finished rows, both orders on the seeds of one experiment if that pairs more of them.
+
+    The default is in other experiments, too, whose seeds the chronological order may lack.
+    """
+    rows: Sequence[Row] = part.rows
+    if not data.common_seeds:
+        rows = paired_rows(part, rows, tuple(ROWS))
+    return [row for name in ROWS for row in rows if row.name == name and row.finished]
 
 
 def _has_credit(data: Collected, row: Row) -> bool:

@@ -35,7 +35,17 @@ from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import ExperimentRecord
 from analysis.stats.comparisons import REFERENCES, Effect, compare
-from analysis.stats.measures import AREA, BETTER, FASTER, Measure, held_out, over_seeds
+from analysis.stats.measures import (
+    AREA,
+    BETTER,
+    FASTER,
+    HALF,
+    Measure,
+    held_out,
+    how_many_reach,
+    over_seeds,
+    reaches,
+)
 from analysis.stats.study_rows import (
     MAIN,
     StudyRow,
@@ -82,7 +92,8 @@ CAPTION = (
     "intervals from three pairs on, each by itself and not corrected. A rate beside a name: that "
     "row trains at it and the reference at another. One pair of panels for each "
     "experiment{left_out}. The table holds the mean of each run's area, steps to 50 % and last "
-    "success, ± standard deviation over seeds."
+    "success, ± standard deviation over seeds; reach 50 %: the seeds that ever do; one that never "
+    "does counts with its last step (restricted mean), and where none does there is no number."
 )
 
 
@@ -300,7 +311,7 @@ def _numbers(
     caption += _without_pairs(data, groups) + more_seeds_of(_in_sections(data, groups))
     caption += not_shown(data, [row for group in groups for row in group.rows])
     return Table(
-        words=("Row", "Seeds"),
+        words=("Row", "Seeds", "Reach 50 %"),
         numbers=(
             "Area under validation (%)",
             "Steps to 50 %",
@@ -341,11 +352,14 @@ def _in_sections(data: Collected, groups: Sequence[Group]) -> Iterator[tuple[Sec
 
 def _lines(data: Collected, group: Group) -> Iterator[Cells]:
     for row in group.rows:
+        # Steps that all seeds take without reaching the level are no speed.
+        reached = any(reaches(data, run, HALF) for run in row.row.finished)
         yield (
             group.name(row),
             row.row.count,
+            how_many_reach(data, row.row, HALF),
             percent(over_seeds(data, row.row, AREA)),
-            number(over_seeds(data, row.row, FASTER), 1, 1),
+            number(over_seeds(data, row.row, FASTER), 1, 1) if reached else NONE,
             percent(over_seeds(data, row.row, BETTER)),
             _minus_reference(data, group, row, AREA),
             _minus_reference(data, group, row, BETTER),

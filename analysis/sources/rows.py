@@ -54,8 +54,6 @@ class Row:
             so that it is the method's row, under a name of its own.
         shared: The part of ``differs`` on settings of the estimator that it shares with its host.
         unusual: The part of ``differs`` on what is unusual for its method.
-        own_label: Its label is from an experiment file of the user's, so it is printed even if the
-            row is named as a method: its settings may not be the method's.
     """
 
     name: str
@@ -66,7 +64,6 @@ class Row:
     only_of_method: bool = False
     shared: str = ""
     unusual: str = ""
-    own_label: bool = False
 
     @property
     def finished(self) -> tuple[str, ...]:

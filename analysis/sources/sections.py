@@ -379,8 +379,7 @@ class _Draft:
                 entry.experiment for asked in self.asked[name].values() for entry in asked
             }
             is_only = any((experiment, env, model, name) in only for experiment in experiments)
-            is_own = bool(self.experiments[self._owner(name)].asked_as)
-            every[name] = replace(row, only_of_method=is_only, own_label=is_own)
+            every[name] = replace(row, only_of_method=is_only)
         families = []
         for record in self.experiments.values():
             families.append(self._family(record, every))

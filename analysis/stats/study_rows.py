@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.names import place as place_name
-from analysis.selection import rows_with_common_seeds, seeds_left_out
+from analysis.selection import has_method_label, rows_with_common_seeds, seeds_left_out
 from analysis.sources.collected import Collected
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
@@ -358,8 +358,10 @@ def _title(data: Collected, row: StudyRow, rows: Sequence[StudyRow] = ()) -> str
             experiment calls by the method's name: in the sensitivity to θ, SCPO with the lexical
             scorer.
     """
-    if row.row.name in METHOD_LABELS:
+    if has_method_label(row.row):
         return METHOD_LABELS[row.row.name]
+    if row.row.name in METHOD_LABELS:
+        return row.row.label
     run = started(data, row.row)
     name = run.head.method.name if run else ""
     method = METHOD_LABELS.get(name, "")

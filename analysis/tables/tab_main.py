@@ -176,7 +176,8 @@ class Measured:
             if row.unusual:
                 unusual = self._differing(part, replace(row, differs=row.unusual))
                 default[self.notes.mark(unusual)] = None
-        return f"SCPO{''.join(default)} − {label}{''.join(marks)}{';'.join(of_rates)}"
+        own = method_of(self._started(DEFAULT)).label
+        return f"{own}{''.join(default)} − {label}{''.join(marks)}{';'.join(of_rates)}"
 
     def _started(self, name: str) -> Row:
         return next(part.row(name) for part in self.parts if part.row(name).runs)

@@ -133,6 +133,7 @@ def test_a_matcher_outside_the_checkout_matches_without_a_configuration(tmp_path
     [
         ("scorers", "dice = dice.scorer:Dice", "allowed: a scpo.schema.scorer_entry.ScorerEntry"),
         ("scorers", "dice = dice.scorer:MISTY", "cannot be loaded, AttributeError: module 'dice.scorer' has no att"),
+        ("matchers", "last = my-dice.last:last_match", "cannot be loaded, AttributeError: "),
         ("matchers", "last = dice.scorer:DICE", "allowed: a function f(rule, m, order)"),
         ("matchers", "kmp = dice.matcher:last_match", "the name 'kmp' is taken"),
         ("matchers", "Last-1 = dice.matcher:last_match", "'Last-1' is not a valid name"),

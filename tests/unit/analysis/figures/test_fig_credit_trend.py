@@ -75,6 +75,15 @@ def test_credit_in_other_rows_only_names_the_row_that_is_needed(tmp_path):
         build(collect(tmp_path).at_scale("mini"))
 
 
+def test_both_orders_are_on_the_seeds_of_the_experiment_that_has_both(tmp_path):
+    """The default was on the main table's seed 7, the chronological order on seeds 0 and 1."""
+    both = {row: [run_with(tmp_path, row, seed, 10) for seed in (0, 1)] for row in ("scpo", "chronological")}
+    write_experiment(tmp_path, both, name="ablation_order")
+    write_experiment(tmp_path, {"scpo": [run_with(tmp_path, "scpo", 7, 10)]}, name="main_table")
+    (block,) = build(collect(tmp_path).at_scale("mini")).numbers.blocks
+    assert [cells[1] for cells in block.rows] == ["2/2", "2/2"]
+
+
 def test_the_caption_names_the_seeds_where_another_experiment_has_more(tmp_path):
     few = {row: [run_with(tmp_path, row, 0, 10)] for row in ("scpo", "chronological")}
     write_experiment(tmp_path, few, name="ablation_order")

@@ -1,5 +1,7 @@
 """The study's figures: which rows are drawn, against what, and what the caption's table holds."""
 
+import csv
+import io
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -427,6 +429,19 @@ def test_on_common_seeds_effects_and_the_table_of_comparisons_may_differ_as_the_
     assert "tab_study_effects" not in effects(data)
     common = effects(data, Selection(common_seeds=True))
     assert "Seeds: those that all drawn rows have finished; tab_study_effects takes those that its own" in common
+
+
+def test_steps_to_a_level_that_no_seed_reaches_have_no_number_in_the_table_of_curves(tmp_path):
+    """They had the last step, ± 0.0, as if all seeds had reached it there."""
+    curves = {"scpo": lambda seed: rising(0.9), "gigpo": lambda seed: rising(0.1)}
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, curves)
+    table = fig_study_curves.build(collect(tmp_path).at_scale("study")).numbers
+    lines = {line["Row"]: line for line in csv.DictReader(io.StringIO(table.csv()))}
+    scpo, gigpo = (next(line for row, line in lines.items() if row.startswith(name)) for name in ("SCPO", "GiGPO"))
+    assert (scpo["Reach 50 %"], gigpo["Reach 50 %"]) == ("3/3", "0/3")
+    assert scpo["Steps to 50 % mean"]
+    assert gigpo["Steps to 50 % mean"] == ""
+    assert "counts with its last step (restricted mean)" in table.caption
 
 
 def test_curves_name_the_seeds_that_other_experiments_have_of_their_rows(tmp_path):

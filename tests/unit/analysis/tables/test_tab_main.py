@@ -2,15 +2,19 @@ import csv
 import io
 
 import pytest
+from omegaconf import OmegaConf
 
 from analysis.figures import fig_learning
 from analysis.rendering.table import NONE, Number
-from analysis.selection import Selection
+from analysis.selection import Selection, has_method_label
 from analysis.sources.collect import collect
 from analysis.sources.collected import MissingRunsError
+from analysis.sources.rows import Row
 from analysis.tables import tab_beyond
 from analysis.tables.tab_main import build
 from scpo.errors import ConfigError
+from scpo.schema.method import METHOD_LABELS
+from sweeps.compose.overrides import CONF
 from tests.support.run_records import log_lines, log_only, write_ablation, write_experiment, write_run
 from tests.support.study_runs import rising, write_study
 
@@ -174,19 +178,31 @@ def test_a_method_on_seeds_that_the_main_table_has_none_of_is_marked(tmp_path):
     assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO†", "SCPO"}
 
 
-def test_a_row_of_the_users_own_file_has_the_label_that_it_gives(tmp_path):
+def test_a_row_has_the_label_that_the_user_gives_also_if_it_is_named_as_a_method(tmp_path):
     """A row gigpo that is called "GiGPO strong" was printed as GiGPO."""
     strong = write_run(tmp_path, "gigpo", 0, overrides=("method=gigpo", "method.estimator.omega=3.0"))
-    labels = {"gigpo": "GiGPO strong", "grpo": "GRPO (default)"}
     rows = {"gigpo": [strong], "grpo": [write_run(tmp_path, "grpo", 0, overrides=("method=grpo",))]}
+    write_experiment(tmp_path, rows, name="main_table", labels={"gigpo": "GiGPO strong", "grpo": "GRPO (default)"})
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO strong", "GRPO"}
 
-    def shown(**given):
-        write_experiment(tmp_path, rows, name="main_table", labels=labels, **given)
-        made = build(collect(tmp_path).at_scale("mini"))
-        return {cells[1] for block in made.blocks for cells in block.rows}
 
-    assert shown() == {"GiGPO", "GRPO"}
-    assert shown(asked_as=("+experiment=mine.yaml",)) == {"GiGPO strong", "GRPO"}
+def test_differences_name_the_default_row_as_the_user_calls_it(tmp_path):
+    rows = {
+        "gigpo": [write_run(tmp_path, "gigpo", 0, overrides=("method=gigpo",))],
+        "scpo": [write_run(tmp_path, overrides=("method.shaper.alpha=2.0",))],
+    }
+    write_experiment(tmp_path, rows, name="main_table", labels={"scpo": "SCPO tuned", "gigpo": "GiGPO"})
+    made = build(collect(tmp_path).at_scale("mini"))
+    assert {cells[1] for block in made.blocks for cells in block.rows} == {"GiGPO", "SCPO tuned", "SCPO tuned − GiGPO"}
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "experiment").glob("*.yaml")), ids=lambda path: path.stem)
+def test_labels_of_our_experiments_for_methods_are_known(path):
+    """Print has the method's label for these and the user's for others."""
+    for row in OmegaConf.load(path).get("experiment", {}).get("rows", []):
+        if row.name in METHOD_LABELS and "label" in row:
+            assert has_method_label(Row(row.name, row.label, ()))
 
 
 def test_further_seeds_of_a_row_in_another_experiment_are_named_with_the_option_that_shows_them(tmp_path):
