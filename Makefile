@@ -24,7 +24,7 @@ FAULT_MINUTES ?= 6
 # Processes that share the tests; each needs a core and 2 GB.
 TEST_WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -m "not slow and not browser" -n $(TEST_WORKERS) --dist worksteal
-# Modules of tests/support that find such data.
+# Modules of tests/support that look for the large data of ../shared.
 DATA := data_folders|alfworld_games|webshop_data|verl_agent|graph_credit
 VERL_EXTRAS := alfworld,local,verl-cpu
 space := $(subst ,, )
@@ -68,11 +68,11 @@ demo: setup ## SCPO, GiGPO and GRPO on real ALFWorld-engine games, three seeds e
 	$(BIN)/python sweep.py $(DEMO)
 	$(BIN)/python -m analysis figures
 
-test: setup ## the tests (5 to 14 minutes of two cores)
-	@echo "test: 5 to 14 minutes of two cores; first the tests are collected, then each dot is one"
+test: setup ## the tests (12 to 18 minutes of two cores)
+	@echo "test: 12 to 18 minutes of two cores; first the tests are collected, then each dot is one"
 	$(PYTEST)
 
-test-shared: setup ## those of them that read large data, where it lies in ../shared (2 minutes)
+test-shared: setup ## those of them that read large data, where it lies in ../shared
 	$(PYTEST) $$(grep -lrE 'support(\.| import ).*\b($(DATA))\b' tests --include='test_*.py')
 
 test-slow: setup ## the long tests too
