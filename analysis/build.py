@@ -477,12 +477,13 @@ class Sources:
         }
 
     def code_notes(self, data: Collected) -> tuple[str, ...]:
-        """Notes on rows of the present output whose runs used several versions of the code."""
+        """``section_notes`` on the runs that the present output used."""
         used = {run for run, _ in data.used}
         parts = []
         for part in data.sections:
             rows = []
-            for row in part.rows:
+            # Not of the shown seeds only: comparisons are on the seeds of their own experiment.
+            for row in part.with_all_seeds().rows:
                 runs = tuple(run for run in row.runs if run.id in used)
                 if runs:
                     rows.append(replace(row, runs=runs))

@@ -5,6 +5,7 @@ that an experiment plans has the name of its row.
 """
 
 import difflib
+import functools
 import json
 import math
 import re
@@ -338,17 +339,17 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
     columns = runs[["method", "seed", "env", "model", "scale", "state", "finished"]]
 
     # A section of a table knows more than a single run, for example that each of its rows has its
-    # own learning rate, so its setting replaces the run's own. If several sections have the row,
-    # the first one counts.
+    # own learning rate, so its setting replaces the run's own.
     settings: dict[str, str | None] = {}
     differs = {run: note for run, (_, note) in own_names.items()}
     variant_of = variant_notes(data.by_id, data.experiments)
-    for part in data.sections:
+    chosen = _sections_of_runs(data, row_names)
+    for number, part in enumerate(data.sections):
         code_notes = _code_of_rows(data, part)
         method_notes = _method_notes(data, part)
         for row in part.all_rows():
             for run in row.runs:
-                if row.name != row_names.get(run.id):
+                if chosen.get(run.id) != number or row.name != row_names[run.id]:
                     continue
                 settings.setdefault(run.id, part.setting)
                 own = variant_of.get(run.id) or method_notes.get(row.name, "")
@@ -362,6 +363,35 @@ def _runs_frame(data: Collected) -> pd.DataFrame:
         differs=[differs.get(run, "") for run in ids],
         configuration=[_configuration_hash(data.by_id[run]) for run in ids],
     )
+
+
+def _sections_of_runs(data: Collected, row_names: Mapping[str, str]) -> dict[str, int]:
+    """Run id -> number of its section, for runs that a section shows under the name of their row.
+
+    Several sections may show a run. The setting that most runs of its configuration have comes
+    first, so that a row keeps all of its seeds although another experiment has some of them next
+    to rows of another setting; then the first section.
+    """
+    hashes = {run: _configuration_hash(own) for run, own in data.by_id.items()}
+    places: dict[str, list[int]] = {}
+    # Configuration -> setting -> ids of the runs.
+    shown: dict[str, dict[str | None, set[str]]] = {}
+    for number, part in enumerate(data.sections):
+        for row in part.all_rows():
+            for run in row.runs:
+                if row_names.get(run.id) == row.name:
+                    places.setdefault(run.id, []).append(number)
+                    of_configuration = shown.setdefault(hashes[run.id], {})
+                    of_configuration.setdefault(part.setting, set()).add(run.id)
+
+    def runs_of_configuration(run: str, number: int) -> int:
+        return len(shown[hashes[run]][data.sections[number].setting])
+
+    chosen = {}
+    for run_id, numbers in places.items():
+        # Among equals, max returns the first.
+        chosen[run_id] = max(numbers, key=functools.partial(runs_of_configuration, run_id))
+    return chosen
 
 
 def _method_notes(data: Collected, part: Section) -> dict[str, str]:

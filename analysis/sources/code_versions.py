@@ -168,7 +168,7 @@ def mixed_code(row: Row, runs: Mapping[str, Run]) -> str:
 def code_notes(
     rows: Sequence[Row], runs: Mapping[str, Run], together: str = "the rows"
 ) -> Iterator[str]:
-    """Yield a note on each row whose seeds used several versions of the code.
+    """Yield notes on rows whose seeds used several versions of the code, one for each difference.
 
     If each row has one version, but the rows have different ones, yield one note on all of them.
 
@@ -177,12 +177,13 @@ def code_notes(
         runs: All runs by id.
         together: Name of all the rows together in that note.
     """
-    mixed = False
+    mixed: dict[str, list[str]] = {}
     for row in rows:
-        note = mixed_code(row, runs)
-        if note:
-            mixed = True
-            yield f"{row.label}: {note}"
+        if versions := several_versions(runs[run] for run in row.finished):
+            mixed.setdefault(versions, []).append(row.label)
+    for versions, labels in mixed.items():
+        whose = ITS_SEEDS if len(labels) == 1 else f"the seeds of each {SEVERAL}"
+        yield f"{'; '.join(labels)}: {whose} {versions}"
     versions = several_versions(runs[run] for row in rows for run in row.finished)
     if versions and not mixed:
         yield f"{together} {SEVERAL} {versions}"

@@ -187,6 +187,18 @@ class Section:
         for family in self.families:
             yield from family.runs
 
+    def with_all_seeds(self) -> "Section":
+        """The section with the runs of all of its experiments in its rows, not the shown ones only.
+
+        Outputs that compare the rows of each experiment use these.
+        """
+        merged: dict[str, Row] = {}
+        for row in self.all_rows():
+            known = merged.setdefault(row.name, row)
+            more = tuple(run for run in row.runs if run not in known.runs)
+            merged[row.name] = replace(known, runs=known.runs + more)
+        return replace(self, rows=tuple(merged.values()))
+
     def with_each_row(self, change: Callable[[Row], Row]) -> "Section":
         """The section with ``change(row)`` for each of ``all_rows``."""
         families = []

@@ -13,7 +13,9 @@ from itertools import product
 
 from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.sections import benchmarks
 from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
+from analysis.stats.named import lacks_row
 from analysis.stats.pairs import Pairs, pair_rows, run_id
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable, untested_text
 from analysis.stats.study_rows import (
@@ -175,6 +177,15 @@ class _Named:
         backward = (self.first, self.second) == (other.second, other.first)
         return self.measure == other.measure and (forward or backward)
 
+    def is_called(self, benchmark: tuple[str, str], measure: str, names: tuple[str, str]) -> bool:
+        """True if a record's comparison of these two names is this one, in either direction."""
+        if (self.first.benchmark, self.measure) != (benchmark, measure):
+            return False
+        first, second = names
+        forward = self.first.called(first) and self.second.called(second)
+        backward = self.first.called(second) and self.second.called(first)
+        return forward or backward
+
 
 def named_comparisons(
     data: Collected, rows: Sequence[StudyRow] | None = None, *, meaning: bool = False
@@ -189,11 +200,13 @@ def named_comparisons(
     """
     if rows is None:
         rows = study_rows(data, meaning=meaning)
-    comparisons = [_compared(data, named) for named in _distinct(data, rows, meaning=meaning)]
+    distinct = _distinct(data, rows, meaning=meaning)
+    comparisons = [_compared(data, named) for named in distinct]
+    tests = len(comparisons) + _without_rows(data, distinct, meaning=meaning)
     # The three questions are corrected separately.
-    effects = corrected([comparison.effect for comparison in comparisons])
-    speeds = corrected([comparison.faster for comparison in comparisons])
-    ends = corrected([comparison.better for comparison in comparisons])
+    effects = corrected([comparison.effect for comparison in comparisons], tests)
+    speeds = corrected([comparison.faster for comparison in comparisons], tests)
+    ends = corrected([comparison.better for comparison in comparisons], tests)
     results = []
     for comparison, effect, faster, better in zip(comparisons, effects, speeds, ends, strict=True):
         results.append(replace(comparison, effect=effect, faster=faster, better=better))
@@ -219,14 +232,21 @@ def tested(comparisons: Sequence[Comparison], scale: str) -> str:
         scale: Scale of their runs.
     """
     whose = "the study" if scale == STUDY else f"all experiments at {scale} scale"
-    untested = sum(math.isnan(comparison.effect.p) for comparison in comparisons)
-    text = f"the {counted(len(comparisons), 'comparison')} of {whose}"
+    tests = comparisons[0].effect.tests if comparisons else 0
+    untested = tests - sum(not math.isnan(comparison.effect.p) for comparison in comparisons)
+    text = f"the {counted(tests, 'comparison')} of {whose}"
     return f"{text} ({untested_text(untested)})" if untested else text
 
 
-def corrected(effects: Sequence[Effect]) -> list[Effect]:
-    """The effects with Holm's correction over all of them, also those that cannot be tested yet."""
-    tests = len(effects)
+def corrected(effects: Sequence[Effect], tests: int | None = None) -> list[Effect]:
+    """The effects with Holm's correction.
+
+    Args:
+        effects: The effects of one family of tests, also those that cannot be tested yet.
+        tests: Number of tests of the family; None: one for each effect.
+    """
+    if tests is None:
+        tests = len(effects)
     values = holm([effect.p for effect in effects], tests)
     return [
         replace(effect, corrected=value, tests=tests)
@@ -296,8 +316,8 @@ def _named_in(
     """Yield the comparisons that an experiment names, on each of its benchmarks."""
     if record.primary is None:
         return
-    benchmarks = by_benchmark(rows_of(data, record)).values()
-    for names, here in product(record.primary.comparisons, benchmarks):
+    rows_here = by_benchmark(rows_of(data, record)).values()
+    for names, here in product(record.primary.comparisons, rows_here):
         first = _called(here, names[0])
         second = _called(here, names[1])
         if first is None or second is None:
@@ -315,6 +335,26 @@ def _named_in(
             measure=record.primary.measure,
             seeds=frozenset(first.row.seeds & second.row.seeds),
         )
+
+
+def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool) -> int:
+    """Number of named comparisons with a row that the calls of the experiment have left out so far.
+
+    They are tests of the family all the same, so that no p depends on which rows are run first.
+    """
+    absent: set[tuple[tuple[str, str], str, frozenset[str]]] = set()
+    for record in reported(data, meaning=meaning):
+        if record.primary is None:
+            continue
+        measure = record.primary.measure
+        for names in record.primary.comparisons:
+            if not lacks_row(record, names):
+                continue
+            for benchmark in benchmarks(record):
+                # Another experiment may have both rows.
+                if not any(named.is_called(benchmark, measure, names) for named in distinct):
+                    absent.add((benchmark, measure, frozenset(names)))
+    return len(absent)
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:

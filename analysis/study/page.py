@@ -577,7 +577,7 @@ def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -
     parts = []
     for part in data.sections:
         if any(is_of_meaning(name) == meaning for name in part.experiments):
-            parts.append(part)
+            parts.append(part.with_all_seeds())
     for note in section_notes(parts, data.by_id):
         yield f"- Note: {note}."
     yield f"- Processors: {_counted(_processor(run) for run in runs)}."

@@ -47,6 +47,8 @@ class PlannedRow(BaseModel):
     name: str
     label: str
     runs: tuple[PlannedRun, ...]
+    # False for a row that could run at this scale, but that ``rows=[...]`` left out of the call.
+    chosen: bool = Field(default=True, exclude_if=lambda chosen: chosen)
     # Of a row that a call does not run: environment and model -> hash of its present settings, by
     # which runs of earlier calls are recognised as its own. Not in the file.
     settings: dict[tuple[str, str], str] = Field(default_factory=dict, exclude=True)

@@ -118,7 +118,13 @@ class Matrix:
             )
             runs.append(planned)
         settings = self.other_settings.get(row.name, {})
-        return PlannedRow(name=row.name, label=row.label, runs=tuple(runs), settings=settings)
+        return PlannedRow(
+            name=row.name,
+            label=row.label,
+            runs=tuple(runs),
+            chosen=bool(runs) or self.scale not in row.scales,
+            settings=settings,
+        )
 
     def add(self, row: ExperimentRow, config: RunConfig) -> None:
         """Add a run to a row; ConfigError if nothing in this repository can start it."""
@@ -217,6 +223,7 @@ def _add_runs(
     for row in rows:
         for config in _row_runs(row, axes, shared, matrix.overrides):
             _refuse_label_of_another(matrix.experiment.name, row, config)
+            _refuse_label_of_unchanged_method(matrix.experiment.name, row, config)
             matrix.add(row, config)
 
 
@@ -371,6 +378,21 @@ def _refuse_label_of_another(experiment: str, row: ExperimentRow, config: RunCon
             f"experiment {experiment}, row {row.name}: its label {row.label} is that of "
             f"method={methods[0]}, but it runs method={name}: give it the label "
             f"{own or name}, or method={methods[0]} in its overrides"
+        )
+
+
+def _refuse_label_of_unchanged_method(
+    experiment: str, row: ExperimentRow, config: RunConfig
+) -> None:
+    """Refuse a row that changes settings of its method and has the label of the method as it is."""
+    if row.label != METHOD_LABELS.get(config.method.name):
+        return
+    changed = [str(own) for own in parse_all(row.overrides) if own.key.startswith("method.")]
+    if changed:
+        raise ConfigError(
+            f"experiment {experiment}, row {row.name}: its label {row.label} is that of "
+            f"method={config.method.name} as it is, but the row has {' '.join(changed)}: give it "
+            f'a label of its own, such as "{row.label}, {changed[0].removeprefix("method.")}"'
         )
 
 

@@ -88,6 +88,22 @@ def test_a_run_whose_row_is_another_configuration_in_the_tables_has_a_row_of_its
     assert (runs.groupby("row")["configuration"].nunique() == 1).all()
 
 
+def test_a_row_keeps_its_setting_on_seeds_that_another_experiment_has_next_to_others(tmp_path):
+    """SCPO's seeds 0 and 1 had the setting of the ablation, whose rows all have SCPO's learning rate."""
+    curves = {
+        row: lambda seed: rising(0.8) for row in ("scpo", "gigpo", "grpo", "chronological", "theta_0_4", "theta_0_8")
+    }
+    compared = ("gigpo", "grpo", "scpo")
+    variants = ("scpo", "chronological", "theta_0_4", "theta_0_8")
+    write_study(tmp_path, {"mine": compared, "ablation": variants}, curves, seeds=(0, 1), primary={})
+    write_study(tmp_path, {"mine2": compared}, curves, seeds=(2, 3), primary={})
+    runs = scpo.load_runs(tmp_path)
+    usual = runs[runs.setting == runs[runs.row == "gigpo"].setting.iloc[0]]
+    assert usual.groupby("row")["seed"].unique().map(list).to_dict() == {row: [0, 1, 2, 3] for row in compared}
+    other = runs[runs.row == "theta_0_4"].setting.iloc[0]
+    assert set(runs[runs.setting == other].row) == {"chronological", "theta_0_4", "theta_0_8"}
+
+
 def test_a_row_keeps_a_seed_that_another_experiment_has_under_a_name_of_its_own(tmp_path):
     rows = {}
     for row in ("scpo", "gigpo"):

@@ -152,6 +152,10 @@ def test_a_named_comparison_without_results_counts_in_the_correction(tmp_path):
     }
     compared = [("chronological", "scpo"), ("no_monotonicity", "scpo")]
     write_experiment(tmp_path, rows | {"no_monotonicity": []}, name="mine", compared=compared)
+    (path,) = (tmp_path / "experiments").glob("mine*.json")
+    record = json.loads(path.read_text())
+    record["rows"][-1]["chosen"] = False
+    write_json(path, record)
     _, _, named = " ".join(experiment_table(tmp_path, "mine").split()).partition("Named before the runs")
     assert "over the 2 comparisons of this experiment (1 of them, with fewer than two pairs" in named
     assert "2/2 +10.0 [−53.5, 73.5] 0.590" in named  # 0.295 of one comparison

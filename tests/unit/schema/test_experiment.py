@@ -87,6 +87,27 @@ def test_a_row_with_the_label_of_a_method_runs_that_method(tmp_path):
     assert of("{name: x, label: GiGPO ours, overrides: [method=grpo]}").runs
 
 
+@pytest.mark.parametrize("label", ["", "label: SCPO, "])
+def test_a_row_that_changes_its_method_needs_a_label_of_its_own(tmp_path, label):
+    """Tables printed SCPO with theta = 0.9 as SCPO."""
+    path = tmp_path / "mine.yaml"
+
+    def of(row):
+        axes = "{env: [alfworld], model: [tiny], seeds: [0]}"
+        path.write_text(f"experiment:\n  name: mine\n  title: Mine\n  axes: {axes}\n  rows: [{row}]\n")
+        return expand(str(path))
+
+    with pytest.raises(ConfigError) as caught:
+        of(f"{{name: scpo, {label}overrides: [method=scpo, method.shaper.theta=0.9]}}")
+    assert str(caught.value) == (
+        "experiment mine, row scpo: its label SCPO is that of method=scpo as it is, but the row has "
+        'method.shaper.theta=0.9: give it a label of its own, such as "SCPO, shaper.theta=0.9"'
+    )
+    assert of("{name: scpo, label: SCPO at 0.9, overrides: [method=scpo, method.shaper.theta=0.9]}").runs
+    # Tables have a note on what is no setting of the method.
+    assert of("{name: scpo, overrides: [method=scpo, trainer.optimizer.learning_rate=1e-4]}").runs
+
+
 def test_a_measure_that_there_is_not_is_refused():
     with pytest.raises(ValidationError, match="validation_area"):
         experiment(("scpo", "gigpo"), measure="success")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from analysis.build import build_from
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.code_versions import mixed_code, section_notes
 from analysis.sources.collect import collect
@@ -187,3 +188,20 @@ def test_runs_with_uncommitted_changes_are_named(tmp_path):
     data = collect(tmp_path)
     (note,) = section_notes(data.sections, data.by_id)
     assert note.startswith("3 runs of main_table on ALFWorld ran with uncommitted changes in the checkout")
+
+
+def test_uncommitted_changes_of_seeds_that_only_comparisons_show_are_named(tmp_path):
+    """``tab_study`` compares the rows of each experiment on its own seeds, and had no note."""
+    curves = {row: lambda seed: rising(0.5) for row in ("scpo", "gigpo")}
+    write_study(tmp_path / "runs", {"main_table": ("scpo", "gigpo")}, curves)
+    named = {"later": [["scpo", "gigpo"]]}
+    later = write_study(tmp_path / "runs", {"later": ("scpo", "gigpo")}, curves, seeds=(7, 8), primary=named)
+    for run in (*later["scpo"], *later["gigpo"]):
+        record = {"attempts": {"1": {"cpu": "a processor", "dirty": True}}}
+        write_json(tmp_path / "runs" / run / "provenance.json", record)
+    data = collect(tmp_path / "runs")
+    (table,) = build_from(data, tmp_path / "out", only=["tab_study"]).outputs
+    assert "4 runs of later, main_table on ALFWorld ran with uncommitted changes" in " ".join(table.made.notes)
+    # The main table does not show these seeds.
+    (table,) = build_from(data, tmp_path / "out", only=["tab_main"]).outputs
+    assert "uncommitted" not in " ".join(table.made.notes)

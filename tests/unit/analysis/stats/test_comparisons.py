@@ -18,7 +18,9 @@ from analysis.stats.comparisons import (
     corrected,
     named_comparisons,
 )
+from analysis.stats.comparisons import tested as family_in_words
 from analysis.stats.measures import AREA, BETTER, FASTER
+from analysis.stats.named import named_by
 from analysis.stats.seed_statistics import holm, p_value
 from analysis.stats.study_rows import selected, study_rows
 from analysis.tables import tab_study_effects
@@ -276,6 +278,33 @@ def test_a_test_that_cannot_be_made_yet_counts_in_the_correction():
     assert math.isnan(without_spread.corrected)
     assert tested.tests == 3
     assert tested.corrected == 3 * tested.p
+
+
+def test_a_comparison_of_a_row_that_no_call_has_chosen_yet_counts_in_the_correction(tmp_path):
+    """It counted in the table of the sweep, and not in ``tab_study_effects``."""
+    named = {"mine": [["scpo", "gigpo"], ["chronological", "scpo"], ["gigpo", "grpo"]]}
+    write_study(tmp_path, {"mine": ("scpo", "gigpo")}, CURVES, primary=named)
+    path = tmp_path / "experiments" / "mine-study.json"
+    record = json.loads(path.read_text())
+    # Left out by rows=[...], and not able to run at this scale.
+    record["rows"].append({"name": "chronological", "label": "In time", "runs": [], "chosen": False})
+    record["rows"].append({"name": "grpo", "label": "GRPO", "runs": []})
+    write_json(path, record)
+    data = collect(tmp_path).at_scale("study")
+    (comparison,) = named_comparisons(data)
+    assert comparison.effect.tests == 2
+    assert comparison.effect.corrected == pytest.approx(min(1, 2 * comparison.effect.p))
+    assert family_in_words([comparison], "study").startswith("the 2 comparisons of the study (1 of them, ")
+    logged = data.metrics.groupby("run")["metric"].unique()
+    metrics = {run: {name: data.series(run, name) for name in logged[run]} for run in data.by_id}
+    (of_sweep,) = named_by(data.experiments[0], data.by_id, metrics)
+    assert (of_sweep.tests, of_sweep.p) == (2, pytest.approx(comparison.effect.corrected))
+
+    # With its runs in another experiment it is no further test.
+    later = {"other": [["scpo", "chronological"]]}
+    write_study(tmp_path, {"other": ("scpo", "chronological")}, CURVES, primary=later)
+    comparisons = named_comparisons(collect(tmp_path).at_scale("study"))
+    assert [each.effect.tests for each in comparisons] == [2, 2]
 
 
 @pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])

@@ -110,6 +110,15 @@ def test_the_prompted_rows_of_the_main_table_have_one_seed():
     assert [each for each in names(matrix) if each[0] == "plain"] == [("plain", 0)]
 
 
+def test_the_record_tells_rows_that_a_call_leaves_out_from_rows_that_cannot_run_at_its_scale():
+    record = expand("main_table", ["scale=study", "rows=[scpo]", "seeds=[3]"]).manifest
+    chosen = {row.name: row.chosen for row in record.rows}
+    assert (chosen["scpo"], chosen["gigpo"], chosen["react"]) == (True, False, True)
+    written = {row["name"]: row for row in record.model_dump(mode="json")["rows"]}
+    assert "chosen" not in written["scpo"]
+    assert written["gigpo"]["chosen"] is False
+
+
 def test_misspelt_seeds_are_seeds_and_no_row():
     with pytest.raises(ConfigError, match=r"^sceds=\[0\]: unknown key sceds; did you mean seeds\?$"):
         expand("ablation", ["sceds=[0]"])
