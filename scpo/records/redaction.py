@@ -26,6 +26,9 @@ SECRET_NAME = re.compile(
     r"|WEBHOOK_URL|(^|_)(PAT|DSN|AUTH))(_?\d{1,4})?$"  # OPENAI_API_KEY_2
 )
 
+# Variables that hold an address, which is secret, or a command.
+ADDRESS_OR_COMMAND = ("SCPO_NOTIFY",)
+
 # NAME=value in a line of shell.
 ASSIGNED = re.compile(
     r"(?<![\w$])(?P<name>[A-Za-z_]\w*)="
@@ -107,6 +110,11 @@ SHAPES = {
     ),
 }
 
+# Default passwords of servers: no secrets, and words of many files.
+DEFAULT_PASSWORDS = frozenset(
+    {"postgres", "password", "passw0rd", "changeme", "changeit", "rabbitmq", "12345678"}
+)
+
 # Words and numbers that a variable with the name of a secret may have (DB_PASSWORD=postgres,
 # MAX_TOKENS=10000000), and that many other values contain.
 COMMON = re.compile(
@@ -180,10 +188,17 @@ def secrets_in(
 def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each secret of the environment after whose it is, e.g. ``that of $WANDB_API_KEY``."""
     for name, value in environment.items():
-        if SECRET_NAME.search(name.upper()):
+        if is_secret(name, value):
             yield f"that of ${name}", value.strip()
         for password in passwords(value):
             yield f"the password of the address in ${name}", password
+
+
+def is_secret(name: str, value: str, names: Collection[str] = ()) -> bool:
+    """True for a variable whose value is a secret, by its name; ``names`` as in ``leaks``."""
+    if name in ADDRESS_OR_COMMAND:
+        return "://" in value
+    return name in names or bool(SECRET_NAME.search(name.upper()))
 
 
 def passwords(value: str) -> list[str]:
@@ -215,7 +230,7 @@ def assigned(
     values = {}
     for match in form.finditer(text):
         name, value = match["name"], match["value"]
-        if name not in names and not SECRET_NAME.search(name.upper()):
+        if not is_secret(name, value, names):
             continue
         if not FILLED_IN.fullmatch(value):
             values[name] = value
@@ -237,16 +252,15 @@ def _matches(
     text: str, environment: Mapping[str, str], names: Collection[str]
 ) -> Iterator[tuple[str, re.Match[str]]]:
     for name, value in environment.items():
-        secret_name = name in names or SECRET_NAME.search(name.upper())
         # The address of a database may hold a password, although the variable's name is not secret.
-        if secret_name or WITH_PASSWORD.search(value):
+        if is_secret(name, value, names) or WITH_PASSWORD.search(value):
             for form in forms(value):
                 for match in re.finditer(re.escape(form), text):
                     yield f"the value of ${name}", match
         # The URL encoding of a password is a form of both of its spellings.
         spellings: set[str] = set()
         for password in passwords(value):
-            if not _is_common(password):
+            if password not in DEFAULT_PASSWORDS and not os.path.exists(password):
                 spellings |= forms(password)
         for form in spellings:
             for match in re.finditer(re.escape(form), text):

@@ -195,8 +195,8 @@ def _refuse_secret(override: Override) -> None:
             if secret not in _file_names():
                 _refuse(override, f"contains {whose}")
         for variable in FROM_ENVIRONMENT.findall(value):
-            has_password = redaction.passwords(os.environ.get(variable, ""))
-            if redaction.SECRET_NAME.search(variable.upper()) or has_password:
+            content = os.environ.get(variable, "")
+            if redaction.is_secret(variable, content) or redaction.passwords(content):
                 _refuse(override, f"refers to ${variable}")
 
 

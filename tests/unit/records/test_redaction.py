@@ -95,8 +95,24 @@ def test_the_password_of_an_address_is_a_secret_of_its_own():
     assert redact(text, environment) == "a\npassword = [redacted]\n"
     assert redact("planted-Secret/0002", environment) == "[redacted]"
     assert redact("url = postgres://me:planted-Secret%2F0002@db/x", environment) == "url = [redacted]"
-    # A common word may be in any file.
+    # A default password may be in any file.
     assert redact("a database of postgres", environment) == "a database of postgres"
+
+
+@pytest.mark.parametrize("password", ["sunflower42", "topsecretpw77", "sunflower", "proxypass"])
+def test_the_password_of_an_address_may_look_like_a_word(password):
+    """A word of up to 15 characters with up to two digits was recorded in clear."""
+    environment = {"WANDB_BASE_URL": f"https://me:{password}@wandb.lab.example"}
+    assert redact(f"+PW = '{password}'\n", environment) == "+PW = '[redacted]'\n"
+    assert [leak.line for leak in leaks(f"a\nPW = '{password}'\n", environment)] == [2]
+
+
+def test_the_address_of_notices_is_a_secret_and_their_command_is_none():
+    address = "https://chat.lab.example/hooks/x8k2m1planted"
+    assert redact(f"+URL = '{address}'\n", {"SCPO_NOTIFY": address}) == "+URL = '[redacted]'\n"
+    assert assigned(f"export SCPO_NOTIFY={address}") == {"SCPO_NOTIFY": address}
+    assert redact("+notify-send\n", {"SCPO_NOTIFY": "notify-send"}) == "+notify-send\n"
+    assert assigned("export SCPO_NOTIFY=notify-send") == {}
 
 
 def test_the_variable_that_a_configuration_names_is_secret_under_any_name():
