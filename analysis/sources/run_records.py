@@ -138,6 +138,14 @@ class ExperimentRecord(Manifest):
         """Words of the command line that apply to every row; the scale is in titles."""
         return tuple(word for word in self.overrides if not word.startswith("scale="))
 
+    def left_out(self, names: Iterable[str]) -> bool:
+        """True if all calls so far have left out one of these rows (``rows=[...]``).
+
+        A row that cannot run at this scale is not one of them.
+        """
+        waiting = {row.name for row in self.rows if not row.chosen and not row.runs}
+        return not waiting.isdisjoint(names)
+
     def command(self, seeds: Iterable[int]) -> str | None:
         """Command that makes the runs of these seeds, or for a W&B project reads it again.
 

@@ -15,7 +15,6 @@ from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.sources.sections import benchmarks
 from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
-from analysis.stats.named import lacks_row
 from analysis.stats.pairs import Pairs, pair_rows, run_id
 from analysis.stats.seed_statistics import LEVEL, holm, p_value, resolvable, untested_text
 from analysis.stats.study_rows import (
@@ -213,6 +212,22 @@ def named_comparisons(
     return results
 
 
+def named_too_late(data: Collected, *, meaning: bool = False) -> str:
+    """The comparisons that experiments named after their results; empty without any.
+
+    For example ``SCPO − GiGPO (mine)``: none of them is tested for this experiment.
+    """
+    texts = []
+    for record in reported(data, meaning=meaning):
+        labels = {row.name: row.label for row in record.rows}
+        # A pair counts once in either direction. Sorted, as sources are joined in any order.
+        pairs = {frozenset(pair): pair for pair in sorted(record.named_late)}
+        for first, second in pairs.values():
+            names = f"{labels.get(first, first)} − {labels.get(second, second)}"
+            texts.append(f"{names} ({record.experiment})")
+    return "; ".join(texts)
+
+
 def asked_seeds(data: Collected) -> str:
     """Sentence on the seeds that the user's choice of experiments keeps; empty without a choice."""
     if not data.asked:
@@ -348,7 +363,7 @@ def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool)
             continue
         measure = record.primary.measure
         for names in record.primary.comparisons:
-            if not lacks_row(record, names):
+            if not record.left_out(names):
                 continue
             for benchmark in benchmarks(record):
                 # Another experiment may have both rows.

@@ -5,7 +5,7 @@ all experiments, each distinct one once, for the tables and figures of the study
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from analysis.sources.run_records import ExperimentRecord, Run
@@ -79,7 +79,7 @@ def named_by(
         rows = {row.name: row for row in record_rows(record, runs, *benchmark) if row.runs}
         for names in record.primary.comparisons:
             if not set(names) <= rows.keys():
-                without_runs += lacks_row(record, names)
+                without_runs += record.left_out(names)
                 continue
             first, second = (rows[name] for name in names)
             # Two names of the same configuration share their runs.
@@ -101,12 +101,3 @@ def named_by(
         replace(comparison, p=p, tests=tests, untested=planned - tested)
         for comparison, p in zip(found, corrected, strict=True)
     ]
-
-
-def lacks_row(record: ExperimentRecord, names: Iterable[str]) -> bool:
-    """True if the calls of an experiment have left out one of these rows so far (``rows=[...]``).
-
-    A row that cannot run at this scale is not one of them.
-    """
-    waiting = {row.name for row in record.rows if not row.chosen and not row.runs}
-    return not waiting.isdisjoint(names)

@@ -22,7 +22,7 @@ class Pairs:
             between types, so these are used only without any other pairs.
         other_games: Seeds whose runs were validated on different games; never used.
         unnamed: Further seeds that both rows have finished, on which no experiment named the
-            comparison; never used.
+            comparison before their runs; never used.
     """
 
     planned: int
@@ -48,7 +48,7 @@ class Pairs:
         if self.unnamed:
             parts.append(
                 f"both rows have seeds {seed_ranges(self.unnamed)}, too, left out, for no "
-                "experiment named the comparison on these"
+                "experiment named the comparison on these before their runs"
             )
         return "; ".join(parts)
 

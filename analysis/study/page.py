@@ -15,7 +15,12 @@ from analysis.sources.code_versions import section_notes
 from analysis.sources.collected import Collected, MissingRunsError
 from analysis.sources.rows import seed_list
 from analysis.sources.run_records import UNKNOWN, ExperimentRecord, Run
-from analysis.stats.comparisons import CORRECTED_APART, Comparison, named_comparisons
+from analysis.stats.comparisons import (
+    CORRECTED_APART,
+    Comparison,
+    named_comparisons,
+    named_too_late,
+)
 from analysis.stats.measures import AREA, BETTER, over_seeds
 from analysis.stats.pairs import seed_ranges
 from analysis.stats.study_rows import (
@@ -580,6 +585,8 @@ def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -
             parts.append(part.with_all_seeds())
     for note in section_notes(parts, data.by_id):
         yield f"- Note: {note}."
+    if late := named_too_late(data, meaning=meaning):
+        yield f"- Named only after their results, and so not tested: {late}."
     yield f"- Processors: {_counted(_processor(run) for run in runs)}."
     for record in records:
         yield from _incomplete(data, record)

@@ -17,6 +17,7 @@ from analysis.stats.comparisons import (
     Effect,
     asked_seeds,
     named_comparisons,
+    named_too_late,
     tested,
 )
 from analysis.stats.seed_statistics import p_text
@@ -144,6 +145,8 @@ def _caption(
     if scale == "mini":
         caption += ON_TRAINING
     caption += asked_seeds(data)
+    if late := named_too_late(data):
+        caption += f" Named only after their results, and so not tested: {late}."
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
     return caption + not_shown(data, _compared_rows(found))

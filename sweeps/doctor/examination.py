@@ -63,7 +63,7 @@ def read_subject(overrides: Sequence[str]) -> Subject:
         request = read_request(overrides)
         plan = make_plan(request.name, request.overrides)
         # One configuration is enough for all trials: they differ in hyper-parameters only.
-        return Subject((plan.base,), plan.trials * len(plan.seeds), plan.search)
+        return Subject((plan.base,), plan.settings * len(plan.seeds), plan.search)
     if "experiment" in keys:
         request = read_request(overrides)
         runs = expand(request.name, request.overrides).runs

@@ -29,7 +29,16 @@ from sweeps.compose.hints import explain_validation
 from sweeps.compose.overrides import Override, parse, parse_all
 from sweeps.compose.schema_keys import dotted_keys
 from sweeps.search.failed_runs import any_cleared
-from sweeps.search.space import Params, distributions, grid, key_of_params, point_of, tidy, values
+from sweeps.search.space import (
+    Params,
+    distributions,
+    grid,
+    key_of_params,
+    point_of,
+    size,
+    tidy,
+    values,
+)
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -85,8 +94,14 @@ class Plan:
 
     @property
     def trials(self) -> int:
-        """Number of different settings to try; retries are not counted."""
+        """The budget: largest number of different settings to try; retries are not counted."""
         return at_scale(self.search.trials, self.scale)
+
+    @property
+    def settings(self) -> int:
+        """Number of different settings to try: ``trials``, or all of a smaller space."""
+        is_grid = self.search.sampler.name == "grid"
+        return int(min(self.trials, size(self.search.space, as_grid=is_grid)))
 
     @property
     def metric(self) -> str:

@@ -97,7 +97,7 @@ def _show_without_value(
     trials = "trial" if len(groups) == 1 else "trials"
     say(
         console,
-        f"{len(groups)} of the {counted(plan.trials, 'setting')} {verb} no value: {trials} "
+        f"{len(groups)} of the {counted(plan.settings, 'setting')} {verb} no value: {trials} "
         f"{numbers} failed and {were} given up, for the reasons in the summary. The same command "
         f"tries {them} again {again}",
     )
@@ -138,7 +138,7 @@ def _runs_to_come(plan: Plan, trials: "Sequence[FrozenTrial]") -> int:
         elif "RUNNING" in states:
             runs = plan.runs(tries[0].params).values()
             over += [_recorded(config) for config in runs].count(State.DONE)
-    return max(0, plan.trials * len(plan.seeds) - over)
+    return max(0, plan.settings * len(plan.seeds) - over)
 
 
 def _recorded(config: RunConfig) -> State:
@@ -216,7 +216,10 @@ def _to_go_on(plan: Plan, trials: "Sequence[FrozenTrial]") -> Iterator[str]:
 def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> None:
     """Show the objective, the budget and the progress so far."""
     seeds = ", ".join(map(str, plan.seeds))
-    say(console, f"{plan.search.title}, scale={plan.scale}: {plan.trials} settings x seeds {seeds}")
+    settings = f"{plan.settings} settings"
+    if plan.settings < plan.trials:
+        settings += f" (all of the space; search.trials={plan.trials})"
+    say(console, f"{plan.search.title}, scale={plan.scale}: {settings} x seeds {seeds}")
     tuning = plan.tuning
     where = (
         "of the games that trials train on"
@@ -228,7 +231,7 @@ def _opening(console: Console, plan: Plan, trials: "Sequence[FrozenTrial]") -> N
         f"maximised: mean of {plan.metric} at the last step; sampler: {plan.search.sampler.name}",
     )
     say(console, f"judged on {tuning.tasks} tasks {where}; no reported panel is tuned on")
-    runs = [plan.base] * plan.trials * len(plan.seeds)
+    runs = [plan.base] * plan.settings * len(plan.seeds)
     for line in cost_lines(runs, runs[: _runs_to_come(plan, trials)]):
         say(console, line)
     if plan.scale != "paper":

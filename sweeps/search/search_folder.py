@@ -186,7 +186,7 @@ def _objective(plan: Plan, trials: "Sequence[FrozenTrial]") -> str:
     return (
         f"Maximised: mean of `{plan.metric}` at the last step over seeds {seeds}; scale "
         f"{plan.scale}, {plan.base.env.name}, {plan.base.model.name}; sampler "
-        f"{plan.search.sampler.name}, at most {plan.trials} settings. Trials: {counts(trials)}."
+        f"{plan.search.sampler.name}, at most {plan.settings} settings. Trials: {counts(trials)}."
     )
 
 

@@ -75,15 +75,28 @@ def grid(space: Space, seed: int) -> Iterator[Params]:
         ConfigError: It has more than LARGEST_GRID points.
     """
     axes = {name: values(dimension) for name, dimension in space.items()}
-    size = math.prod(map(len, axes.values()))
-    if size > LARGEST_GRID:
+    count = size(space, as_grid=True)
+    if count > LARGEST_GRID:
         raise ConfigError(
-            f"a grid of {size} points is too large to search; allowed: at most {LARGEST_GRID}. "
+            f"a grid of {count} points is too large to search; allowed: at most {LARGEST_GRID}. "
             "Widen the steps, or take search.sampler.name=tpe"
         )
     points = list(itertools.product(*axes.values()))
     random.Random(seed).shuffle(points)
     return (dict(zip(axes, point, strict=True)) for point in points)
+
+
+def size(space: Space, *, as_grid: bool) -> float:
+    """Number of points of a space; infinite if a dimension has any number of values.
+
+    ``as_grid``: count the grid points of a logarithmic range, and not all of its values.
+    """
+    counts = []
+    for dimension in space.values():
+        if isinstance(dimension, LogRange) and not as_grid:
+            return math.inf
+        counts.append(len(values(dimension)))
+    return math.prod(counts)
 
 
 def key_of_params(params: Params) -> str:

@@ -89,6 +89,8 @@ def test_a_comparison_that_another_source_refused_with_runs_of_its_own_is_not_te
         data = collect(order).at_scale("study")
         # One experiment again, whose records name the same.
         assert {name: one.pairs.count for name, one in by_name(data).items()} == {"GiGPO − GRPO": "6/6"}
+        caption = tab_study_effects.build(data).caption
+        assert "Named only after their results, and so not tested: SCPO − GIGPO (main_table)." in caption
 
 
 @pytest.mark.parametrize(("archived", "tested"), [("named", True), (None, False), ("refused", False)])
@@ -183,7 +185,9 @@ def test_seeds_on_which_no_experiment_named_the_comparison_are_left_out_and_name
     write_study(tmp_path, {"further": ("gigpo", "grpo")}, CURVES, seeds=(5, 6, 7))
     comparisons = by_name(study(tmp_path))
     assert comparisons["GiGPO − GRPO"].pairs.count == "3/3"
-    remark = "both rows have seeds 5–7, too, left out, for no experiment named the comparison on these"
+    remark = (
+        "both rows have seeds 5–7, too, left out, for no experiment named the comparison on these before their runs"
+    )
     assert comparisons["GiGPO − GRPO"].pairs.remark == remark
     assert comparisons["SCPO − GiGPO"].pairs.remark == ""
     made = tab_study_effects.build(collect(tmp_path).at_scale("study"))

@@ -42,6 +42,17 @@ def test_a_preview_shows_space_budget_and_first_settings_and_writes_nothing(tmp_
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+def test_a_space_that_is_smaller_than_the_budget_is_counted_whole(sampler):
+    """Runs and hours were those of search.trials, of which most can never start."""
+    theta, soft = "search.space.theta", "search.space.soft_base"
+    small = [f"{theta}.low=0.5", f"{theta}.high=0.6", f"{theta}.step=0.1", f"{soft}.low=0.2", f"{soft}.high=0.4"]
+    words = ["+search=scpo_theta_lambda", "scale=paper", f"search.sampler.name={sampler}", *small, f"{soft}.step=0.2"]
+    text = " ".join(call(*words, "seeds=[0]", "dry_run=true")[1].split())
+    assert ": 4 settings (all of the space; search.trials=" in text
+    assert "about 208 GPU-hours, of which 208 still to start" in text
+
+
 def test_a_preview_at_the_papers_scale_says_what_it_would_cost():
     assert "about 2,496 GPU-hours" in call("+search=scpo", "scale=paper", "dry_run=true")[1]
 
