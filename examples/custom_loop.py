@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 import scpo
+from scpo.errors import ScpoError
 
 DOORS, KEYS, LIMIT = 6, 4, 9  # doors in a row, keys to choose from, steps of an episode
 # The rows of this loop stay in time order; the paper's balanced order is that of verl's batches.
@@ -62,7 +63,10 @@ def train(method_name="scpo", seed=0, steps=TRAINING_STEPS):
 
 
 if __name__ == "__main__":
-    rates = train(*sys.argv[1:2])
+    try:
+        rates = train(*sys.argv[1:2])
+    except ScpoError as error:  # such as an unknown method
+        sys.exit(f"error: {error}")
     print(
         f"success in the first 10 steps {np.mean(rates[:10]):.2f}, in the last 10 "
         f"{np.mean(rates[-10:]):.2f}"

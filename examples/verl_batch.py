@@ -100,7 +100,7 @@ def _demo():
     advantages = data.batch["advantages"][:, 0].tolist()
     for name, action, advantage in zip(rows["traj_uid"], rows["action"], advantages, strict=True):
         print(f"{name:4}  {action:8}  advantage {advantage:+.2f}")
-    print(f"credited steps: {metrics['credit/steps']:g}")
+    print(f"credited steps per failed trajectory: {metrics['credit/steps']:g}")
 
 
 if __name__ == "__main__":

@@ -248,6 +248,24 @@ def explain_syntax(override: str, message: str) -> str:
     )
 
 
+def explain_blanks(words: Sequence[str]) -> str | None:
+    """Message for ``method= scpo``, ``method =scpo`` and ``method = scpo``; None without blanks."""
+    for place, word in enumerate(words[:-1]):
+        following = words[place + 1]
+        if word == "=" or "=" in word.removesuffix("="):
+            continue
+        if word.endswith("=") and "=" not in following and not following.startswith("~"):
+            typed = [word, following]
+        elif following == "=":
+            typed = list(words[place : place + 3])
+        elif following.startswith("="):
+            typed = [word, following]
+        else:
+            continue
+        return f"{' '.join(typed)}: an override has no blanks around its =; write {''.join(typed)}"
+    return None
+
+
 def explain_bare_name(name: str, group: str) -> str:
     """Message for the name of an experiment or a search without its ``+experiment=``."""
     return f"{name!r} is not an override; the {group} of that name: python sweep.py +{group}={name}"

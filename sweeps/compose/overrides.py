@@ -21,6 +21,7 @@ from scpo.suggestions import did_you_mean
 from sweeps.compose.hints import (
     explain_axis,
     explain_bare_name,
+    explain_blanks,
     explain_flag,
     explain_host,
     explain_option,
@@ -175,8 +176,15 @@ def _quoted(text: str) -> str:
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Override, ...]:
-    """Parse several overrides, in order; ConfigError also for one that holds a secret."""
-    overrides = tuple(map(parse, texts))
+    """Parse several overrides, in order.
+
+    Raises:
+        ConfigError: One is malformed, holds a secret, or was typed with blanks around its ``=``.
+    """
+    words = list(texts)
+    if meant := explain_blanks(words):
+        raise ConfigError(meant)
+    overrides = tuple(map(parse, words))
     for override in overrides:
         _refuse_secret(override)
     return overrides

@@ -147,6 +147,14 @@ def test_a_value_that_contains_a_common_word_or_a_path_is_not_refused(secret, te
     parse_all([text])
 
 
+@pytest.mark.parametrize("typed", ["method= scpo", "method =scpo", "method = scpo"])
+def test_blanks_around_an_equals_sign_are_answered_with_the_override(typed):
+    """The answer to the first was the search of the name scpo."""
+    with pytest.raises(ConfigError) as refused:
+        parse_all(["seed=1", *typed.split(), "dry_run=true"])
+    assert str(refused.value) == f"{typed}: an override has no blanks around its =; write method=scpo"
+
+
 def test_a_key_in_an_address_is_not_repeated_with_another_mistake():
     with pytest.raises(ConfigError) as refused:
         parse_all(["model.base_url=https://llm.example/v1?api_key=quiet-horse-9"])
