@@ -176,15 +176,6 @@ class _Named:
         backward = (self.first, self.second) == (other.second, other.first)
         return self.measure == other.measure and (forward or backward)
 
-    def is_called(self, benchmark: tuple[str, str], measure: str, names: tuple[str, str]) -> bool:
-        """True if a record's comparison of these two names is this one, in either direction."""
-        if (self.first.benchmark, self.measure) != (benchmark, measure):
-            return False
-        first, second = names
-        forward = self.first.called(first) and self.second.called(second)
-        backward = self.first.called(second) and self.second.called(first)
-        return forward or backward
-
 
 def named_comparisons(
     data: Collected, rows: Sequence[StudyRow] | None = None, *, meaning: bool = False
@@ -199,9 +190,8 @@ def named_comparisons(
     """
     if rows is None:
         rows = study_rows(data, meaning=meaning)
-    distinct = _distinct(data, rows, meaning=meaning)
-    comparisons = [_compared(data, named) for named in distinct]
-    tests = len(comparisons) + _without_rows(data, distinct, meaning=meaning)
+    comparisons = [_compared(data, named) for named in _distinct(data, rows, meaning=meaning)]
+    tests = len(comparisons) + _without_rows(data, meaning=meaning)
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons], tests)
     speeds = corrected([comparison.faster for comparison in comparisons], tests)
@@ -352,23 +342,21 @@ def _named_in(
         )
 
 
-def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool) -> int:
+def _without_rows(data: Collected, *, meaning: bool) -> int:
     """Number of named comparisons with a row that the calls of the experiment have left out so far.
 
-    They are tests of the family all the same, so that no p depends on which rows are run first.
+    They are tests of the family all the same, so that no p depends on which rows are run first. The
+    settings of such a row are not known, so each counts, also where another experiment compares
+    rows of the same names.
     """
-    absent: set[tuple[tuple[str, str], str, frozenset[str]]] = set()
+    absent: set[tuple[str, tuple[str, str], frozenset[str]]] = set()
     for record in reported(data, meaning=meaning):
         if record.primary is None:
             continue
-        measure = record.primary.measure
         for names in record.primary.comparisons:
-            if not record.left_out(names):
-                continue
-            for benchmark in benchmarks(record):
-                # Another experiment may have both rows.
-                if not any(named.is_called(benchmark, measure, names) for named in distinct):
-                    absent.add((benchmark, measure, frozenset(names)))
+            if record.left_out(names):
+                for benchmark in benchmarks(record):
+                    absent.add((record.experiment, benchmark, frozenset(names)))
     return len(absent)
 
 

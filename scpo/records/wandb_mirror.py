@@ -122,9 +122,11 @@ class WandbMirror:
         import wandb
 
         config = self._config
-        # Offline, wandb does not log in and so prints no address.
         if config.wandb.mode == "online":
             wandb_address.set_up(wandb)
+        else:
+            # Offline, wandb does not log in, but its own telemetry uses the address.
+            wandb_address.take_user_out()
         if names := unheeded():
             logger.warning(
                 "%s: ignored. A run's name, id and files are those of its run folder, and a "

@@ -18,6 +18,10 @@ ENVIRONMENT = {
 }
 SHAPED = {
     "W&B": "WANDB_API_KEY: " + "0a" * 20,
+    "W&B in Python's environment": 'os.environ["WANDB_API_KEY"] = "' + "0a" * 20 + '"',
+    "W&B as a default": 'os.environ.setdefault("WANDB_API_KEY", "' + "0a" * 20 + '")',
+    "W&B login in Python": 'wandb.login(relogin=True, key="' + "0a" * 20 + '")',
+    "W&B client": "wandb.Api(api_key='" + "0a" * 20 + "')",
     "new W&B": "wandb_v1_" + "a" * 30,
     "OpenAI": "key = sk-proj-" + "a1" * 12,
     "Hugging Face": "hf_" + "aB" * 17,
