@@ -58,6 +58,7 @@ from analysis.stats.study_rows import (
     shown_rows,
     started,
     study_rows,
+    titles_apart,
 )
 
 SCALE = "study"
@@ -319,7 +320,7 @@ def _numbers(
             "Area, minus the reference (points)",
             "Last, minus the reference (points)",
         ),
-        blocks=tuple(Block(group.record.title, tuple(_lines(data, group))) for group in groups),
+        blocks=tuple(_blocks(data, groups)),
         caption=with_note(caption, SCALE),
         label=f"tab:study-curves-{SCALE}",
     )
@@ -348,6 +349,15 @@ def _in_sections(data: Collected, groups: Sequence[Group]) -> Iterator[tuple[Sec
                 is_here = (part.env, part.model) == group.rows[0].benchmark
                 if is_here and family.experiment == group.record.experiment:
                     yield part, [row for row in family.runs if row.name in drawn]
+
+
+def _blocks(data: Collected, groups: Sequence[Group]) -> Iterator[Block]:
+    titles = titles_apart(
+        [f"{group.record.title}: {benchmark(group.rows[0].env)}" for group in groups],
+        [group.rows for group in groups],
+    )
+    for title, group in zip(titles, groups, strict=True):
+        yield Block(title, tuple(_lines(data, group)))
 
 
 def _lines(data: Collected, group: Group) -> Iterator[Cells]:

@@ -146,6 +146,11 @@ class ExperimentRecord(Manifest):
         waiting = {row.name for row in self.rows if not row.chosen and not row.runs}
         return not waiting.isdisjoint(names)
 
+    def has_deleted(self, names: tuple[str, str]) -> bool:
+        """True for a comparison that was taken out after its results, together with a row."""
+        rows = {row.name for row in self.rows}
+        return names in self.withdrawn and not rows.issuperset(names)
+
     def command(self, seeds: Iterable[int]) -> str | None:
         """Command that makes the runs of these seeds, or for a W&B project reads it again.
 

@@ -176,6 +176,13 @@ class _Named:
         backward = (self.first, self.second) == (other.second, other.first)
         return self.measure == other.measure and (forward or backward)
 
+    def is_called(self, benchmark: tuple[str, str], names: tuple[str, str]) -> bool:
+        """True if it compares rows of these names there, in either direction."""
+        first, second = names
+        forward = self.first.called(first) and self.second.called(second)
+        backward = self.first.called(second) and self.second.called(first)
+        return self.first.benchmark == benchmark and (forward or backward)
+
 
 def named_comparisons(
     data: Collected, rows: Sequence[StudyRow] | None = None, *, meaning: bool = False
@@ -190,8 +197,9 @@ def named_comparisons(
     """
     if rows is None:
         rows = study_rows(data, meaning=meaning)
-    comparisons = [_compared(data, named) for named in _distinct(data, rows, meaning=meaning)]
-    tests = len(comparisons) + _without_rows(data, meaning=meaning)
+    distinct = _distinct(data, rows, meaning=meaning)
+    comparisons = [_compared(data, named) for named in distinct]
+    tests = len(comparisons) + _without_rows(data, distinct, meaning=meaning)
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons], tests)
     speeds = corrected([comparison.faster for comparison in comparisons], tests)
@@ -342,20 +350,25 @@ def _named_in(
         )
 
 
-def _without_rows(data: Collected, *, meaning: bool) -> int:
-    """Number of named comparisons with a row that the calls of the experiment have left out so far.
+def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool) -> int:
+    """Number of named comparisons of which an experiment has no runs of a row.
 
-    They are tests of the family all the same, so that no p depends on which rows are run first. The
-    settings of such a row are not known, so each counts, also where another experiment compares
-    rows of the same names.
+    All calls so far have left out the row, or it was deleted after results. They are tests of the
+    family all the same, so that no p depends on which rows are run first or deleted.
     """
     absent: set[tuple[str, tuple[str, str], frozenset[str]]] = set()
     for record in reported(data, meaning=meaning):
         if record.primary is None:
             continue
         for names in record.primary.comparisons:
-            if record.left_out(names):
-                for benchmark in benchmarks(record):
+            for benchmark in benchmarks(record):
+                # The settings of a row that was left out are not known: each such comparison
+                # counts, also where another experiment compares rows of the same names.
+                counts = record.left_out(names)
+                if record.has_deleted(names):
+                    # The record of the earlier calls, which is kept aside, has the deleted row.
+                    counts = not any(named.is_called(benchmark, names) for named in distinct)
+                if counts:
                     absent.add((record.experiment, benchmark, frozenset(names)))
     return len(absent)
 

@@ -79,7 +79,7 @@ def named_by(
         rows = {row.name: row for row in record_rows(record, runs, *benchmark) if row.runs}
         for names in record.primary.comparisons:
             if not set(names) <= rows.keys():
-                without_runs += record.left_out(names)
+                without_runs += record.left_out(names) or record.has_deleted(names)
                 continue
             first, second = (rows[name] for name in names)
             # Two names of the same configuration share their runs.

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.names import place as place_name
 from analysis.selection import has_method_label, rows_with_common_seeds, seeds_left_out
 from analysis.sources.collected import Collected
-from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts
+from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts, seed_list
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.sections import benchmarks, record_rows
 from analysis.sources.settings import (
@@ -125,6 +125,20 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
         if is_of_meaning(record.experiment) == meaning:
             records.append(record)
     return sorted(records, key=lambda record: record.experiment != MAIN)
+
+
+def titles_apart(titles: Sequence[str], blocks: Sequence[Sequence[StudyRow]]) -> list[str]:
+    """The titles of blocks of rows, with the seeds of those that share a title.
+
+    Two sources may have records of one experiment, each with seeds of its own.
+    """
+    apart = []
+    for title, rows in zip(titles, blocks, strict=True):
+        seeds = ""
+        if titles.count(title) > 1:
+            seeds = f", {seed_list(seed for row in rows for seed in row.row.seeds)}"
+        apart.append(f"{title}{seeds}")
+    return apart
 
 
 def study_rows(data: Collected, *, meaning: bool = False) -> list[StudyRow]:

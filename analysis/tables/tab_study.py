@@ -35,6 +35,7 @@ from analysis.stats.study_rows import (
     reported,
     shown_rows,
     study_rows,
+    titles_apart,
 )
 from scpo.intervals import summarise
 
@@ -72,14 +73,20 @@ def build(data: Collected) -> Table:
     for _, here in blocks:
         shown += here
     measures = _measures(data, shown)
-    table_blocks = []
-    notes = Footnotes()
+    headings = []
+    commons = []
     for title, here in blocks:
         common = common_settings([find(rows, row) for row in here])
+        commons.append(common)
+        headings.append(", ".join((title, *common.values())))
+    headings = titles_apart(headings, [here for _, here in blocks])
+    table_blocks = []
+    notes = Footnotes()
+    for heading, common, (_, here) in zip(headings, commons, blocks, strict=True):
         lines = []
         for row in here:
             lines.append(_line(data, row, here, rows, common, measures=measures, notes=notes))
-        table_blocks.append(Block(", ".join((title, *common.values())), tuple(lines)))
+        table_blocks.append(Block(heading, tuple(lines)))
     left_out = ""
     if without_common_seed:
         titles = "; ".join(without_common_seed)

@@ -57,7 +57,8 @@ WITH_PASSWORD = re.compile(
 # Formats of keys, by their issuers' prefixes.
 SHAPES = {
     "a W&B key": re.compile(
-        r"(?i)(?<=api_key)\W{1,8}[0-9a-f]{40}\b|\bwandb_v\d_\w{20,}"
+        r"(?i)((?<=api_key)|(?<=wandb_key)|(?<=\bpassword))\W{1,8}(local-)?[0-9a-f]{40}\b"
+        r"|\bwandb_v\d_\w{20,}"
         r"|(?<=wandb\.login\()[^\n]{0,200}?\b[0-9a-f]{40}\b"
         r"|(?<=wandb login)\b[^\n;&|]{1,200}?\b[0-9a-f]{40}\b"
         r"|\b[0-9a-f]{40}\b(?=\W{1,5}wandb login)"

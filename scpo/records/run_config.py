@@ -131,9 +131,9 @@ def check(folder: RunFolder, want: RunConfig | None = None) -> RunConfig:
 
 
 def _listing(folder: RunFolder) -> str:
-    """Command that lists the runs in, next to or below a folder."""
+    """Command that lists the runs in, below or next to a folder."""
     path = folder.path
-    for place in (path, path.parent, path / RUNS_DIR):
+    for place in (path, path / RUNS_DIR, path.parent):
         with contextlib.suppress(UnreadableError):
             if list_runs(place):
                 return command_on(place, "sweeps status")

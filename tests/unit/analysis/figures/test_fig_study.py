@@ -47,7 +47,7 @@ def data(tmp_path):
 def test_the_main_table_comes_first_and_what_is_not_drawn_is_named(data, monkeypatch):
     monkeypatch.setattr(fig_study_curves, "MOST", 2)
     made = fig_study_curves.build(data)
-    assert [block.title for block in made.numbers.blocks] == ["Main_table", "Ablation"]
+    assert [block.title for block in made.numbers.blocks] == ["Main_table: ALFWorld", "Ablation: ALFWorld"]
     assert "not drawn, in the tables: Scorers" in made.numbers.caption
     assert [axis.get_xlabel() for axis in made.figure.axes[1::2]] == [
         "minus GiGPO (points)",

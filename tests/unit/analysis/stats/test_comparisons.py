@@ -311,6 +311,24 @@ def test_a_comparison_of_a_row_that_no_call_has_chosen_yet_counts_in_the_correct
     assert [each.effect.tests for each in comparisons] == [3, 3]
 
 
+def test_a_withdrawn_comparison_of_a_deleted_row_counts_once_in_both_tables(tmp_path):
+    """As the note of the sweep has it; p would depend on results if their rows were deleted."""
+    pairs = [["scpo", "gigpo"], ["chronological", "scpo"]]
+    earlier = {"mine_0123abcd": ("scpo", "gigpo", "chronological")}
+    write_study(tmp_path, {"mine": ("scpo", "gigpo")}, CURVES, primary={"mine": pairs})
+    path = tmp_path / "experiments" / "mine-study.json"
+    write_json(path, json.loads(path.read_text()) | {"withdrawn": pairs[1:]})
+    for kept_aside in (False, True):
+        if kept_aside:
+            write_study(tmp_path, earlier, CURVES, primary={"mine_0123abcd": pairs})
+        data = collect(tmp_path).at_scale("study")
+        assert {comparison.effect.tests for comparison in named_comparisons(data)} == {2}
+        logged = data.metrics.groupby("run")["metric"].unique()
+        metrics = {run: {name: data.series(run, name) for name in logged[run]} for run in data.by_id}
+        record = next(record for record in data.experiments if record.experiment == "mine")
+        assert [of_sweep.tests for of_sweep in named_by(record, data.by_id, metrics)] == [2]
+
+
 @pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])
 def test_which_row_a_difference_favours_depends_on_the_measure(measure, favours):
     assert effect((1.0, 1.1, 0.9, 1.0), measure=measure).favours == favours

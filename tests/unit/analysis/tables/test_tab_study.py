@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from analysis.figures import fig_study_curves
 from analysis.rendering.table import Table
 from analysis.selection import Selection
 from analysis.sources.collect import collect
@@ -54,6 +55,18 @@ def test_common_seeds_are_those_that_all_rows_of_a_block_have_finished(tmp_path)
     shutil.rmtree(tmp_path / ids["gigpo"][2])
     data = Selection(common_seeds=True).of(collect(tmp_path)).at_scale("study")
     assert [line["Seeds"] for line in lines(tab_study.build(data))] == ["2/2", "2/2"]
+
+
+def test_blocks_of_one_experiment_from_two_sources_are_named_by_their_seeds(tmp_path):
+    """Both had the same heading, and nothing named the seeds of either."""
+    rows = {"main_table": ("scpo", "gigpo")}
+    write_study(tmp_path / "first", rows, CURVES, seeds=(0, 1, 2))
+    write_study(tmp_path / "second", rows, CURVES, seeds=(5, 6, 7), overrides=("trainer.optimizer.learning_rate=1e-4",))
+    write_study(tmp_path / "third", rows, CURVES, seeds=(8, 9, 10))
+    for sources in (("first", "second"), ("first", "third")):
+        data = collect([tmp_path / source for source in sources]).at_scale("study")
+        for made in (tab_study.build(data), fig_study_curves.build(data).numbers):
+            assert len({line["block"] for line in lines(made)}) == len(data.experiments)
 
 
 def test_chosen_rows_of_several_experiments_are_one_block(tmp_path):
