@@ -1,5 +1,6 @@
 import builtins
 import logging
+import os
 import socket
 import sys
 import threading
@@ -250,6 +251,16 @@ def test_without_wandb_installed_there_is_one_note(folder, monkeypatch, caplog):
         mirror.finish()
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "not installed" in caplog.text
+
+
+def test_an_offline_run_takes_user_and_password_out_of_the_servers_address(folder, monkeypatch):
+    """wandb's own telemetry sent them to the server."""
+    pytest.importorskip("wandb", reason="needs wandb: make setup")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://me:quiet-horse-9@127.0.0.1:9")
+    folder.path.mkdir()
+    with Tracker(folder, mirrored("offline")) as tracker:
+        tracker.log(0, {"a": 1.0}, {})
+    assert os.environ["WANDB_BASE_URL"] == "http://127.0.0.1:9"
 
 
 def test_the_offline_mirror_writes_a_wandb_folder_without_code_command_and_machine(folder, monkeypatch):
