@@ -523,6 +523,14 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
             "among the rows of this call, each counts as p = 1, because the correction of the "
             "others must not depend on results"
         )
+    if record.superseded:
+        pairs = [former.rows for former in record.superseded]
+        yield (
+            f"{_shown_pairs(pairs)}: named before the runs by {record.primary.measure}, with "
+            f"results of settings that the rows had before {record.experiment}, or a default, was "
+            "edited; each counts as p = 1, because the correction of the others must not depend "
+            "on results"
+        )
 
 
 def _shown_pairs(pairs: Iterable[tuple[str, str]]) -> str:

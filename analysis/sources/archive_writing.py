@@ -276,6 +276,15 @@ def _joined(
     # The later record gives the labels and, unless it names none, the primary comparisons.
     named = second if second.primary else first
     names = {"primary": named.primary, "withdrawn": named.withdrawn}
-    joined = first.model_copy(update={"rows": tuple(rows.values()), **names})
+    former = {row.runs: row for row in (*first.former, *second.former)}
+    superseded = dict.fromkeys((*first.superseded, *second.superseded))
+    joined = first.model_copy(
+        update={
+            "rows": tuple(rows.values()),
+            **names,
+            "former": tuple(former.values()),
+            "superseded": tuple(superseded),
+        }
+    )
     # A comparison that one of them refused as named after its results remains refused.
     return refusing(joined, second.named_late)

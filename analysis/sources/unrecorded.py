@@ -244,8 +244,9 @@ def _single_problems(singles: Iterable[Run]) -> tuple[Problem, ...]:
         return ()
     named = ", ".join(ids[:MOST_NAMED]) + (", ..." if len(ids) > MOST_NAMED else "")
     reason = (
-        f"{counted(len(ids), 'run')} in no experiment, of train.py or of a sweep whose record in "
-        f"{EXPERIMENTS}/ was deleted (the same sweep writes it again): {named}"
+        f"{counted(len(ids), 'run')} in no experiment, of train.py, of settings that a row had "
+        f"before it was edited, or of a sweep whose record in {EXPERIMENTS}/ was deleted (the same "
+        f"sweep writes it again): {named}"
     )
     return (Problem(SINGLE, reason),)
 

@@ -7,6 +7,7 @@ success at the last step (better).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -200,6 +201,7 @@ def named_comparisons(
     distinct = _distinct(data, rows, meaning=meaning)
     comparisons = [_compared(data, named) for named in distinct]
     tests = len(comparisons) + _without_rows(data, distinct, meaning=meaning)
+    tests += _number_superseded(data, distinct, meaning=meaning)
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons], tests)
     speeds = corrected([comparison.faster for comparison in comparisons], tests)
@@ -217,13 +219,31 @@ def named_too_late(data: Collected, *, meaning: bool = False) -> str:
     """
     texts = []
     for record in reported(data, meaning=meaning):
-        labels = {row.name: row.label for row in record.rows}
         # A pair counts once in either direction. Sorted, as sources are joined in any order.
         pairs = {frozenset(pair): pair for pair in sorted(record.named_late)}
-        for first, second in pairs.values():
-            names = f"{labels.get(first, first)} − {labels.get(second, second)}"
-            texts.append(f"{names} ({record.experiment})")
+        texts += [f"{_labels(record, pair)} ({record.experiment})" for pair in pairs.values()]
     return "; ".join(texts)
+
+
+def superseded(data: Collected, *, meaning: bool = False) -> str:
+    """The comparisons of settings that rows had before an edit; empty without any.
+
+    For example ``SCPO − GiGPO (mine, 2)``, with their number if it is not one. They are tests of
+    the family all the same.
+    """
+    texts = []
+    for record in reported(data, meaning=meaning):
+        pairs = [former.rows for former in record.superseded if record.primary]
+        for pair, number in sorted(Counter(pairs).items()):
+            times = f", {number}" if number > 1 else ""
+            texts.append(f"{_labels(record, pair)} ({record.experiment}{times})")
+    return "; ".join(texts)
+
+
+def _labels(record: ExperimentRecord, pair: tuple[str, str]) -> str:
+    """A comparison by the labels of its rows; a row that the record does not have by its name."""
+    labels = {row.name: row.label for row in record.rows}
+    return " − ".join(labels.get(name, name) for name in pair)
 
 
 def asked_seeds(data: Collected) -> str:
@@ -371,6 +391,31 @@ def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool)
                 if counts:
                     absent.add((record.experiment, benchmark, frozenset(names)))
     return len(absent)
+
+
+def _number_superseded(data: Collected, distinct: Sequence[_Named], *, meaning: bool) -> int:
+    """Number of comparisons of settings that rows had before their experiment was edited.
+
+    Those that another record has, as it is from before the edit, are among the distinct ones.
+    """
+    settings: dict[str, str] = {}
+    for record in data.experiments:
+        for row in record.rows:
+            settings |= {run.id: run.settings for run in row.runs if run.settings}
+    present = set()
+    for named in distinct:
+        runs = product(named.first.row.runs, named.second.row.runs)
+        for both in {(settings.get(run.id), settings.get(other.id)) for run, other in runs}:
+            present.add((named.measure, named.first.benchmark, frozenset(both)))
+
+    absent = set()
+    for record in reported(data, meaning=meaning):
+        if record.primary is None:
+            continue
+        for former in record.superseded:
+            benchmark = (former.env, former.model)
+            absent.add((record.primary.measure, benchmark, frozenset(former.settings)))
+    return len(absent - present)
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:

@@ -74,7 +74,8 @@ def named_by(
     measure = MEASURES[record.primary.measure]
     logged = _Logged(runs, metrics)
     found: list[NamedComparison] = []
-    without_runs = 0
+    # Those of former settings of rows have their runs in no row of the experiment.
+    without_runs = len(record.superseded)
     for benchmark in benchmarks(record):
         rows = {row.name: row for row in record_rows(record, runs, *benchmark) if row.runs}
         for names in record.primary.comparisons:

@@ -20,6 +20,7 @@ from analysis.stats.comparisons import (
     Comparison,
     named_comparisons,
     named_too_late,
+    superseded,
 )
 from analysis.stats.measures import AREA, BETTER, over_seeds
 from analysis.stats.pairs import seed_ranges
@@ -587,6 +588,9 @@ def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -
         yield f"- Note: {note}."
     if late := named_too_late(data, meaning=meaning):
         yield f"- Named only after their results, and so not tested: {late}."
+    if former := superseded(data, meaning=meaning):
+        before = "of settings that a row had before it was edited"
+        yield f"- Counted in the correction, {before}: {former}."
     yield f"- Processors: {_counted(_processor(run) for run in runs)}."
     for record in records:
         yield from _incomplete(data, record)

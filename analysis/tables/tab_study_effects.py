@@ -18,6 +18,7 @@ from analysis.stats.comparisons import (
     asked_seeds,
     named_comparisons,
     named_too_late,
+    superseded,
     tested,
 )
 from analysis.stats.seed_statistics import p_text
@@ -147,6 +148,9 @@ def _caption(
     caption += asked_seeds(data)
     if late := named_too_late(data):
         caption += f" Named only after their results, and so not tested: {late}."
+    if former := superseded(data):
+        before = "of settings that a row had before it was edited"
+        caption += f" Counted in the correction, {before}: {former}."
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."
     return caption + not_shown(data, _compared_rows(found))

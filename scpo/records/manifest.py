@@ -4,7 +4,7 @@ import contextlib
 import fnmatch
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,15 @@ from scpo.errors import ConfigError, RecordError, UnreadableError
 from scpo.records import named_comparisons
 from scpo.records.archive_index import read_index
 from scpo.records.files import check_readable, read_record, text_sum, unsealed, write_json
-from scpo.records.named_comparisons import Call, Known, NamedComparison, Side, Sides, Verdict
+from scpo.records.named_comparisons import (
+    Call,
+    Known,
+    NamedComparison,
+    Side,
+    Sides,
+    SupersededComparison,
+    Verdict,
+)
 from scpo.records.run_folders import RunFolder, finished_in, list_runs
 from scpo.strict import Scale
 
@@ -85,7 +93,15 @@ class Manifest(BaseModel):
     # Comparisons among `primary` that were taken out of the file after their results: without them,
     # the correction of the others would depend on the results.
     withdrawn: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
+    # Comparisons of former settings of rows that were named before their results, which they have:
+    # without them, too, the correction would depend on results.
+    superseded: tuple[SupersededComparison, ...] = Field(
+        default=(), exclude_if=lambda comparisons: not comparisons
+    )
     rows: tuple[PlannedRow, ...]
+    # Rows as the experiment's file had them before it was edited, one for each of their former
+    # settings, with the runs that still exist. They are in no table of the experiment.
+    former: tuple[PlannedRow, ...] = Field(default=(), exclude_if=lambda rows: not rows)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -129,7 +145,7 @@ def update(runs_dir: Path, planned: Manifest, archive: str | None = None) -> Man
 
     An earlier run is kept if it belongs to the same table: the overrides are the same, its folder
     still exists, and its settings apart from the seed equal those that the same row has now on this
-    environment and model, if the call composed these.
+    environment and model, if the call composed these. Otherwise it is listed under ``former``.
 
     Args:
         runs_dir: Folder of the runs.
@@ -205,7 +221,8 @@ def with_earlier_runs(runs_dir: Path, planned: Manifest, archive: str | None = N
 
     Its ``primary`` has the comparisons that were named before their results, by the record of
     ``named_comparisons``. Comparisons that the file named later are left out; comparisons that were
-    taken out of the file after their results are included.
+    taken out of the file after their results are included. Its ``superseded`` has those of
+    settings that a row had before the file was edited.
 
     Raises:
         RecordError: A manifest of the same name or that record is damaged.
@@ -228,19 +245,23 @@ def _merged(
             rows = tuple(_join(row, earlier, runs_dir) for row in rows)
 
     recorded = named_comparisons.read(runs_dir / EXPERIMENTS)
+    archived = finished_in(archive)
     known = Known(
         runs_dir,
         record=tuple(_of_manifests(runs_dir)) if recorded is None else recorded,
         named_in_archive=tuple(_of_archive(archive)),
-        archived=finished_in(archive),
+        archived=archived,
     )
+    earlier_calls = list(_earlier_calls(runs_dir, planned, archive))
+    former = list(_with_existing_runs(_former_rows(rows, earlier_calls), runs_dir, archived))
     call = Call(
         experiment=planned.experiment,
         scale=planned.scale,
         sides=_sides(rows),
         measure=planned.primary.measure if planned.primary else None,
         pairs=planned.primary.comparisons if planned.primary else (),
-        deleted=_deleted_rows(runs_dir, planned, archive),
+        deleted=_each_side(_deleted_rows(rows, earlier_calls)),
+        former=_each_side(former),
     )
     verdict = named_comparisons.judge(call, known)
     primary = None
@@ -253,6 +274,8 @@ def _merged(
             "primary": primary,
             "named_late": tuple(verdict.late),
             "withdrawn": tuple(verdict.withdrawn),
+            "superseded": tuple(verdict.superseded),
+            "former": tuple(former),
         }
     )
     return merged, known.record, verdict
@@ -286,28 +309,71 @@ def _archived_manifests(archive: str | None) -> Iterator[Manifest]:
             yield Manifest.model_validate(unsealed(record))
 
 
-def _deleted_rows(
-    runs_dir: Path, planned: Manifest, archive: str | None
-) -> dict[tuple[str, str], list[Side]]:
-    """Rows that earlier calls with the same overrides had, by environment and model.
-
-    A row whose name is in this call is not deleted: it has other settings now.
-    """
-    names = {row.name for row in planned.rows}
-    deleted: dict[tuple[str, str], list[Side]] = {}
+def _earlier_calls(runs_dir: Path, planned: Manifest, archive: str | None) -> Iterator[Manifest]:
+    """Yield the manifests of earlier calls with the same overrides, here and in the archive."""
     for manifest in (*_readable_manifests(runs_dir), *_archived_manifests(archive)):
         experiment, overrides = manifest.experiment, sorted(manifest.overrides)
         kept_aside = _name_aside(manifest.model_copy(update={"experiment": planned.experiment}))
         if (
-            experiment not in (planned.experiment, kept_aside)
-            or manifest.scale != planned.scale
-            or overrides != sorted(planned.overrides)
+            experiment in (planned.experiment, kept_aside)
+            and manifest.scale == planned.scale
+            and overrides == sorted(planned.overrides)
         ):
-            continue
-        rows = [row for row in manifest.rows if row.name not in names]
-        for benchmark, sides in _sides(rows).items():
-            deleted.setdefault(benchmark, []).extend(sides.values())
-    return deleted
+            yield manifest
+
+
+def _deleted_rows(
+    rows: Iterable[PlannedRow], earlier_calls: Iterable[Manifest]
+) -> Iterator[PlannedRow]:
+    """Yield rows of earlier calls whose names this call does not have."""
+    names = {row.name for row in rows}
+    for manifest in earlier_calls:
+        for row in (*manifest.rows, *manifest.former):
+            if row.name not in names:
+                yield row
+
+
+def _former_rows(rows: Iterable[PlannedRow], earlier_calls: Iterable[Manifest]) -> list[PlannedRow]:
+    """Rows of earlier calls that have other settings now, one for each of their former settings."""
+    present: dict[tuple[str, str, str], set[str | None]] = {}
+    for row in rows:
+        for (env, model), settings in row.settings.items():
+            present.setdefault((row.name, env, model), set()).add(settings)
+        for run in row.runs:
+            present.setdefault((row.name, run.env, run.model), set()).add(run.settings)
+
+    former: dict[tuple[str, str], PlannedRow] = {}
+    for manifest in earlier_calls:
+        for row in (*manifest.rows, *manifest.former):
+            for run in row.runs:
+                now = present.get((row.name, run.env, run.model))
+                # Records of old versions have no settings.
+                if now is None or run.settings is None or run.settings in now:
+                    continue
+                key = (row.name, run.settings)
+                known = former.setdefault(key, row.model_copy(update={"runs": ()}))
+                if run not in known.runs:
+                    former[key] = known.model_copy(update={"runs": (*known.runs, run)})
+    return [former[key] for key in sorted(former)]
+
+
+def _with_existing_runs(
+    rows: Iterable[PlannedRow], runs_dir: Path, archived: Collection[str]
+) -> Iterator[PlannedRow]:
+    """Yield the rows with those of their runs that have a folder or are archived, if any."""
+    for row in rows:
+        runs = tuple(run for run in row.runs if run.id in archived or (runs_dir / run.id).is_dir())
+        if runs:
+            yield row.model_copy(update={"runs": runs})
+
+
+def _each_side(rows: Iterable[PlannedRow]) -> dict[tuple[str, str], list[Side]]:
+    """Sides of rows that may share names, by environment and model."""
+    sides: dict[tuple[str, str], list[Side]] = {}
+    for row in rows:
+        for benchmark, named in _sides([row]).items():
+            sides.setdefault(benchmark, []).extend(named.values())
+    return sides
 
 
 def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:

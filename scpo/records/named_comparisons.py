@@ -6,7 +6,8 @@ that this record lacks, and whether both of their sides had finished runs at tha
 folder or in the sweep's archive. The archive's experiments may have named a comparison earlier. A
 comparison is identified by two configurations and a measure: other names of rows, another order of
 overrides and a later edit of the file do not make it a new one. An entry is removed only if its
-comparison is taken out of the file before it has results.
+comparison is taken out of the file before it has results. If a row is edited after results, the
+comparison of its former settings is superseded: it still counts in the correction.
 """
 
 import contextlib
@@ -88,6 +89,22 @@ class NamedComparison(Record):
         return (self.experiment, self.scale, self.env, self.model, self.measure, *sides)
 
 
+class SupersededComparison(Record):
+    """A comparison that was named in time and has results, but of former settings of its rows.
+
+    Attributes:
+        rows: Names of its rows, the first minus the second.
+        env: Environment.
+        model: Model.
+        settings: ``Side.settings`` of both.
+    """
+
+    rows: Pair
+    env: str
+    model: str
+    settings: Pair
+
+
 @dataclass(frozen=True)
 class Call:
     """The rows of one call of a sweep, and the comparisons that the experiment's file names.
@@ -99,6 +116,7 @@ class Call:
         measure: Measure that the file names; None if it no longer names a comparison.
         pairs: Comparisons that the file names.
         deleted: Rows that earlier calls had and this one does not have.
+        former: Rows of this call with the settings that they had in earlier calls.
     """
 
     experiment: str
@@ -107,6 +125,7 @@ class Call:
     measure: str | None = None
     pairs: tuple[Pair, ...] = ()
     deleted: Mapping[Benchmark, Collection[Side]] = field(default_factory=dict)
+    former: Mapping[Benchmark, Collection[Side]] = field(default_factory=dict)
 
     def compared(self, pair: Pair) -> Iterator[tuple[Benchmark, BothSides]]:
         """Yield each benchmark on which a pair has runs of two configurations, with its sides."""
@@ -138,11 +157,16 @@ class Call:
             for benchmark, sides in self.compared(pair):
                 yield self.entry(benchmark, sides, late=late)
 
-    def rows_of(self, entry: NamedComparison) -> BothSides | None:
-        """The rows of an entry's two configurations, present or deleted; None without both."""
+    def rows_of(self, entry: NamedComparison, *, with_former: bool = False) -> BothSides | None:
+        """The rows of an entry's two configurations, present or deleted; None without both.
+
+        ``with_former``: also rows with the settings of earlier calls.
+        """
         benchmark = entry.env, entry.model
         # Of several rows with a configuration, the last one is taken, so present ones come last.
-        rows = (*self.deleted.get(benchmark, ()), *self.sides.get(benchmark, {}).values())
+        rows = [*self.deleted.get(benchmark, ()), *self.sides.get(benchmark, {}).values()]
+        if with_former:
+            rows = [*self.former.get(benchmark, ()), *rows]
         by_settings = {side.settings: side for side in rows}
         first, second = by_settings.get(entry.first), by_settings.get(entry.second)
         return None if first is None or second is None else (first, second)
@@ -198,7 +222,9 @@ class Verdict:
         late: Those that were named after, or by another measure after results by the first one.
         withdrawn: Those that were named before, have results, and are not in the file any more, or
             there with another measure. A row of them may have been deleted, too.
-        measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
+        superseded: Those that were named before and have results, but of former settings of a row.
+        measure: Measure of ``named``, ``withdrawn`` and ``superseded``; None if the first two are
+            empty. Without them no test is left to correct, and ``superseded`` is empty, too.
         new: Entries that the record lacks.
         forgotten: Entries whose comparison was taken out of the file before it had results.
     """
@@ -207,6 +233,7 @@ class Verdict:
     named: list[Pair] = field(default_factory=list)
     late: list[Pair] = field(default_factory=list)
     withdrawn: list[Pair] = field(default_factory=list)
+    superseded: list[SupersededComparison] = field(default_factory=list)
     new: list[NamedComparison] = field(default_factory=list)
     forgotten: list[NamedComparison] = field(default_factory=list)
 
@@ -265,6 +292,7 @@ def judge(call: Call, known: Known) -> Verdict:
     named = _judge_named(verdict, call, known, replaced=replaced)
     taken_out = [entry for entry in in_time if entry.key not in named]
     _judge_taken_out(verdict, call, known, taken_out)
+    _judge_superseded(verdict, call, known, taken_out)
     return verdict
 
 
@@ -275,7 +303,7 @@ def _measure_is_replaced(call: Call, known: Known, in_time: Iterable[NamedCompar
     yet; with it, the earlier comparisons would leave the correction.
     """
     for entry in in_time:
-        rows = call.rows_of(entry)
+        rows = call.rows_of(entry, with_former=True)
         if entry.measure != call.measure and rows is not None and known.both_finished(rows):
             return True
     return False
@@ -309,6 +337,7 @@ def _judge_taken_out(
 
     ``taken_out``: comparisons that were named in time, and are not in the file any more.
     """
+    latest: dict[tuple[Benchmark, frozenset[str]], SupersededComparison] = {}
     for entry in taken_out:
         rows = call.rows_of(entry)
         if rows is None:
@@ -320,8 +349,36 @@ def _judge_taken_out(
                 verdict.forgotten.append(entry)
             continue
         verdict.measure = verdict.measure or entry.measure
+        if entry.measure != verdict.measure:
+            continue
+        # A deleted row may have been edited before, so that its comparison has several entries.
+        place = (entry.env, entry.model), frozenset(side.row for side in rows)
+        if place in latest:
+            verdict.superseded.append(latest[place])
+        latest[place] = _superseded(entry, rows)
         pair = (rows[0].row, rows[1].row)
         # The file may have named it in the other order when another benchmark was run.
-        listed = pair in verdict.withdrawn or pair[::-1] in verdict.withdrawn
-        if entry.measure == verdict.measure and not listed:
+        if pair not in verdict.withdrawn and pair[::-1] not in verdict.withdrawn:
             verdict.withdrawn.append(pair)
+
+
+def _judge_superseded(
+    verdict: Verdict, call: Call, known: Known, taken_out: Iterable[NamedComparison]
+) -> None:
+    """Add to ``superseded`` the comparisons of former settings of rows that the call has."""
+    for entry in taken_out:
+        if entry.measure != verdict.measure or call.rows_of(entry) is not None:
+            continue
+        rows = call.rows_of(entry, with_former=True)
+        if rows is not None and known.both_finished(rows):
+            verdict.superseded.append(_superseded(entry, rows))
+
+
+def _superseded(entry: NamedComparison, rows: BothSides) -> SupersededComparison:
+    first, second = rows
+    return SupersededComparison(
+        rows=(first.row, second.row),
+        env=entry.env,
+        model=entry.model,
+        settings=(first.settings, second.settings),
+    )

@@ -24,7 +24,12 @@ def sweep(tmp_path):
             "title": "Mine",
             "axes": {"env": ["alfworld"], "model": {"mini": ["tiny"]}, "seeds": {"mini": [0]}},
             "rows": [
-                {"name": row, "label": f"row {row}", "overrides": [f"method={method}"]} for row, method in rows.items()
+                {
+                    "name": row,
+                    "label": f"row {row}",
+                    "overrides": [f"method={method}"] if isinstance(method, str) else method,
+                }
+                for row, method in rows.items()
             ],
         }
         if pairs:
@@ -156,6 +161,45 @@ def test_new_settings_of_a_row_are_a_new_comparison(sweep):
     sweep(PAIRS)
     record = sweep(PAIRS, "trainer.steps=3", finish=False)
     assert (primary(record), late(record)) == (PAIRS, [])
+
+
+def edited(*overrides):
+    """The rows of ``sweep``, where the row scpo has these further overrides."""
+    methods = {method: method for method in ("grpo", "gigpo", "scpo")}
+    return methods | {"scpo": ["method=scpo", *overrides]}
+
+
+def test_comparisons_of_settings_before_an_edit_stay_in_the_correction(sweep):
+    """Otherwise a row that is edited until its difference is significant would be one test."""
+    sweep(PAIRS)
+    for edits in (1, 2):
+        for _ in range(2):
+            record = sweep(PAIRS, rows=edited(f"method.shaper.alpha=0.{edits}"))
+            assert (primary(record), late(record), record.withdrawn) == (PAIRS, [], ())
+            assert [former.rows for former in record.superseded] == [("scpo", "gigpo")] * edits
+    # A call of one row, and one without the row, know of them, too.
+    assert len(sweep(PAIRS, "rows=[gigpo]", rows=edited("method.shaper.alpha=0.2")).superseded) == 2
+    without = sweep(PAIRS[:1], rows={"grpo": "grpo", "gigpo": "gigpo"})
+    assert (without.withdrawn, len(without.superseded)) == ((("scpo", "gigpo"),), 2)
+    # With the first settings again, those of the edits are the former ones.
+    restored = sweep(PAIRS)
+    assert (primary(restored), len(restored.superseded)) == (PAIRS, 2)
+    assert len({former.settings for former in restored.superseded}) == 2
+
+
+def test_a_row_that_is_edited_before_its_results_leaves_no_comparison(sweep):
+    sweep(PAIRS, finish=False)
+    record = sweep(PAIRS, rows=edited("method.shaper.alpha=0.1"))
+    assert (primary(record), record.superseded) == (PAIRS, ())
+    # Those of a call with other overrides are an edition of their own.
+    other = sweep(PAIRS, "trainer.steps=3")
+    assert (primary(other), other.superseded, other.former) == (PAIRS, (), ())
+
+
+def test_a_row_and_the_measure_that_are_edited_together_are_late(sweep):
+    sweep(PAIRS[1:])
+    record = sweep(PAIRS[1:], rows=edited("method.shaper.alpha=0.1"), measure=LAST)
+    assert (primary(record), late(record)) == ([], PAIRS[1:])
 
 
 def test_rows_that_are_run_one_by_one_keep_the_comparisons_of_the_file(sweep):

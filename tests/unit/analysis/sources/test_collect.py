@@ -438,7 +438,7 @@ def test_a_single_run_of_another_configuration_than_an_experiments_is_not_said_t
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, panels=("valid_seen",))]})
     write_run(tmp_path, state="FAILED", seed=1, panels=("valid_unseen",))
     (problem,) = collect(tmp_path).problems
-    assert problem.reason.startswith("1 run in no experiment, of train.py or")
+    assert problem.reason.startswith("1 run in no experiment, of train.py, of settings that")
     write_run(tmp_path, state="FAILED", seed=2, panels=("valid_unseen",))
     _, problem = collect(tmp_path).problems
     assert "differ from the experiments' in more than the seed: they are the row scpo_" in problem.reason

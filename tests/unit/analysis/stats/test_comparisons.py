@@ -17,6 +17,7 @@ from analysis.stats.comparisons import (
     compare,
     corrected,
     named_comparisons,
+    superseded,
 )
 from analysis.stats.comparisons import tested as family_in_words
 from analysis.stats.measures import AREA, BETTER, FASTER
@@ -327,6 +328,35 @@ def test_a_withdrawn_comparison_of_a_deleted_row_counts_once_in_both_tables(tmp_
         metrics = {run: {name: data.series(run, name) for name in logged[run]} for run in data.by_id}
         record = next(record for record in data.experiments if record.experiment == "mine")
         assert [of_sweep.tests for of_sweep in named_by(record, data.by_id, metrics)] == [2]
+
+
+def test_comparisons_of_former_settings_count_in_both_tables_and_are_in_the_caption(tmp_path):
+    pairs = [["scpo", "gigpo"]]
+    write_study(tmp_path, {"mine": ("scpo", "gigpo")}, CURVES, primary={"mine": pairs})
+    path = tmp_path / "experiments" / "mine-study.json"
+    record = json.loads(path.read_text())
+    place = {"rows": pairs[0], "env": "alfworld", "model": "choice"}
+    former = [place | {"settings": ["first", "gigpo"]}, place | {"settings": ["second", "gigpo"]}]
+    write_json(path, record | {"superseded": former})
+    data = collect(tmp_path).at_scale("study")
+    (comparison,) = named_comparisons(data)
+    assert comparison.effect.tests == 3
+    assert comparison.effect.corrected == pytest.approx(min(1, 3 * comparison.effect.p))
+    assert superseded(data) == "SCPO − GIGPO (mine, 2)"
+    text = tab_study_effects.build(data).caption
+    assert "Counted in the correction, of settings that a row had before it was edited: SCPO − GIGPO (mine, 2)." in text
+    logged = data.metrics.groupby("run")["metric"].unique()
+    metrics = {run: {name: data.series(run, name) for name in logged[run]} for run in data.by_id}
+    (of_sweep,) = named_by(data.experiments[0], data.by_id, metrics)
+    assert (of_sweep.tests, of_sweep.p) == (3, pytest.approx(comparison.effect.corrected))
+
+    # One that another record still has with its runs is counted there.
+    for row in record["rows"]:
+        for run in row["runs"]:
+            run["settings"] = {"scpo": "first", "gigpo": "gigpo"}[row["name"]]
+    write_json(path.with_name("earlier-study.json"), record | {"experiment": "earlier"})
+    data = collect(tmp_path).at_scale("study")
+    assert {each.effect.tests for each in named_comparisons(data)} == {2}
 
 
 @pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])
