@@ -93,8 +93,8 @@ test-browser: setup ## the report in a real Chromium (Debian: apt-get install ch
 setup-verl:
 	$(call environment,$(VERL_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))
 
-test-verl: setup-verl ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (about 20 minutes; a crash may hang: stopped then)
-	timeout --kill-after=30 1500 $(VERL_PYTHON) -m pytest tests/verl --timeout 900
+test-verl: setup-verl ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (about 20 minutes, 35 on a slow machine; a crash may hang: stopped then)
+	timeout --kill-after=30 2160 $(VERL_PYTHON) -m pytest tests/verl --timeout 1300
 
 setup-vllm:
 	$(call environment,$(VLLM_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))

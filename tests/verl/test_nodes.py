@@ -134,13 +134,13 @@ def hcapo_on_two_nodes(nodes, tmp_path_factory):
     with (runs / "output.log").open("w") as output:
         done = subprocess.run(
             run_command(runs, warm_start_of(tmp_path_factory), *WORDS),
-            cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, timeout=800, check=False,
+            cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, timeout=1100, check=False,
         )  # fmt: skip
     assert done.returncode == 0, (runs / "output.log").read_text()[-6000:]
     return only_run(runs)
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1300)
 def test_a_run_trains_on_two_nodes_and_writes_a_shard_from_each(hcapo_on_two_nodes):
     """Each node has one GPU, so each holds one of the two ranks."""
     folder = hcapo_on_two_nodes
@@ -155,7 +155,7 @@ def test_a_run_trains_on_two_nodes_and_writes_a_shard_from_each(hcapo_on_two_nod
     assert step["actor/grad_norm"] > 0
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1300)
 def test_the_successes_hindsight_is_scored_by_the_ranks_of_both_nodes(hcapo_on_two_nodes):
     """The estimator refuses a success without a finite log-probability: whoever has successes has scored them."""
     (step,) = [line for line in lines(hcapo_on_two_nodes) if line["step"] == 1]
