@@ -504,6 +504,14 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
             "so not among those that were named before the runs and are tested. To test it, name "
             "it in an experiment with seeds of its own before these run"
         )
+    if record.superseded:
+        counts = Counter(" − ".join(former.rows) for former in record.superseded)
+        pairs = (f"{pair} ({number})" if number > 1 else pair for pair, number in counts.items())
+        yield (
+            f"{', '.join(pairs)}: named before the runs, with results of settings that the rows "
+            f"had before {record.experiment}, or a default, was edited; each counts as p = 1, "
+            "because the correction of the others must not depend on results"
+        )
     if not record.primary:
         return
     rows = {row.name for row in record.rows}
@@ -522,14 +530,6 @@ def _notes_on_comparisons(record: Manifest) -> Iterator[str]:
             f"{_shown_pairs(without_row)}: {named} {record.experiment} any more; without {deleted} "
             "among the rows of this call, each counts as p = 1, because the correction of the "
             "others must not depend on results"
-        )
-    if record.superseded:
-        pairs = [former.rows for former in record.superseded]
-        yield (
-            f"{_shown_pairs(pairs)}: named before the runs by {record.primary.measure}, with "
-            f"results of settings that the rows had before {record.experiment}, or a default, was "
-            "edited; each counts as p = 1, because the correction of the others must not depend "
-            "on results"
         )
 
 

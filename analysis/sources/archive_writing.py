@@ -276,7 +276,7 @@ def _joined(
     # The later record gives the labels and, unless it names none, the primary comparisons.
     named = second if second.primary else first
     names = {"primary": named.primary, "withdrawn": named.withdrawn}
-    former = {row.runs: row for row in (*first.former, *second.former)}
+    former = {(row.name, row.runs): row for row in (*first.former, *second.former)}
     superseded = dict.fromkeys((*first.superseded, *second.superseded))
     joined = first.model_copy(
         update={

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeAlias
 
 from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run
@@ -157,6 +158,10 @@ class Comparison:
         return self.effect.verdict != NOT_RUN
 
 
+# Measure, environment and model, and hashes of the settings of both rows.
+_Test: TypeAlias = tuple[str, tuple[str, str], frozenset[str]]
+
+
 @dataclass(frozen=True)
 class _Named:
     """A named comparison, before its differences are computed.
@@ -201,7 +206,7 @@ def named_comparisons(
     distinct = _distinct(data, rows, meaning=meaning)
     comparisons = [_compared(data, named) for named in distinct]
     tests = len(comparisons) + _without_rows(data, distinct, meaning=meaning)
-    tests += _number_superseded(data, distinct, meaning=meaning)
+    tests += len(_superseded(data, distinct, meaning=meaning))
     # The three questions are corrected separately.
     effects = corrected([comparison.effect for comparison in comparisons], tests)
     speeds = corrected([comparison.faster for comparison in comparisons], tests)
@@ -226,17 +231,18 @@ def named_too_late(data: Collected, *, meaning: bool = False) -> str:
 
 
 def superseded(data: Collected, *, meaning: bool = False) -> str:
-    """The comparisons of settings that rows had before an edit; empty without any.
+    """The comparisons of former settings of rows, which only count; empty without any.
 
-    For example ``SCPO − GiGPO (mine, 2)``, with their number if it is not one. They are tests of
-    the family all the same.
+    For example ``SCPO − GiGPO (mine, 2)``, with their number if it is not one.
     """
+    if not any(record.superseded for record in reported(data, meaning=meaning)):
+        return ""
+    distinct = _distinct(data, study_rows(data, meaning=meaning), meaning=meaning)
+    names = Counter(_superseded(data, distinct, meaning=meaning).values())
     texts = []
-    for record in reported(data, meaning=meaning):
-        pairs = [former.rows for former in record.superseded if record.primary]
-        for pair, number in sorted(Counter(pairs).items()):
-            times = f", {number}" if number > 1 else ""
-            texts.append(f"{_labels(record, pair)} ({record.experiment}{times})")
+    for (pair, experiment), number in sorted(names.items()):
+        times = f", {number}" if number > 1 else ""
+        texts.append(f"{pair} ({experiment}{times})")
     return "; ".join(texts)
 
 
@@ -393,10 +399,15 @@ def _without_rows(data: Collected, distinct: Sequence[_Named], *, meaning: bool)
     return len(absent)
 
 
-def _number_superseded(data: Collected, distinct: Sequence[_Named], *, meaning: bool) -> int:
-    """Number of comparisons of settings that rows had before their experiment was edited.
+def _superseded(
+    data: Collected, distinct: Sequence[_Named], *, meaning: bool
+) -> dict[_Test, tuple[str, str]]:
+    """The comparisons of settings that rows had before these were changed, without runs here.
 
-    Those that another record has, as it is from before the edit, are among the distinct ones.
+    Those whose runs another record has, as it is from before the change, are among ``distinct``.
+
+    Returns:
+        Comparison -> labels of its rows, and the experiment.
     """
     settings: dict[str, str] = {}
     for record in data.experiments:
@@ -408,14 +419,12 @@ def _number_superseded(data: Collected, distinct: Sequence[_Named], *, meaning: 
         for both in {(settings.get(run.id), settings.get(other.id)) for run, other in runs}:
             present.add((named.measure, named.first.benchmark, frozenset(both)))
 
-    absent = set()
+    absent: dict[_Test, tuple[str, str]] = {}
     for record in reported(data, meaning=meaning):
-        if record.primary is None:
-            continue
         for former in record.superseded:
-            benchmark = (former.env, former.model)
-            absent.add((record.primary.measure, benchmark, frozenset(former.settings)))
-    return len(absent - present)
+            if former.test not in present:
+                absent.setdefault(former.test, (_labels(record, former.rows), record.experiment))
+    return absent
 
 
 def _called(rows: Iterable[StudyRow], name: str) -> StudyRow | None:

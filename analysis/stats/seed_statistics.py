@@ -134,7 +134,7 @@ def holm(p_values: Sequence[float], tests: int | None = None) -> list[float]:
 
 def untested_text(count: int) -> str:
     """How tests that are not possible yet enter ``holm``, for captions."""
-    return f"{count} of them, with fewer than two pairs or without spread, counted as p = 1"
+    return f"{count} of them, with fewer than two pairs here or without spread, counted as p = 1"
 
 
 def power(effect: float, std: float, n: int) -> float:

@@ -78,6 +78,8 @@ def _kept(
     adding: bool,
 ) -> ExperimentRecord:
     if not adding:
+        former = {"former": before.former, "superseded": before.superseded}
+        record = record.model_copy(update=former)
         return _with_names(record, before.primary, before.named_late, before.withdrawn)
     old = _named(before)
     results = [pair for pair in old if _have_results(before, pair, held)]

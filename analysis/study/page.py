@@ -589,7 +589,7 @@ def run_lines(data: Collected, *, meaning: bool = False, tracked: bool = True) -
     if late := named_too_late(data, meaning=meaning):
         yield f"- Named only after their results, and so not tested: {late}."
     if former := superseded(data, meaning=meaning):
-        before = "of settings that a row had before it was edited"
+        before = "of settings that a row had before they were changed"
         yield f"- Counted in the correction, {before}: {former}."
     yield f"- Processors: {_counted(_processor(run) for run in runs)}."
     for record in records:

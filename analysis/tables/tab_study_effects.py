@@ -149,7 +149,7 @@ def _caption(
     if late := named_too_late(data):
         caption += f" Named only after their results, and so not tested: {late}."
     if former := superseded(data):
-        before = "of settings that a row had before it was edited"
+        before = "of settings that a row had before they were changed"
         caption += f" Counted in the correction, {before}: {former}."
     if left_out:
         caption += f" Left out: {'; '.join(left_out)}."

@@ -30,7 +30,8 @@ from scpo.strict import Scale
 # Folder of the manifests, among the run folders.
 EXPERIMENTS = "experiments"
 SWEEP_AGAIN = (
-    "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds)"
+    "Delete it: the same sweep writes it again (runs stay; repeat what was swept with other seeds; "
+    "comparisons of settings that rows had before an edit are then not counted any more)"
 )
 
 
@@ -262,6 +263,7 @@ def _merged(
         pairs=planned.primary.comparisons if planned.primary else (),
         deleted=_each_side(_deleted_rows(rows, earlier_calls)),
         former=_each_side(former),
+        superseded=tuple(known for earlier in earlier_calls for known in earlier.superseded),
     )
     verdict = named_comparisons.judge(call, known)
     primary = None
@@ -347,8 +349,10 @@ def _former_rows(rows: Iterable[PlannedRow], earlier_calls: Iterable[Manifest]) 
         for row in (*manifest.rows, *manifest.former):
             for run in row.runs:
                 now = present.get((row.name, run.env, run.model))
+                # Of a benchmark that this call does not run, only what was former before is known.
+                is_former = row in manifest.former if now is None else run.settings not in now
                 # Records of old versions have no settings.
-                if now is None or run.settings is None or run.settings in now:
+                if not is_former or run.settings is None:
                     continue
                 key = (row.name, run.settings)
                 known = former.setdefault(key, row.model_copy(update={"runs": ()}))
@@ -368,12 +372,16 @@ def _with_existing_runs(
 
 
 def _each_side(rows: Iterable[PlannedRow]) -> dict[tuple[str, str], list[Side]]:
-    """Sides of rows that may share names, by environment and model."""
-    sides: dict[tuple[str, str], list[Side]] = {}
+    """Sides of rows that may share names, by environment and model; one for each settings."""
+    sides: dict[tuple[str, str], dict[tuple[str, str], Side]] = {}
     for row in rows:
         for benchmark, named in _sides([row]).items():
-            sides.setdefault(benchmark, []).extend(named.values())
-    return sides
+            side = named[row.name]
+            of_benchmark = sides.setdefault(benchmark, {})
+            known = of_benchmark.setdefault((side.row, side.settings), side)
+            runs = tuple(dict.fromkeys((*known.runs, *side.runs)))
+            of_benchmark[side.row, side.settings] = replace(known, runs=runs)
+    return {benchmark: list(named.values()) for benchmark, named in sides.items()}
 
 
 def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
@@ -443,7 +451,7 @@ def _keep_aside(runs_dir: Path, earlier: Manifest, planned: Manifest) -> Manifes
     if earlier.overrides == planned.overrides and own <= {row.name for row in planned.rows}:
         return None
     listed = {run.id for row in planned.rows for run in row.runs}
-    runs = {run.id for row in earlier.rows for run in row.runs}
+    runs = {run.id for row in (*earlier.rows, *earlier.former) for run in row.runs}
     if not any((runs_dir / run).is_dir() for run in runs - listed):
         return None
     given = [word for word in earlier.overrides if not word.startswith("scale=")]
@@ -463,12 +471,14 @@ def _join(row: PlannedRow, earlier: Manifest, runs_dir: Path) -> PlannedRow:
     settings = row.settings | {(run.env, run.model): run.settings for run in row.runs}
     present = {(run.env, run.model, run.seed) for run in row.runs}
     runs = list(row.runs)
-    for before in earlier.rows:
+    for before in (*earlier.rows, *earlier.former):
         if before.name != row.name:
             continue
         for run in before.runs:
-            # Without settings of this environment and model, there is nothing to compare with.
-            same_settings = settings.get((run.env, run.model), run.settings) == run.settings
+            # Without settings of this environment and model, there is nothing to compare with; then
+            # what was former remains so.
+            unknown = None if before in earlier.former else run.settings
+            same_settings = settings.get((run.env, run.model), unknown) == run.settings
             replaced = (run.env, run.model, run.seed) in present
             exists = (runs_dir / run.id).is_dir()
             if same_settings and not replaced and exists:

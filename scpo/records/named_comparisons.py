@@ -94,15 +94,22 @@ class SupersededComparison(Record):
 
     Attributes:
         rows: Names of its rows, the first minus the second.
+        measure: Measure by which they are compared.
         env: Environment.
         model: Model.
         settings: ``Side.settings`` of both.
     """
 
     rows: Pair
+    measure: str
     env: str
     model: str
     settings: Pair
+
+    @property
+    def test(self) -> tuple[str, Benchmark, frozenset[str]]:
+        """What identifies it, equal for both orders of its rows."""
+        return self.measure, (self.env, self.model), frozenset(self.settings)
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class Call:
         pairs: Comparisons that the file names.
         deleted: Rows that earlier calls had and this one does not have.
         former: Rows of this call with the settings that they had in earlier calls.
+        superseded: Comparisons that earlier calls found to be superseded.
     """
 
     experiment: str
@@ -126,6 +134,7 @@ class Call:
     pairs: tuple[Pair, ...] = ()
     deleted: Mapping[Benchmark, Collection[Side]] = field(default_factory=dict)
     former: Mapping[Benchmark, Collection[Side]] = field(default_factory=dict)
+    superseded: tuple[SupersededComparison, ...] = ()
 
     def compared(self, pair: Pair) -> Iterator[tuple[Benchmark, BothSides]]:
         """Yield each benchmark on which a pair has runs of two configurations, with its sides."""
@@ -223,8 +232,7 @@ class Verdict:
         withdrawn: Those that were named before, have results, and are not in the file any more, or
             there with another measure. A row of them may have been deleted, too.
         superseded: Those that were named before and have results, but of former settings of a row.
-        measure: Measure of ``named``, ``withdrawn`` and ``superseded``; None if the first two are
-            empty. Without them no test is left to correct, and ``superseded`` is empty, too.
+        measure: Measure of ``named`` and ``withdrawn``; None if both are empty.
         new: Entries that the record lacks.
         forgotten: Entries whose comparison was taken out of the file before it had results.
     """
@@ -291,8 +299,8 @@ def judge(call: Call, known: Known) -> Verdict:
     replaced = _measure_is_replaced(call, known, in_time)
     named = _judge_named(verdict, call, known, replaced=replaced)
     taken_out = [entry for entry in in_time if entry.key not in named]
-    _judge_taken_out(verdict, call, known, taken_out)
-    _judge_superseded(verdict, call, known, taken_out)
+    withdrawn = _judge_taken_out(verdict, call, known, taken_out)
+    _judge_superseded(verdict, call, known, taken_out, withdrawn)
     return verdict
 
 
@@ -332,12 +340,16 @@ def _judge_named(verdict: Verdict, call: Call, known: Known, *, replaced: bool) 
 
 def _judge_taken_out(
     verdict: Verdict, call: Call, known: Known, taken_out: Iterable[NamedComparison]
-) -> None:
+) -> list[NamedComparison]:
     """Set ``withdrawn`` and ``forgotten``, and ``measure`` if the file named nothing in time.
 
     ``taken_out``: comparisons that were named in time, and are not in the file any more.
+
+    Returns:
+        The entries of ``withdrawn``, one for each pair and benchmark. A deleted row may have been
+        edited before: then it is the entry of its last settings.
     """
-    latest: dict[tuple[Benchmark, frozenset[str]], SupersededComparison] = {}
+    withdrawn: dict[tuple[str, str, frozenset[str]], NamedComparison] = {}
     for entry in taken_out:
         rows = call.rows_of(entry)
         if rows is None:
@@ -351,34 +363,45 @@ def _judge_taken_out(
         verdict.measure = verdict.measure or entry.measure
         if entry.measure != verdict.measure:
             continue
-        # A deleted row may have been edited before, so that its comparison has several entries.
-        place = (entry.env, entry.model), frozenset(side.row for side in rows)
-        if place in latest:
-            verdict.superseded.append(latest[place])
-        latest[place] = _superseded(entry, rows)
         pair = (rows[0].row, rows[1].row)
+        withdrawn[entry.env, entry.model, frozenset(pair)] = entry
         # The file may have named it in the other order when another benchmark was run.
         if pair not in verdict.withdrawn and pair[::-1] not in verdict.withdrawn:
             verdict.withdrawn.append(pair)
+    return list(withdrawn.values())
 
 
 def _judge_superseded(
-    verdict: Verdict, call: Call, known: Known, taken_out: Iterable[NamedComparison]
+    verdict: Verdict,
+    call: Call,
+    known: Known,
+    taken_out: Iterable[NamedComparison],
+    withdrawn: Collection[NamedComparison],
 ) -> None:
-    """Add to ``superseded`` the comparisons of former settings of rows that the call has."""
+    """Set ``superseded``: of what was taken out and has results, all that is not tested any more.
+
+    Those of earlier calls remain, also if their runs or the record of their naming are deleted.
+    """
+    found = list(call.superseded)
     for entry in taken_out:
-        if entry.measure != verdict.measure or call.rows_of(entry) is not None:
-            continue
         rows = call.rows_of(entry, with_former=True)
-        if rows is not None and known.both_finished(rows):
-            verdict.superseded.append(_superseded(entry, rows))
-
-
-def _superseded(entry: NamedComparison, rows: BothSides) -> SupersededComparison:
-    first, second = rows
-    return SupersededComparison(
-        rows=(first.row, second.row),
-        env=entry.env,
-        model=entry.model,
-        settings=(first.settings, second.settings),
-    )
+        if rows is None or not known.both_finished(rows):
+            continue
+        first, second = rows
+        found.append(
+            SupersededComparison(
+                rows=(first.row, second.row),
+                measure=entry.measure,
+                env=entry.env,
+                model=entry.model,
+                settings=(first.settings, second.settings),
+            )
+        )
+    tested = {frozenset((entry.first, entry.second)) for entry in withdrawn}
+    distinct = {comparison.test: comparison for comparison in found}
+    for comparison in distinct.values():
+        benchmark = (comparison.env, comparison.model)
+        present = {side.settings for side in call.sides.get(benchmark, {}).values()}
+        # A comparison of two present rows is tested, or was left out for another measure.
+        if not present.issuperset(comparison.settings) and set(comparison.settings) not in tested:
+            verdict.superseded.append(comparison)

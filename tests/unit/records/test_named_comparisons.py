@@ -200,6 +200,68 @@ def test_a_row_and_the_measure_that_are_edited_together_are_late(sweep):
     sweep(PAIRS[1:])
     record = sweep(PAIRS[1:], rows=edited("method.shaper.alpha=0.1"), measure=LAST)
     assert (primary(record), late(record)) == ([], PAIRS[1:])
+    assert [(former.rows, former.measure) for former in record.superseded] == [(("scpo", "gigpo"), AREA)]
+
+
+def test_a_row_that_is_edited_and_taken_out_together_still_counts(sweep):
+    sweep(PAIRS)
+    record = sweep(PAIRS[:1], rows=edited("method.shaper.alpha=0.1"))
+    assert (primary(record), record.withdrawn, len(record.superseded)) == (PAIRS[:1], (), 1)
+    record = sweep([], rows=edited("method.shaper.alpha=0.1"))
+    assert (primary(record), len(record.superseded)) == (PAIRS[:1], 1)
+
+
+RENAMED = {"grpo": "grpo", "gigpo": "gigpo", "scpo_2": ["method=scpo", "method.shaper.alpha=0.1"]}
+DELETED = {"grpo": "grpo", "gigpo": "gigpo"}
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "pairs", "counts"),
+    [
+        (["env=webshop"], None, PAIRS, (1, 0)),
+        (["rows=[gigpo]"], None, PAIRS, (1, 0)),
+        # The row is deleted now, and its latest comparison is withdrawn.
+        ([], RENAMED, [PAIRS[0], ["scpo_2", "gigpo"]], (0, 1)),
+        ([], DELETED, PAIRS[:1], (1, 1)),
+    ],
+    ids=["another benchmark", "another row", "renamed", "deleted"],
+)
+def test_later_calls_keep_the_comparisons_of_settings_before_an_edit(sweep, words, rows, pairs, counts):
+    sweep(PAIRS)
+    in_file = edited("method.shaper.alpha=0.1")
+    assert len(sweep(PAIRS, rows=in_file).superseded) == 1
+    for _ in range(2):
+        record = sweep(pairs, *words, rows=rows or in_file)
+        assert (len(record.superseded), len(record.withdrawn)) == counts
+    assert len(sweep(PAIRS, rows=in_file).superseded) == 1
+
+
+def test_comparisons_before_an_edit_do_not_depend_on_runs_or_records_that_are_deleted(sweep, tmp_path):
+    runs = tmp_path / "runs"
+    first = sweep(PAIRS)
+    rows = edited("method.shaper.alpha=0.1")
+    assert len(sweep(PAIRS, rows=rows).superseded) == 1
+    named_comparisons.record_path(runs / "experiments").unlink()
+    (scpo,) = (row for row in first.rows if row.name == "scpo")
+    for run in scpo.runs:
+        shutil.rmtree(runs / run.id)
+    for _ in range(2):
+        record = sweep(PAIRS, rows=rows)
+        assert (len(record.superseded), record.former) == (1, ())
+
+    # Nor on the folder: the record of an archive has them, too.
+    write_archive_index(tmp_path / "archive", [path.name for path in runs.glob("alfworld*")], [record])
+    shutil.rmtree(runs)
+    assert len(sweep(PAIRS, f"machine.archive={tmp_path / 'archive'}", rows=rows).superseded) == 1
+
+
+def test_runs_of_an_edited_row_return_with_its_settings(sweep):
+    first = sweep(PAIRS)
+    sweep(PAIRS, rows=edited("method.shaper.alpha=0.1"))
+    # A call of another row knows which settings the row has now.
+    back = sweep(PAIRS, "rows=[gigpo]")
+    assert back.rows[2].runs == first.rows[2].runs
+    assert len(sweep(PAIRS, rows=edited("method.shaper.alpha=0.2")).superseded) == 2
 
 
 def test_rows_that_are_run_one_by_one_keep_the_comparisons_of_the_file(sweep):

@@ -335,7 +335,7 @@ def test_comparisons_of_former_settings_count_in_both_tables_and_are_in_the_capt
     write_study(tmp_path, {"mine": ("scpo", "gigpo")}, CURVES, primary={"mine": pairs})
     path = tmp_path / "experiments" / "mine-study.json"
     record = json.loads(path.read_text())
-    place = {"rows": pairs[0], "env": "alfworld", "model": "choice"}
+    place = {"rows": pairs[0], "measure": "validation_area", "env": "alfworld", "model": "choice"}
     former = [place | {"settings": ["first", "gigpo"]}, place | {"settings": ["second", "gigpo"]}]
     write_json(path, record | {"superseded": former})
     data = collect(tmp_path).at_scale("study")
@@ -344,7 +344,10 @@ def test_comparisons_of_former_settings_count_in_both_tables_and_are_in_the_capt
     assert comparison.effect.corrected == pytest.approx(min(1, 3 * comparison.effect.p))
     assert superseded(data) == "SCPO − GIGPO (mine, 2)"
     text = tab_study_effects.build(data).caption
-    assert "Counted in the correction, of settings that a row had before it was edited: SCPO − GIGPO (mine, 2)." in text
+    assert (
+        "Counted in the correction, of settings that a row had before they were changed: SCPO − GIGPO (mine, 2)."
+        in text
+    )
     logged = data.metrics.groupby("run")["metric"].unique()
     metrics = {run: {name: data.series(run, name) for name in logged[run]} for run in data.by_id}
     (of_sweep,) = named_by(data.experiments[0], data.by_id, metrics)
@@ -357,6 +360,14 @@ def test_comparisons_of_former_settings_count_in_both_tables_and_are_in_the_capt
     write_json(path.with_name("earlier-study.json"), record | {"experiment": "earlier"})
     data = collect(tmp_path).at_scale("study")
     assert {each.effect.tests for each in named_comparisons(data)} == {2}
+    assert superseded(data) == "SCPO − GIGPO (mine)"
+
+    # Of an experiment that tests nothing any more, they count among the others' comparisons.
+    write_json(path, record | {"superseded": former, "primary": None})
+    path.with_name("earlier-study.json").unlink()
+    write_study(tmp_path, {"other": ("gigpo", "grpo")}, CURVES, primary={"other": [["gigpo", "grpo"]]})
+    data = collect(tmp_path).at_scale("study")
+    assert [each.effect.tests for each in named_comparisons(data)] == [3]
 
 
 @pytest.mark.parametrize(("measure", "favours"), [(AREA, 1), (BETTER, 1), (FASTER, -1)])
