@@ -15,6 +15,8 @@ import subprocess
 import urllib.error
 import urllib.request
 
+from scpo.records.redaction import redact
+
 VARIABLE = "SCPO_NOTIFY"
 TIMEOUT_S = 10.0
 
@@ -27,10 +29,14 @@ def notify_of_failure(run_id: str, reason: str | None) -> None:
 
 
 def notify(text: str) -> None:
-    """Send a notice. A failure is logged without the address, and never stops the caller."""
+    """Send a notice, without secrets of the environment in its text.
+
+    A failure is logged without the address, and never stops the caller.
+    """
     target = os.environ.get(VARIABLE, "").strip()
     if not target:
         return
+    text = redact(text)
     try:
         if target.startswith(("https://", "http://")):
             body = json.dumps({"text": text, "content": text}).encode()

@@ -22,7 +22,7 @@ from analysis.sources.archive import (
     line_sum,
     metric_sums,
 )
-from analysis.sources.named_late import refusing
+from analysis.sources.named_late import refused, refusing
 from analysis.sources.run_records import ExperimentRecord, Run
 from scpo.errors import RecordError
 from scpo.records.archive_index import (
@@ -282,9 +282,10 @@ def _joined(
         update={
             "rows": tuple(rows.values()),
             **names,
+            "named_late": tuple(dict.fromkeys((*first.named_late, *second.named_late))),
             "former": tuple(former.values()),
             "superseded": tuple(superseded),
         }
     )
     # A comparison that one of them refused as named after its results remains refused.
-    return refusing(joined, second.named_late)
+    return refusing(joined, (*refused(first), *refused(second)))

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected, ids_left_out
-from analysis.sources.named_late import Pair, has_pair, only_rows, refusing
+from analysis.sources.named_late import Pair, has_pair, only_rows, refused, refusing
 from analysis.sources.near_misses import is_offline
 from analysis.sources.rows import ROLLOUTS, Section
 from analysis.sources.run_records import (
@@ -160,10 +160,8 @@ def _after_refusals(
     """
     for source in sources:
         for record in source.experiments:
-            refused = [
-                pair for other in sources for pair in _refused_by(other, record, source, runs)
-            ]
-            yield refusing(record, refused) if refused else record
+            late = [pair for other in sources for pair in _refused_by(other, record, source, runs)]
+            yield refusing(record, late) if late else record
 
 
 def _refused_by(
@@ -174,7 +172,7 @@ def _refused_by(
         if _key(known) != _key(record):
             continue
         for pair in record.primary.comparisons if record.primary else ():
-            if not has_pair(known.named_late, pair):
+            if not has_pair(refused(known), pair):
                 continue
             theirs = only_rows(known, pair)
             planned = theirs.run_ids & other.copies.keys()

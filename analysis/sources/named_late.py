@@ -3,7 +3,7 @@
 Another record of the same experiment may have named one of them in time, in another folder.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from analysis.sources.run_records import ExperimentRecord
 
@@ -21,13 +21,23 @@ def only_rows(record: ExperimentRecord, pair: Pair) -> ExperimentRecord:
     return record.model_copy(update={"rows": rows})
 
 
-def refusing(record: ExperimentRecord, pairs: Iterable[Pair]) -> ExperimentRecord:
-    """The record with these comparisons as named late; none of the late ones is tested."""
-    late = tuple(dict.fromkeys((*record.named_late, *pairs)))
+def refused(record: ExperimentRecord) -> tuple[Pair, ...]:
+    """The comparisons that a record has as named late, and does not test.
+
+    A measure that was changed after results makes a comparison late by the new one, while it is
+    still tested by the earlier one.
+    """
+    tested = record.primary.comparisons if record.primary else ()
+    return tuple(pair for pair in record.named_late if not has_pair(tested, pair))
+
+
+def refusing(record: ExperimentRecord, pairs: Collection[Pair]) -> ExperimentRecord:
+    """The record with these comparisons as named late and not tested."""
     primary = record.primary
     if primary is not None:
-        tested = tuple(pair for pair in primary.comparisons if not has_pair(late, pair))
+        tested = tuple(pair for pair in primary.comparisons if not has_pair(pairs, pair))
         primary = primary.model_copy(update={"comparisons": tested}) if tested else None
-    withdrawn = tuple(pair for pair in record.withdrawn if not has_pair(late, pair))
+    late = tuple(dict.fromkeys((*record.named_late, *pairs)))
+    withdrawn = tuple(pair for pair in record.withdrawn if not has_pair(pairs, pair))
     names = {"primary": primary, "named_late": late, "withdrawn": withdrawn}
     return record.model_copy(update=names)

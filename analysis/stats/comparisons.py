@@ -14,6 +14,7 @@ from itertools import product
 from typing import TypeAlias
 
 from analysis.sources.collected import Collected
+from analysis.sources.named_late import refused
 from analysis.sources.run_records import ExperimentRecord, Run
 from analysis.sources.sections import benchmarks
 from analysis.stats.measures import BETTER, FASTER, HALF, MEASURES, Measure, reaches
@@ -225,7 +226,7 @@ def named_too_late(data: Collected, *, meaning: bool = False) -> str:
     texts = []
     for record in reported(data, meaning=meaning):
         # A pair counts once in either direction. Sorted, as sources are joined in any order.
-        pairs = {frozenset(pair): pair for pair in sorted(record.named_late)}
+        pairs = {frozenset(pair): pair for pair in sorted(refused(record))}
         texts += [f"{_labels(record, pair)} ({record.experiment})" for pair in pairs.values()]
     return "; ".join(texts)
 

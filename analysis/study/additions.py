@@ -18,6 +18,7 @@ from analysis.sources.collected import Collected
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.two_results import Columns, differ, listed, place_of, values_of
 from analysis.stats.study_rows import is_of_meaning
+from analysis.study.addition_checks import refuse_mixed_rows, refuse_unnamed
 from analysis.study.kept_names import kept_names, newly_named
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
@@ -138,8 +139,8 @@ def add_runs(options: argparse.Namespace, console: Console, *, meaning: bool = F
     ``meaning``: add runs of the study of reworded observations instead of all others.
 
     Raises:
-        ConfigError: No run matches, one ran uncommitted code, or the archive has another run of the
-            same row and seed.
+        ConfigError: No run matches, one ran uncommitted code, the archive has another run of the
+            same row and seed, or runs would be pooled that do not belong together.
         RecordError: A source cannot be read, or the archive is damaged and the added runs do not
             repair it.
     """
@@ -175,6 +176,7 @@ class _Addition:
         repaired: Runs that replace a damaged copy.
         present: Runs that the archive has already.
         records: Experiments of all of them, with the comparisons that are named in the archive.
+        sources: The same as their sources have them.
         left_out: Texts on matching runs of experiments that were called with overrides.
     """
 
@@ -182,6 +184,7 @@ class _Addition:
     repaired: tuple[Run, ...]
     present: tuple[Run, ...]
     records: tuple[ExperimentRecord, ...]
+    sources: tuple[ExperimentRecord, ...]
     left_out: tuple[str, ...] = ()
 
     @property
@@ -194,8 +197,8 @@ def _add(options: argparse.Namespace, console: Console, meaning: bool) -> None:
     """Add the finished runs that match to the archive.
 
     Raises:
-        ConfigError: No run matches, one ran uncommitted code, or the archive has another run of the
-            same row and seed.
+        ConfigError: No run matches, one ran uncommitted code, the archive has another run of the
+            same row and seed, or runs would be pooled that do not belong together.
         RecordError: The archive is damaged, and the added runs do not repair it.
     """
     folders = options.runs or [RUNS]
@@ -291,14 +294,38 @@ def _matching(
         repaired=tuple(repaired),
         present=tuple(present),
         records=kept_names(
-            added,
+            _with_all_names(added),
             archive.experiments,
             archive.runs,
             {run.id for run in new},
             adding=bool(new or repaired),
         ),
+        sources=tuple(added),
         left_out=tuple(_left_out(data, overridden, patterns, names.keys())),
     )
+
+
+def _with_all_names(records: Sequence[ExperimentRecord]) -> list[ExperimentRecord]:
+    """Records whose sources name the same comparisons for an experiment.
+
+    Each source may name others. All count, so that the tested family does not depend on the order
+    in which the sources are given. What one of them refused is not among the others' (``collect``).
+    """
+    named: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    for record in records:
+        if record.primary is not None:
+            known = named.setdefault((record.experiment, record.primary.measure), {})
+            for pair in record.primary.comparisons:
+                if pair[::-1] not in known:
+                    known[pair] = None
+    completed = []
+    for record in records:
+        primary = record.primary
+        if primary is not None:
+            pairs = tuple(named[record.experiment, primary.measure])
+            primary = primary.model_copy(update={"comparisons": pairs})
+        completed.append(record.model_copy(update={"primary": primary}))
+    return completed
 
 
 def _matchable_names(records: Sequence[ExperimentRecord], archive: Archive) -> dict[str, set[str]]:
@@ -408,16 +435,18 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             "or add --allow-uncommitted"
         )
 
-    planned: set[str] = set()
     # The same merge as in writing shows which run the archive plans for each row and seed.
-    for record in merged((*archive.experiments, *addition.records), archive.runs):
-        planned |= record.run_ids
+    records = merged((*archive.experiments, *addition.records), archive.runs)
+    planned = set().union(*(record.run_ids for record in records))
     replacing = [run.id for run in addition.written if run.id not in planned]
     if replacing:
         raise ConfigError(
             f"{', '.join(replacing)}: the archive has another run of the same row and seed, and "
             "never loses one. Their settings differ: make another archive (--archive, --create)"
         )
+    runs = archive.runs | {run.id: run for run in addition.written}
+    refuse_mixed_rows(records, runs, [run.id for run in addition.written])
+    refuse_unnamed(addition.sources, archive.experiments, [run.id for run in addition.new])
     # Writing drops damaged runs, which would make the damage permanent.
     lost = set(archive.damaged) - {run.id for run in addition.repaired}
     if lost or archive.index_problems:

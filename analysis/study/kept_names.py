@@ -5,7 +5,7 @@ A record of another folder may name a comparison whose results the archive has h
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from analysis.sources.named_late import Pair, has_pair, only_rows
+from analysis.sources.named_late import Pair, has_pair, only_rows, refused
 from analysis.sources.run_records import ExperimentRecord
 from scpo.records.manifest import PrimaryComparisons
 
@@ -36,10 +36,10 @@ def kept_names(
         new: Ids of the added runs that it did not have.
         adding: False if no run is added or repaired; then nothing changes.
     """
-    known = {_key(record): record for record in archived}
+    known = {record_key(record): record for record in archived}
     kept = []
     for record in records:
-        before = known.get(_key(record))
+        before = known.get(record_key(record))
         kept.append(record if before is None else _kept(record, before, held, new, adding=adding))
     return tuple(kept)
 
@@ -50,23 +50,27 @@ def newly_named(
     held: Collection[str],
 ) -> Iterator[str]:
     """Yield lines on the changes that these records make to an archive's named comparisons."""
-    known = {_key(record): record for record in archived}
+    known = {record_key(record): record for record in archived}
     # A new archive has none that could change.
     for record in records if known else ():
-        before = known.get(_key(record))
-        old = _named(before) if before else ()
-        refused = [pair for pair in old if has_pair(record.named_late, pair)]
-        new = [pair for pair in _named(record) if not has_pair(old, pair)]
-        named = (*_named(record), *refused)
+        before = known.get(record_key(record))
+        old = named_pairs(before) if before else ()
+        no_longer = [pair for pair in old if has_pair(refused(record), pair)]
+        new = [pair for pair in named_pairs(record) if not has_pair(old, pair)]
+        named = (*named_pairs(record), *no_longer)
         gone = [pair for pair in old if not has_pair(named, pair)] if record.primary else []
-        late = [pair for pair in new if _have_results(record, pair, held)]
+        late = [pair for pair in new if have_results(record, pair, held)]
         if new:
             after = f"; its runs were in the archive before: {_shown(late)}" if late else ""
             yield f"{record.experiment}: now named: {_shown(new)}{after}"
+        known_late = (*old, *no_longer, *(before.named_late if before else ()))
+        too_late = [pair for pair in refused(record) if not has_pair(known_late, pair)]
+        if too_late and before:
+            yield f"{record.experiment}: named after results, and so not tested: {_shown(too_late)}"
         if gone:
             yield f"{record.experiment}: no longer named: {_shown(gone)}"
-        if refused:
-            yield f"{record.experiment}: no longer tested: {_shown(refused)} ({REFUSED})"
+        if no_longer:
+            yield f"{record.experiment}: no longer tested: {_shown(no_longer)} ({REFUSED})"
 
 
 def _kept(
@@ -81,21 +85,21 @@ def _kept(
         former = {"former": before.former, "superseded": before.superseded}
         record = record.model_copy(update=former)
         return _with_names(record, before.primary, before.named_late, before.withdrawn)
-    old = _named(before)
-    results = [pair for pair in old if _have_results(before, pair, held)]
-    refused = [pair for pair in old if has_pair(record.named_late, pair)]
+    old = named_pairs(before)
+    results = [pair for pair in old if have_results(before, pair, held)]
+    no_longer = [pair for pair in old if has_pair(refused(record), pair)]
     # The record brings no new run of these, so they stay as the archive has them.
-    kept = [pair for pair in refused if only_rows(record, pair).run_ids.isdisjoint(new)]
+    kept = [pair for pair in no_longer if only_rows(record, pair).run_ids.isdisjoint(new)]
     has_measure = bool(results or kept)
     replaced = has_measure and _measure(record) not in (None, _measure(before))
-    late = list(before.named_late)
-    late += [pair for pair in record.named_late if not has_pair((*kept, *late), pair)]
+    late = list(refused(before))
+    late += [pair for pair in refused(record) if not has_pair((*kept, *late), pair)]
     named = list(kept)
-    for pair in _named(record):
+    for pair in named_pairs(record):
         if has_pair(old, pair):
             named.append(pair)
         elif not has_pair(late, pair):
-            is_late = replaced or _have_results(before, pair, held)
+            is_late = replaced or have_results(before, pair, held)
             (late if is_late else named).append(pair)
     withdrawn = [pair for pair in results if not has_pair((*named, *late), pair)]
     measure = _measure(before) if has_measure else _measure(record)
@@ -104,7 +108,12 @@ def _kept(
     if measure and tested:
         primary = PrimaryComparisons(measure=measure, comparisons=tested)
     listed = dict.fromkeys((*before.withdrawn, *record.withdrawn, *withdrawn))
-    return _with_names(record, primary, late, [pair for pair in listed if pair in tested])
+    # Late by a measure that replaced the one by which they are tested.
+    of_new_measure = []
+    for each in (before, record):
+        of_new_measure += [pair for pair in each.named_late if not has_pair(refused(each), pair)]
+    all_late = dict.fromkeys((*late, *of_new_measure))
+    return _with_names(record, primary, all_late, [pair for pair in listed if pair in tested])
 
 
 def _with_names(
@@ -117,11 +126,13 @@ def _with_names(
     return record.model_copy(update=names)
 
 
-def _key(record: ExperimentRecord) -> Key:
+def record_key(record: ExperimentRecord) -> Key:
+    """What identifies the record of an experiment in an archive."""
     return record.experiment, record.scale, record.overrides
 
 
-def _named(record: ExperimentRecord) -> tuple[Pair, ...]:
+def named_pairs(record: ExperimentRecord) -> tuple[Pair, ...]:
+    """The comparisons that a record tests."""
     return record.primary.comparisons if record.primary else ()
 
 
@@ -129,8 +140,8 @@ def _measure(record: ExperimentRecord) -> str | None:
     return record.primary.measure if record.primary else None
 
 
-def _have_results(record: ExperimentRecord, pair: Pair, held: Collection[str]) -> bool:
-    """True if the archive has runs of both rows on one benchmark."""
+def have_results(record: ExperimentRecord, pair: Pair, held: Collection[str]) -> bool:
+    """True if both rows of a pair have some of these runs on one benchmark."""
     benchmarks = []
     for name in pair:
         runs = [run for row in record.rows if row.name == name for run in row.runs]

@@ -208,7 +208,15 @@ class ChatClient:
         self.limits = limits
         self._key = _read_key(model, os.environ if environment is None else environment)
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._http = httpx.Client(headers=headers, timeout=limits.timeout_s)
+        try:
+            self._http = httpx.Client(headers=headers, timeout=limits.timeout_s)
+        except (httpx.InvalidURL, ValueError) as error:
+            # The text of the error may quote a part of the address, which may hold a password.
+            raise ConfigError(
+                "the address of a proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be read "
+                f"({type(error).__name__}). It is http://user:password@host:port; # / ? and @ in "
+                "the password are written %23 %2F %3F and %40"
+            ) from None
         self._closed = threading.Event()
         self._rate_limit = _RateLimit(limits.requests_per_minute, self._closed)
 

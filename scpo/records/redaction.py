@@ -204,13 +204,20 @@ def is_secret(name: str, value: str, names: Collection[str] = ()) -> bool:
 
 
 def passwords(value: str) -> list[str]:
-    """Passwords of the addresses in a value, each as it is written and without URL encoding."""
+    """Passwords of the addresses in a value, each as it is written and without URL encoding.
+
+    A password with an unquoted # or ? ends there for a library, whose error then quotes the part
+    before it ("Invalid port: ..."): it is one of them.
+    """
     # The pattern is slow on long values such as lists of colors.
     if "://" not in value:
         return []
     found = []
     for match in WITH_PASSWORD.finditer(value):
         found += [match["password"], unquote(match["password"])]
+        part = re.split("[#?]", match["password"])[0]
+        if len(part) >= SHORTEST:
+            found.append(part)
     return list(dict.fromkeys(found))
 
 

@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from scpo.errors import ScpoError
 from scpo.records import RunFolder, State
 from scpo.records.files import locked
+from scpo.records.redaction import redact
 from scpo.schema.run import RunConfig
 from scpo.stop_signals import STOP_SIGNALS
 from sweeps.notify import notify_of_failure
@@ -179,7 +180,7 @@ class RunProcess:
             last = tail(log, 1)
             reason = f"ended with exit status {code}"
             if last and code > 0:
-                reason += f": {last[0].strip()}"
+                reason += f": {redact(last[0].strip())}"
         state = State.INTERRUPTED if interrupted else State.FAILED
         request = self.folder.read_stop()
         if request is not None:

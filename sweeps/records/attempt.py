@@ -32,6 +32,7 @@ from scpo.records import RunFolder, State, Status, code_record, provenance, run_
 from scpo.records.code_files import failed_part
 from scpo.records.files import locked
 from scpo.records.logs import JsonLines, before_after, read_whole
+from scpo.records.redaction import redact
 from scpo.records.run_folders import command_on, now
 from scpo.records.weights import changed_weights, check_weights, weights_sums
 from scpo.schema.run import RunConfig
@@ -230,9 +231,12 @@ def _attempt(
             return _end_early(folder, _where_stopped(folder, config, stop))
         except Exception as error:  # noqa: BLE001 (the boundary of a run: every error is recorded)
             stop.over = True
-            # A traceback helps only with errors in the code.
-            logger.error("%s", error if isinstance(error, USER_ERRORS) else traceback.format_exc())
-            return _end(folder, State.FAILED, _one_line(error, config))
+            # A traceback helps only with errors in the code. Any error may quote a secret, such as
+            # the address of a database or a proxy.
+            text = str(error) if isinstance(error, USER_ERRORS) else traceback.format_exc()
+            secret = provenance.key_variables([config])
+            logger.error("%s", redact(text, names=secret))
+            return _end(folder, State.FAILED, redact(_one_line(error, config), names=secret))
         if done < config.trainer.steps:
             return _end_early(folder, f"asked to stop after step {done}")
         return _end(folder, State.DONE, None)

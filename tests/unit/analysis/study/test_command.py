@@ -435,11 +435,83 @@ def test_a_comparison_named_in_time_stays_so_where_the_archive_had_one_of_its_ro
 
 
 def test_a_record_that_takes_a_comparison_out_leaves_it_in_an_archive_with_its_results(runs, tmp_path):
-    assert command(tmp_path, runs) == 0
+    assert command(tmp_path, runs, add=["*-gigpo-*", "*-scpo-*"]) == 0
     write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(4))
     refuse(tmp_path / "again", [("gigpo", "grpo")], [])
-    assert command(tmp_path, tmp_path / "again") == 0
+    assert command(tmp_path, tmp_path / "again", add=["*-grpo-*"]) == 0
     assert sorted(named_in(tmp_path / "study")[0]) == [("gigpo", "grpo"), ("scpo", "gigpo")]
+
+
+UNNAMED = "of a comparison that it does not name, and another record names it: main_table, scpo − gigpo."
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_runs_of_a_comparison_that_their_record_does_not_name_are_not_pooled(runs, tmp_path, first, capsys):
+    """Their seeds may be why the other record named it; in the archive they would be pairs of its test."""
+    without = tmp_path / "without"
+    write_study(without, EXPERIMENTS, CURVES, credit=CREDIT, seeds=(3, 4))
+    refuse(without, [("gigpo", "grpo")], [])
+    folders = [runs, without]
+    for both in (folders, folders[::-1]):
+        words = ("--runs", str(both[1]), "--create", "--allow-uncommitted")
+        assert command(tmp_path, both[0], words=words) == 1
+        assert UNNAMED in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "study").exists()
+
+    assert command(tmp_path, folders[first]) == 0
+    capsys.readouterr()
+    assert command(tmp_path, folders[1 - first]) == (0 if first else 1)
+    text = " ".join(capsys.readouterr().out.split())
+    if first:
+        # The archive had their runs before it was named: it is late.
+        assert named_in(tmp_path / "study") == ([("gigpo", "grpo")], [("scpo", "gigpo")])
+        assert "main_table: named after results, and so not tested: scpo − gigpo" in text
+    else:
+        assert UNNAMED in text
+
+
+def test_runs_of_other_settings_on_other_seeds_do_not_come_into_a_row(runs, tmp_path, monkeypatch, capsys):
+    assert command(tmp_path, runs) == 0
+    changed = {**OVERRIDES, "scpo": ("method=scpo", "trainer.optimizer.learning_rate=3.0e-3")}
+    monkeypatch.setattr("tests.support.study_runs.OVERRIDES", changed)
+    write_study(tmp_path / "other", EXPERIMENTS, CURVES, credit=CREDIT, seeds=(5, 6))
+    before = files_of(tmp_path / "study")
+    assert command(tmp_path, tmp_path / "other") == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "a row has one configuration, and with the added runs would have several: main_table, scpo, alfworld" in text
+    assert "learning_rate=0.003 (2 runs)" in text
+    assert files_of(tmp_path / "study") == before
+
+
+@pytest.mark.parametrize("archived", [None, [], [("scpo", "gigpo")]], ids=["none", "without it", "with it"])
+def test_a_comparison_whose_measure_was_changed_after_its_results_is_still_tested(runs, tmp_path, archived, capsys):
+    """It is late by the new measure, and withdrawn by the earlier one: still a test of the family."""
+    pairs = [("scpo", "gigpo"), ("gigpo", "grpo")]
+    if archived is not None:
+        refuse(runs, archived, [])
+        assert command(tmp_path, runs, add=["*-grpo-*"]) == 0
+    refuse(runs, pairs, pairs)
+    path = runs / "experiments" / "main_table-study.json"
+    write_json(path, json.loads(path.read_text()) | {"withdrawn": pairs})
+    assert named_in(runs) == (pairs, pairs)
+    for _ in range(2):
+        assert command(tmp_path, runs) == 0
+        named, late = named_in(tmp_path / "study")
+        assert (sorted(named), sorted(late)) == (sorted(pairs), sorted(pairs))
+    assert "no longer" not in capsys.readouterr().out
+
+
+def test_superseded_comparisons_come_into_the_archive_and_stay_there(runs, tmp_path):
+    place = {"measure": "validation_area", "env": "alfworld", "model": "choice"}
+    former = place | {"rows": ["scpo", "gigpo"], "settings": ["before", "gigpo"]}
+    path = runs / "experiments" / "main_table-study.json"
+    write_json(path, json.loads(path.read_text()) | {"superseded": [former]})
+    assert command(tmp_path, runs) == 0
+    write_study(tmp_path / "again", EXPERIMENTS, CURVES, credit=CREDIT, seeds=range(4))
+    for folder in (tmp_path / "again", runs):
+        assert command(tmp_path, folder) == 0
+        (record,) = (one for one in collect(tmp_path / "study").experiments if one.experiment == "main_table")
+        assert [comparison.settings for comparison in record.superseded] == [("before", "gigpo")]
 
 
 def test_a_new_experiment_whose_runs_the_archive_had_is_named_with_its_comparisons(runs, tmp_path, capsys):

@@ -65,6 +65,29 @@ def test_an_exception_is_a_one_line_reason_with_the_traceback_in_the_log(folder)
     assert folder.latest.resolve() == folder.attempt(2).resolve()
 
 
+def test_secrets_in_an_error_are_in_no_record_and_no_notice(folder, monkeypatch, tmp_path):
+    said = tmp_path / "said"
+    script = tmp_path / "notice.sh"
+    script.write_text(f'#!/bin/sh\nprintf "%s" "$1" >"{said}"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("SCPO_NOTIFY", str(script))
+    monkeypatch.setenv("LAB_DB_URL", "postgres://me:planted-Secret-0001@db.example/x")
+    monkeypatch.setenv("LAB_TOKEN", "planted-Secret-0002")
+    # A library that reads this address takes the port to end at the #.
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:planted-Secret-0003#1@proxy:3128")
+
+    def broken(_config, _folder, _stop):
+        secrets = [os.environ[name] for name in ("LAB_DB_URL", "LAB_TOKEN")]
+        raise ConnectionError(f"no answer from {secrets}; Invalid port: 'planted-Secret-0003'")
+
+    assert entry.run(folder, broken) == entry.EXIT_FAILED
+    assert folder.read_status().reason.endswith("; Invalid port: '[redacted]'")
+    assert "no answer from" in said.read_text()
+    for path in (said, *(path for path in folder.path.rglob("*") if path.is_file())):
+        found = [number for number in (1, 2, 3) if b"planted-Secret-000%d" % number in path.read_bytes()]
+        assert not found, path
+
+
 def test_the_reason_of_a_run_names_the_full_disk_that_an_error_of_a_library_hides(folder):
     def broken(_config, _folder, _stop):
         try:
