@@ -15,14 +15,20 @@ from analysis.sources.archive import EMPTY, Archive, read_archive
 from analysis.sources.archive_writing import locked, merged, write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.named_late import has_pair
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.two_results import Columns, differ, listed, place_of, values_of
 from analysis.stats.study_rows import is_of_meaning
-from analysis.study.addition_checks import refuse_mixed_rows, refuse_unnamed
-from analysis.study.kept_names import kept_names, newly_named
+from analysis.study.addition_checks import (
+    refuse_mixed_rows,
+    refuse_two_measures,
+    refuse_unnamed,
+)
+from analysis.study.kept_names import Key, kept_names, newly_named, record_key
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records.archive_index import INDEX, is_archive, lost_index, unreadable
+from scpo.records.manifest import PrimaryComparisons
 from scpo.records.status import State
 
 SCALE = "study"
@@ -256,7 +262,8 @@ def _matching(
         archive: The archive to which the runs are added.
 
     Raises:
-        ConfigError: A pattern matches no run.
+        ConfigError: A pattern matches no run, or two records of one experiment name their
+            comparisons by different measures.
     """
     names = _matchable_names(records, archive)
     candidates = []
@@ -289,6 +296,7 @@ def _matching(
             new.append(run)
 
     added = [record for record in records if record.run_ids & chosen.keys()]
+    refuse_two_measures(added)
     return _Addition(
         new=tuple(new),
         repaired=tuple(repaired),
@@ -308,22 +316,20 @@ def _matching(
 def _with_all_names(records: Sequence[ExperimentRecord]) -> list[ExperimentRecord]:
     """Records whose sources name the same comparisons for an experiment.
 
-    Each source may name others. All count, so that the tested family does not depend on the order
-    in which the sources are given. What one of them refused is not among the others' (``collect``).
+    Each source may name others, or none. All count, so that the tested family does not depend on
+    the order in which the sources are given. What one of them refused is not among the others'
+    (``collect``).
     """
-    named: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    named: dict[Key, PrimaryComparisons] = {}
     for record in records:
         if record.primary is not None:
-            known = named.setdefault((record.experiment, record.primary.measure), {})
-            for pair in record.primary.comparisons:
-                if pair[::-1] not in known:
-                    known[pair] = None
+            known = named.setdefault(record_key(record), record.primary)
+            pairs = list(known.comparisons)
+            pairs += [pair for pair in record.primary.comparisons if not has_pair(pairs, pair)]
+            named[record_key(record)] = known.model_copy(update={"comparisons": tuple(pairs)})
     completed = []
     for record in records:
-        primary = record.primary
-        if primary is not None:
-            pairs = tuple(named[record.experiment, primary.measure])
-            primary = primary.model_copy(update={"comparisons": pairs})
+        primary = named.get(record_key(record))
         completed.append(record.model_copy(update={"primary": primary}))
     return completed
 
@@ -445,8 +451,8 @@ def _check_addition(addition: _Addition, archive: Archive, *, allow_uncommitted:
             "never loses one. Their settings differ: make another archive (--archive, --create)"
         )
     runs = archive.runs | {run.id: run for run in addition.written}
-    refuse_mixed_rows(records, runs, [run.id for run in addition.written])
-    refuse_unnamed(addition.sources, archive.experiments, [run.id for run in addition.new])
+    refuse_mixed_rows(records, archive.experiments, runs)
+    refuse_unnamed(records, archive.experiments, addition.sources, archive.runs.keys(), runs.keys())
     # Writing drops damaged runs, which would make the damage permanent.
     lost = set(archive.damaged) - {run.id for run in addition.repaired}
     if lost or archive.index_problems:

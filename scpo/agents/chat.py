@@ -213,9 +213,9 @@ class ChatClient:
         except (httpx.InvalidURL, ValueError) as error:
             # The text of the error may quote a part of the address, which may hold a password.
             raise ConfigError(
-                "the address of a proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY cannot be read "
-                f"({type(error).__name__}). It is http://user:password@host:port; # / ? and @ in "
-                "the password are written %23 %2F %3F and %40"
+                "an address in HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or NO_PROXY cannot be read "
+                f"({type(error).__name__}). That of a proxy is http://user:password@host:port; in "
+                "the password, # / ? and @ are written %23 %2F %3F and %40"
             ) from None
         self._closed = threading.Event()
         self._rate_limit = _RateLimit(limits.requests_per_minute, self._closed)

@@ -397,7 +397,10 @@ def _named_by(manifest: Manifest) -> Iterator[NamedComparison]:
         pairs=primary.comparisons,
     )
     yield from in_time.entries(late=False)
-    yield from replace(in_time, pairs=manifest.named_late).entries(late=True)
+    # A comparison of both is late by a measure that replaced this one; `judge` decides on it again.
+    tested = {frozenset(pair) for pair in primary.comparisons}
+    late = tuple(pair for pair in manifest.named_late if frozenset(pair) not in tested)
+    yield from replace(in_time, pairs=late).entries(late=True)
 
 
 def _sides(rows: Iterable[PlannedRow]) -> Sides:

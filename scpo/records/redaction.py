@@ -54,6 +54,11 @@ WITH_PASSWORD = re.compile(
     r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@'\"{}$]*:(?!/)(?P<password>[^\s/@'\"{}$]+)@"
 )
 
+# A value that is one address: its password may have unquoted characters of an address.
+WHOLE_WITH_PASSWORD = re.compile(
+    r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@]*:(?!//)(?!\d+(/|$))(?P<password>[^\s'\"{}$]+)@[^\s@]*"
+)
+
 # Formats of keys, by their issuers' prefixes.
 SHAPES = {
     "a W&B key": re.compile(
@@ -192,7 +197,7 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, value in environment.items():
         if is_secret(name, value):
             yield f"that of ${name}", value.strip()
-        for password in passwords(value):
+        for password in _passwords_of(name, value):
             yield f"the password of the address in ${name}", password
 
 
@@ -206,19 +211,30 @@ def is_secret(name: str, value: str, names: Collection[str] = ()) -> bool:
 def passwords(value: str) -> list[str]:
     """Passwords of the addresses in a value, each as it is written and without URL encoding.
 
-    A password with an unquoted # or ? ends there for a library, whose error then quotes the part
-    before it ("Invalid port: ..."): it is one of them.
+    In a password, the characters ``# ? / @`` should be quoted. If they are not, a library may take
+    the address to end there, and quote the part before them in its error ("Invalid port: ..."). So
+    this part is one of the passwords, too, unless it is a common word.
     """
     # The pattern is slow on long values such as lists of colors.
     if "://" not in value:
         return []
+    written = [match["password"] for match in WITH_PASSWORD.finditer(value)]
+    if whole := WHOLE_WITH_PASSWORD.fullmatch(value.strip()):
+        written.append(whole["password"])
     found = []
-    for match in WITH_PASSWORD.finditer(value):
-        found += [match["password"], unquote(match["password"])]
-        part = re.split("[#?]", match["password"])[0]
-        if len(part) >= SHORTEST:
+    for password in written:
+        found += [password, unquote(password)]
+        part = re.split("[#?/@]", password)[0]
+        if len(part) >= SHORTEST and not _is_common(part):
             found.append(part)
     return list(dict.fromkeys(found))
+
+
+def _passwords_of(name: str, value: str) -> list[str]:
+    """Passwords in the value of a variable; the address of a proxy needs no scheme."""
+    if name.upper().endswith("_PROXY") and "://" not in value:
+        value = f"http://{value}"
+    return passwords(value)
 
 
 def _is_common(secret: str) -> bool:
@@ -268,7 +284,7 @@ def _matches(
                     yield f"the value of ${name}", match
         # The URL encoding of a password is a form of both of its spellings.
         spellings: set[str] = set()
-        for password in passwords(value):
+        for password in _passwords_of(name, value):
             if password not in DEFAULT_PASSWORDS and not os.path.exists(password):
                 spellings |= forms(password)
         for form in spellings:

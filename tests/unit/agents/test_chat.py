@@ -146,7 +146,7 @@ def test_a_key_that_is_none_is_refused_without_showing_it():
 
 def test_a_proxy_whose_password_is_not_quoted_is_named_without_it(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://me:planted-Secret-0004#1@proxy:3128")
-    with pytest.raises(ConfigError, match=r"proxy in HTTPS_PROXY, .* cannot be read \(InvalidURL\)") as refused:
+    with pytest.raises(ConfigError, match=r"an address in HTTPS_PROXY, .* cannot be read \(InvalidURL\)") as refused:
         ChatClient(api_model("http://127.0.0.1:9/v1"), limits(), {"LOOPBACK_KEY": KEY})
     assert "planted" not in "".join(traceback.format_exception(refused.value))
 

@@ -318,6 +318,19 @@ def test_runs_of_an_archive_count_as_finished_and_its_experiments_as_named_befor
     assert (primary(sweep(PAIRS, *words, finish=False)), late(record)) == (named_there, later)
 
 
+@pytest.mark.parametrize("measure", [AREA, LAST])
+def test_an_archive_whose_measure_was_changed_after_results_has_named_by_the_first(sweep, tmp_path, measure):
+    sweep(PAIRS)
+    elsewhere = sweep(PAIRS, measure=LAST)
+    assert (primary(elsewhere), late(elsewhere)) == (PAIRS, PAIRS)
+    runs = tmp_path / "runs"
+    write_archive_index(tmp_path / "archive", [path.name for path in runs.glob("alfworld*")], [elsewhere])
+    shutil.rmtree(runs)
+    record = sweep(PAIRS, f"machine.archive={tmp_path / 'archive'}", measure=measure, finish=False)
+    assert (primary(record), record.primary.measure) == (PAIRS, AREA)
+    assert late(record) == (PAIRS if measure == LAST else [])
+
+
 def test_a_comparison_of_archived_runs_that_is_taken_out_is_still_tested(sweep, tmp_path):
     elsewhere = sweep(PAIRS)
     runs = tmp_path / "runs"

@@ -106,6 +106,26 @@ def test_the_password_of_an_address_is_a_secret_of_its_own():
     assert redact("a database of postgres", environment) == "a database of postgres"
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://me:planted-Secret-01#1@proxy:3128", "planted-Secret-01"),
+        ("http://me:planted@Secret-01@proxy:3128", "planted@Secret-01"),
+        ("postgres://me:pl/anted-Secret@db/x", "pl/anted-Secret"),
+        ("me:planted-Secret-07@proxy:3128", "planted-Secret-07"),
+    ],
+)
+def test_a_password_with_characters_of_an_address_is_found_as_a_library_quotes_it(value, shown):
+    environment = {"HTTPS_PROXY": value}
+    assert redact(f"Invalid port: '{shown}'", environment) == "Invalid port: '[redacted]'"
+
+
+@pytest.mark.parametrize("value", ["http://proxy:3128", "http://proxy:3128/path?to=me@home", "http://u:training#1@h"])
+def test_a_port_or_a_common_word_is_no_password(value):
+    text = "port 3128 of training, path?to=me@home"
+    assert redact(text, {"HTTPS_PROXY": value}) == text
+
+
 @pytest.mark.parametrize("password", ["sunflower42", "topsecretpw77", "sunflower", "proxypass"])
 def test_the_password_of_an_address_may_look_like_a_word(password):
     """A word of up to 15 characters with up to two digits was recorded in clear."""

@@ -442,7 +442,7 @@ def test_a_record_that_takes_a_comparison_out_leaves_it_in_an_archive_with_its_r
     assert sorted(named_in(tmp_path / "study")[0]) == [("gigpo", "grpo"), ("scpo", "gigpo")]
 
 
-UNNAMED = "of a comparison that it does not name, and another record names it: main_table, scpo − gigpo."
+UNNAMED = "of a comparison that their record does not name, and another record does: main_table, scpo − gigpo (seed"
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -468,6 +468,54 @@ def test_runs_of_a_comparison_that_their_record_does_not_name_are_not_pooled(run
         assert "main_table: named after results, and so not tested: scpo − gigpo" in text
     else:
         assert UNNAMED in text
+
+
+def test_nor_are_they_if_they_come_row_by_row(runs, tmp_path, capsys):
+    without = tmp_path / "without"
+    write_study(without, EXPERIMENTS, CURVES, credit=CREDIT, seeds=(3, 4))
+    refuse(without, [("gigpo", "grpo")], [])
+    assert command(tmp_path, runs) == 0
+    assert command(tmp_path, without, add=["*-scpo-*"]) == 0
+    capsys.readouterr()
+    assert command(tmp_path, without, add=["*-gigpo-*"]) == 1
+    assert f"{UNNAMED}s 3, 4)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_comparison_that_was_taken_out_before_its_results_is_no_test_of_the_archive(runs, tmp_path):
+    assert command(tmp_path, runs, add=["*-grpo-*"]) == 0
+    refuse(runs, [("gigpo", "grpo")], [])
+    assert command(tmp_path, runs) == 0
+    assert named_in(tmp_path / "study") == ([("gigpo", "grpo")], [])
+
+
+def test_a_source_that_names_nothing_takes_no_comparison_from_another(runs, tmp_path):
+    silent = tmp_path / "silent"
+    write_study(silent, EXPERIMENTS, CURVES, credit=CREDIT, seeds=(7,))
+    refuse(silent, [], [])
+    both = [("scpo", "gigpo"), ("gigpo", "grpo")]
+    for first, second in ((runs, silent), (silent, runs)):
+        archive = tmp_path / "study"
+        shutil.rmtree(archive, ignore_errors=True)
+        words = ("--runs", str(second), "--create", "--allow-uncommitted")
+        assert command(tmp_path, first, add=["*-s0-*", "*-s1-*", "*-grpo-s7-*"], words=words) == 0
+        assert sorted(named_in(archive)[0]) == sorted(both)
+
+
+def test_sources_with_different_measures_are_refused(runs, tmp_path, capsys):
+    other = tmp_path / "other"
+    write_study(other, EXPERIMENTS, CURVES, credit=CREDIT, seeds=(7, 8))
+    path = other / "experiments" / "main_table-study.json"
+    record = json.loads(path.read_text())
+    write_json(path, record | {"primary": record["primary"] | {"measure": "last_success"}})
+    words = ("--runs", str(other), "--create", "--allow-uncommitted")
+    assert command(tmp_path, runs, words=words) == 1
+    told = "main_table: one record names its comparisons by validation_area, another by last_success"
+    assert told in " ".join(capsys.readouterr().out.split())
+    # Pairs that were seen under the archive's measure may be why they were named by another one.
+    assert command(tmp_path, runs) == 0
+    capsys.readouterr()
+    assert command(tmp_path, other) == 1
+    assert "(seeds 7, 8)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_of_other_settings_on_other_seeds_do_not_come_into_a_row(runs, tmp_path, monkeypatch, capsys):
@@ -512,6 +560,24 @@ def test_superseded_comparisons_come_into_the_archive_and_stay_there(runs, tmp_p
         assert command(tmp_path, folder) == 0
         (record,) = (one for one in collect(tmp_path / "study").experiments if one.experiment == "main_table")
         assert [comparison.settings for comparison in record.superseded] == [("before", "gigpo")]
+
+
+def test_nor_do_runs_that_the_archive_has_under_another_experiment(runs, tmp_path, capsys):
+    other = tmp_path / "other"
+    write_study(other, {"other": ("chronological",)}, {"chronological": CURVES["scpo"]}, primary={}, seeds=(5, 6))
+    assert command(tmp_path, runs) == 0
+    assert command(tmp_path, other) == 0
+    (row,) = json.loads((other / "experiments" / "other-study.json").read_text())["rows"]
+    path = runs / "experiments" / "main_table-study.json"
+    record = json.loads(path.read_text())
+    for known in record["rows"]:
+        known["runs"] += row["runs"] if known["name"] == "scpo" else []
+    write_json(path, record)
+    capsys.readouterr()
+    assert command(tmp_path, runs) == 1
+    assert "with the added runs would have several: main_table, scpo, alfworld" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_a_new_experiment_whose_runs_the_archive_had_is_named_with_its_comparisons(runs, tmp_path, capsys):
