@@ -214,8 +214,8 @@ class ChatClient:
             # The text of the error may quote a part of the address, which may hold a password.
             raise ConfigError(
                 "an address in HTTPS_PROXY, HTTP_PROXY, ALL_PROXY or NO_PROXY cannot be read "
-                f"({type(error).__name__}). That of a proxy is http://user:password@host:port; in "
-                "the password, # / ? and @ are written %23 %2F %3F and %40"
+                f"({type(error).__name__}). That of a proxy begins with http://, and in its user "
+                "and password the characters # / ? @ and : are written %23 %2F %3F %40 and %3A"
             ) from None
         self._closed = threading.Event()
         self._rate_limit = _RateLimit(limits.requests_per_minute, self._closed)
