@@ -92,14 +92,7 @@ def refuse_unnamed(
         before = [each for each in archived if record_key(each) == record_key(record)]
         added = [each for each in sources if record_key(each) == record_key(record)]
         for pair in named_pairs(record):
-            # Runs whose record names the pair; the archive's also plans runs that it does not have.
-            named: set[str] = set()
-            for each in before:
-                if _names(each, pair, record):
-                    named |= each.run_ids & set(held)
-            for each in added:
-                if _names(each, pair, record):
-                    named |= each.run_ids
+            named = _runs_that_name(pair, record, before, added, held)
             known = {ids for each in before for _, ids in _pairs_of_runs(each, pair, held)}
             seeds = []
             for (_, _, seed), ids in _pairs_of_runs(record, pair, runs):
@@ -114,6 +107,31 @@ def refuse_unnamed(
             "(--archive, --create); `python -m analysis figures` with both folders does not pool "
             "them"
         )
+
+
+def _runs_that_name(
+    pair: Pair,
+    record: ExperimentRecord,
+    before: Iterable[ExperimentRecord],
+    added: Sequence[ExperimentRecord],
+    held: Collection[str],
+) -> set[str]:
+    """Ids of the runs of an experiment whose own record names a pair (``_names``).
+
+    The archive's record also plans unfinished runs of sources that did not name the pair.
+    """
+    unnamed: set[str] = set()
+    for each in added:
+        if not _names(each, pair, record):
+            unnamed |= each.run_ids - set(held)
+    named: set[str] = set()
+    for each in before:
+        if _names(each, pair, record):
+            named |= each.run_ids - unnamed
+    for each in added:
+        if _names(each, pair, record):
+            named |= each.run_ids
+    return named
 
 
 def _names(record: ExperimentRecord, pair: Pair, tested: ExperimentRecord) -> bool:
