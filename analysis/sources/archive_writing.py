@@ -251,11 +251,10 @@ def merged(
     """
     records: dict[tuple[str, str, tuple[str, ...]], ExperimentRecord] = {}
     for record in experiments:
-        key = (record.experiment, record.scale, record.overrides)
-        if key in records:
-            records[key] = _joined(records[key], record, finished)
+        if record.key in records:
+            records[record.key] = _joined(records[record.key], record, finished)
         else:
-            records[key] = record
+            records[record.key] = record
     return [records[key] for key in sorted(records)]
 
 
@@ -275,13 +274,13 @@ def _joined(
         rows[row.name] = known.model_copy(update={"label": row.label, "runs": runs})
     # The later record gives the labels and, unless it names none, the primary comparisons.
     named = second if second.primary else first
-    names = {"primary": named.primary, "withdrawn": named.withdrawn}
     former = {(row.name, row.runs): row for row in (*first.former, *second.former)}
     superseded = dict.fromkeys((*first.superseded, *second.superseded))
     joined = first.model_copy(
         update={
             "rows": tuple(rows.values()),
-            **names,
+            "primary": named.primary,
+            "withdrawn": named.withdrawn,
             "named_late": tuple(dict.fromkeys((*first.named_late, *second.named_late))),
             "former": tuple(former.values()),
             "superseded": tuple(superseded),

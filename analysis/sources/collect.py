@@ -169,7 +169,7 @@ def _refused_by(
 ) -> Iterator[Pair]:
     """Yield the comparisons of a source's record that another source refused as named late."""
     for known in other.experiments:
-        if _key(known) != _key(record):
+        if known.key != record.key:
             continue
         for pair in record.primary.comparisons if record.primary else ():
             if not has_pair(refused(known), pair):
@@ -214,13 +214,9 @@ def _place_of(
 
 def _agree(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:
     """True if two records of one experiment may be joined (``_one_for_each``)."""
-    if _key(record) != _key(other) or record.primary != other.primary:
+    if record.key != other.key or record.primary != other.primary:
         return False
     return _same_rows(record, other, runs)
-
-
-def _key(record: ExperimentRecord) -> tuple[str, str, tuple[str, ...]]:
-    return record.experiment, record.scale, record.overrides
 
 
 def _same_rows(record: ExperimentRecord, other: ExperimentRecord, runs: Mapping[str, Run]) -> bool:

@@ -125,8 +125,17 @@ class _Attempt(BaseModel):
     weights: dict[str, str] = {}
 
 
+# Name, scale and overrides of an experiment.
+Key = tuple[str, str, tuple[str, ...]]
+
+
 class ExperimentRecord(Manifest):
     """``runs/experiments/<name>-<scale>.json``: the rows of an experiment and their runs."""
+
+    @property
+    def key(self) -> Key:
+        """Identifies the experiment in a folder or an archive."""
+        return self.experiment, self.scale, self.overrides
 
     @property
     def run_ids(self) -> set[str]:

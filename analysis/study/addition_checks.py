@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from analysis.sources.named_late import Pair, has_pair
 from analysis.sources.rows import seed_list
-from analysis.sources.run_records import ExperimentRecord, Run
+from analysis.sources.run_records import ExperimentRecord, Key, Run
 from analysis.sources.settings import configuration_of, own_settings
-from analysis.study.kept_names import Key, named_pairs, record_key
+from analysis.study.kept_names import named_pairs
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.files import text_sum
@@ -56,7 +56,7 @@ def refuse_two_measures(sources: Iterable[ExperimentRecord]) -> None:
     measures: dict[Key, str] = {}
     for record in sources:
         if record.primary is not None:
-            known = measures.setdefault(record_key(record), record.primary.measure)
+            known = measures.setdefault(record.key, record.primary.measure)
             if known != record.primary.measure:
                 raise ConfigError(
                     f"{record.experiment}: one record names its comparisons by {known}, another "
@@ -89,8 +89,8 @@ def refuse_unnamed(
     """
     texts = []
     for record in records:
-        before = [each for each in archived if record_key(each) == record_key(record)]
-        added = [each for each in sources if record_key(each) == record_key(record)]
+        before = [each for each in archived if each.key == record.key]
+        added = [each for each in sources if each.key == record.key]
         for pair in named_pairs(record):
             named = _runs_that_name(pair, record, before, added, held)
             known = {ids for each in before for _, ids in _pairs_of_runs(each, pair, held)}
@@ -166,7 +166,7 @@ def _configurations(
     for row in record.rows:
         for run in row.runs:
             if run.id in runs:
-                place = (record_key(record), row.name, run.env, run.model)
+                place = (record.key, row.name, run.env, run.model)
                 own = configuration_of(runs[run.id].config)
                 found.setdefault(place, {}).setdefault(own, []).append(run.id)
     return found

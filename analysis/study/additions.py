@@ -16,7 +16,7 @@ from analysis.sources.archive_writing import locked, merged, write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.named_late import has_pair
-from analysis.sources.run_records import ExperimentRecord, Run, is_implied
+from analysis.sources.run_records import ExperimentRecord, Key, Run, is_implied
 from analysis.sources.two_results import Columns, differ, listed, place_of, values_of
 from analysis.stats.study_rows import is_of_meaning
 from analysis.study.addition_checks import (
@@ -24,7 +24,7 @@ from analysis.study.addition_checks import (
     refuse_two_measures,
     refuse_unnamed,
 )
-from analysis.study.kept_names import Key, kept_names, newly_named, record_key
+from analysis.study.kept_names import kept_names, newly_named
 from scpo.errors import ConfigError, RecordError
 from scpo.progress import counted
 from scpo.records.archive_index import INDEX, is_archive, lost_index, unreadable
@@ -323,13 +323,13 @@ def _with_all_names(records: Sequence[ExperimentRecord]) -> list[ExperimentRecor
     named: dict[Key, PrimaryComparisons] = {}
     for record in records:
         if record.primary is not None:
-            known = named.setdefault(record_key(record), record.primary)
+            known = named.setdefault(record.key, record.primary)
             pairs = list(known.comparisons)
             pairs += [pair for pair in record.primary.comparisons if not has_pair(pairs, pair)]
-            named[record_key(record)] = known.model_copy(update={"comparisons": tuple(pairs)})
+            named[record.key] = known.model_copy(update={"comparisons": tuple(pairs)})
     completed = []
     for record in records:
-        primary = named.get(record_key(record))
+        primary = named.get(record.key)
         completed.append(record.model_copy(update={"primary": primary}))
     return completed
 

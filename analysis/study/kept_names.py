@@ -11,9 +11,6 @@ from scpo.records.manifest import PrimaryComparisons
 
 REFUSED = "the added record named it after runs of both rows had finished"
 
-# What identifies the record of an experiment in an archive.
-Key = tuple[str, str, tuple[str, ...]]
-
 
 def kept_names(
     records: Iterable[ExperimentRecord],
@@ -36,10 +33,10 @@ def kept_names(
         new: Ids of the added runs that it did not have.
         adding: False if no run is added or repaired; then nothing changes.
     """
-    known = {record_key(record): record for record in archived}
+    known = {record.key: record for record in archived}
     kept = []
     for record in records:
-        before = known.get(record_key(record))
+        before = known.get(record.key)
         kept.append(record if before is None else _kept(record, before, held, new, adding=adding))
     return tuple(kept)
 
@@ -50,16 +47,16 @@ def newly_named(
     held: Collection[str],
 ) -> Iterator[str]:
     """Yield lines on the changes that these records make to an archive's named comparisons."""
-    known = {record_key(record): record for record in archived}
+    known = {record.key: record for record in archived}
     # A new archive has none that could change.
     for record in records if known else ():
-        before = known.get(record_key(record))
+        before = known.get(record.key)
         old = named_pairs(before) if before else ()
         no_longer = [pair for pair in old if has_pair(refused(record), pair)]
         new = [pair for pair in named_pairs(record) if not has_pair(old, pair)]
         named = (*named_pairs(record), *no_longer)
         gone = [pair for pair in old if not has_pair(named, pair)] if record.primary else []
-        late = [pair for pair in new if have_results(record, pair, held)]
+        late = [pair for pair in new if _have_results(record, pair, held)]
         if new:
             after = f"; its runs were in the archive before: {_shown(late)}" if late else ""
             yield f"{record.experiment}: now named: {_shown(new)}{after}"
@@ -86,7 +83,7 @@ def _kept(
         record = record.model_copy(update=former)
         return _with_names(record, before.primary, before.named_late, before.withdrawn)
     old = named_pairs(before)
-    results = [pair for pair in old if have_results(before, pair, held)]
+    results = [pair for pair in old if _have_results(before, pair, held)]
     no_longer = [pair for pair in old if has_pair(refused(record), pair)]
     # The record brings no new run of these, so they stay as the archive has them.
     kept = [pair for pair in no_longer if only_rows(record, pair).run_ids.isdisjoint(new)]
@@ -99,7 +96,7 @@ def _kept(
         if has_pair(old, pair):
             named.append(pair)
         elif not has_pair(late, pair):
-            is_late = replaced or have_results(before, pair, held)
+            is_late = replaced or _have_results(before, pair, held)
             (late if is_late else named).append(pair)
     withdrawn = [pair for pair in results if not has_pair((*named, *late), pair)]
     measure = _measure(before) if has_measure else _measure(record)
@@ -126,11 +123,6 @@ def _with_names(
     return record.model_copy(update=names)
 
 
-def record_key(record: ExperimentRecord) -> Key:
-    """What identifies the record of an experiment in an archive."""
-    return record.experiment, record.scale, record.overrides
-
-
 def named_pairs(record: ExperimentRecord) -> tuple[Pair, ...]:
     """The comparisons that a record tests."""
     return record.primary.comparisons if record.primary else ()
@@ -140,7 +132,7 @@ def _measure(record: ExperimentRecord) -> str | None:
     return record.primary.measure if record.primary else None
 
 
-def have_results(record: ExperimentRecord, pair: Pair, held: Collection[str]) -> bool:
+def _have_results(record: ExperimentRecord, pair: Pair, held: Collection[str]) -> bool:
     """True if both rows of a pair have some of these runs on one benchmark."""
     benchmarks = []
     for name in pair:

@@ -263,7 +263,7 @@ def _merged(
         pairs=planned.primary.comparisons if planned.primary else (),
         deleted=_each_side(_deleted_rows(rows, earlier_calls)),
         former=_each_side(former),
-        superseded=tuple(known for earlier in earlier_calls for known in earlier.superseded),
+        superseded=tuple(each for earlier in earlier_calls for each in earlier.superseded),
     )
     verdict = named_comparisons.judge(call, known)
     primary = None
