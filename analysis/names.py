@@ -263,8 +263,9 @@ def _is_row_of_method(row: Row, rows: Iterable[Row]) -> bool:
     """True if a row is a method's row among these rows, under the method's name or another one."""
     if is_method(row):
         return True
-    # One that is named as the method comes first.
-    return row.only_of_method and not any(other.name == row.method for other in rows if other.runs)
+    # One that is named as the method comes first. A single run must not hide an experiment's row.
+    named = any(other.name == row.method for other in rows if other.runs and not other.is_single)
+    return row.only_of_experiments and not named
 
 
 def method_rows(part: Section) -> list[Row]:
@@ -276,7 +277,7 @@ def method_rows(part: Section) -> list[Row]:
     rows = []
     for row in part.rows:
         is_asked = row.name in part.asked_rows
-        if is_asked or part.is_loose(row) or _is_row_of_method(row, part.rows):
+        if is_asked or row.is_single or _is_row_of_method(row, part.rows):
             rows.append(row)
     return rows
 

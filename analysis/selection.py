@@ -14,6 +14,7 @@ from analysis.sources.rows import (
     seed_list,
 )
 from analysis.sources.run_records import COMMON_SEEDS, Problem, Run
+from analysis.sources.settings import configuration_of
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS
@@ -290,8 +291,14 @@ def _differ_only_in_seeds(part: Section, other: Section, runs: Mapping[str, Run]
             shared.append((row, same))
     if part.reworded != other.reworded or not shared:
         return False
-    if any(runs[a.finished[0]].setting != runs[b.finished[0]].setting for a, b in shared):
-        return False
+    for row, same in shared:
+        first, second = runs[row.finished[0]], runs[same.finished[0]]
+        if first.setting != second.setting:
+            return False
+        # A configuration of verl-agent holds names and paths of its run, so no two are equal.
+        foreign = first.foreign or second.foreign
+        if not foreign and configuration_of(first.config) != configuration_of(second.config):
+            return False
     return any(row.runs != same.runs for row, same in shared)
 
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-import hydra
-from omegaconf import OmegaConf, open_dict
 from pydantic import TypeAdapter, ValidationError
 
 from scpo.advantages.registry import HOSTS
 from scpo.envs import make_environment
 from scpo.envs.base import Environment
 from scpo.errors import ConfigError
+from scpo.schema.composed import composed
 from scpo.schema.env import EnvConfig
 from scpo.schema.method import TrainedMethod
-from scpo.schema.parts import check_names, configuration_folders, missing_configuration
+from scpo.schema.parts import CONF, configuration_folders, missing_configuration
 from scpo.schema.scorer import ScorerConfig
 from scpo.scoring import make_scorer
 from scpo.shaping.drive import Scorer
 from scpo.suggestions import did_you_mean
-
-CONF = Path(__file__).resolve().parents[1] / "conf"
 
 # These select the class of the other settings, so a caller must not change them.
 FIXED = {"kind", "name"}
@@ -61,7 +55,7 @@ def load_method(
     overrides = [f"env={env}", f"method={name}"]
     if host:
         overrides.append(f"estimator@method.estimator={host}")
-    data = _composed(*overrides)["method"]
+    data = composed(*overrides)["method"]
     if data["kind"] != "trained":
         raise ConfigError(
             f"method {name!r} prompts a model and assigns no credit; `python train.py "
@@ -132,39 +126,10 @@ def _section(group: str, name: str, what: str, form: Any, settings: Mapping[str,
         ConfigError: Unknown name or setting, or invalid value.
     """
     _check_name(name, group)
-    data = _composed(f"{group}={name}")[group]
+    data = composed(f"{group}={name}")[group]
     for key, value in settings.items():
         _set(name, [data], key, value)
     return _validated(form, data, f"{what} {name!r}")
-
-
-def _composed(*overrides: str) -> dict[str, Any]:
-    """The whole configuration with these overrides, as Hydra composes it for ``train.py``.
-
-    The whole is composed, not one file, because sections refer to each other: alpha, for example,
-    depends on the environment.
-    """
-    # Parsed anew for every caller, who may change the result.
-    return dict(json.loads(_composed_text(*overrides)))
-
-
-@functools.lru_cache
-def _composed_text(*overrides: str) -> str:
-    """The configuration of ``_composed`` as JSON, composed once for equal overrides."""
-    # Packages that register parts bring configuration folders of their own.
-    searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
-    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        made = hydra.compose(
-            "config",
-            overrides=[f"hydra.searchpath={searched}", *overrides],
-            return_hydra_config=True,
-        )
-    chosen = made.hydra.runtime.choices
-    with open_dict(made):
-        del made["hydra"]
-    check_names(made, chosen)
-    # As text, because the cache must not hand out a dict that a caller changes.
-    return json.dumps(OmegaConf.to_container(made, resolve=True))
 
 
 def _check_name(name: str, group: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from analysis.sources.run_records import SINGLE, Run, is_implied
+from analysis.sources.run_records import Run, is_implied
 from scpo.intervals import summarise
 from scpo.records.manifest import PrimaryComparisons
 from scpo.records.status import State
@@ -52,6 +52,9 @@ class Row:
         differs: Differences from the section's other rows besides the method; empty if none.
         only_of_method: It is an experiment's only row of its method and changes no setting of it,
             so that it is the method's row, under a name of its own.
+        only_of_experiments: The same without regard to single runs: one with the method's default
+            settings does not make it a variant, which tables of methods leave out.
+        is_single: It has only single runs of train.py, and no experiment plans it.
         shared: The part of ``differs`` on settings of the estimator that it shares with its host.
         unusual: The part of ``differs`` on what is unusual for its method.
     """
@@ -62,6 +65,8 @@ class Row:
     method: str = ""
     differs: str = ""
     only_of_method: bool = False
+    only_of_experiments: bool = False
+    is_single: bool = False
     shared: str = ""
     unusual: str = ""
 
@@ -260,11 +265,6 @@ class Section:
             if not any(further[name] <= seeds for seeds in left.values()):
                 left[name] = further[name]
         return own, left
-
-    def is_loose(self, row: Row) -> bool:
-        """True if a row has only single runs of train.py and belongs to no experiment."""
-        asked = [family.experiment for family in self.families if row.name in family.rows]
-        return bool(asked) and set(asked) == {SINGLE}
 
     @property
     def apart(self) -> str:

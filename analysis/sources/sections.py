@@ -27,6 +27,7 @@ from analysis.sources.rows import (
     more_rollouts,
 )
 from analysis.sources.run_records import (
+    SINGLE,
     ExperimentRecord,
     Problem,
     Run,
@@ -101,7 +102,7 @@ def sections(
     problems: list[Problem] = []
     records = tuple(records)
     established = _established(records, runs)
-    only = _only_rows(records, runs)
+    only = (_only_rows(records, runs), _only_rows(records, runs, single_runs=False))
     for record in records:
         settings = _settings(record, runs, established)
         planned: dict[_Key, list[_Planned]] = {}
@@ -169,7 +170,9 @@ def _with_apart_rows(part: Section, alike: Section, runs: Runs) -> Section:
             other = next(_settled_runs(alike.row(row.name).runs, runs), None)
             if own is None or other is None:
                 continue
-            if text := own_method_differences(own.config, other.config, show_others=show_others):
+            of_method = own_method_differences(own.config, other.config, show_others=show_others)
+            trained = method_settings(own.config, other.config)
+            if text := "; ".join(filter(None, (of_method, trained))):
                 texts.append(f"{row.label}: {text}")
         return "; ".join(texts) or f"of {first_names(part.experiments)}"
 
@@ -363,9 +366,12 @@ class _Draft:
         return True
 
     def section(
-        self, key: _Key, runs: Runs, only: _OnlyRows, left_out: Collection[str]
+        self, key: _Key, runs: Runs, only: tuple[_OnlyRows, _OnlyRows], left_out: Collection[str]
     ) -> tuple[Section, list[Problem]]:
-        """The section, and the problems of runs that it does not show."""
+        """The section, and the problems of runs that it does not show.
+
+        ``only``: rows with ``only_of_method`` and those with ``only_of_experiments``.
+        """
         scale, env, model, setting = key
         chosen, problems = self._choose(scale, runs)
         problems += self._not_shown(chosen)
@@ -378,8 +384,14 @@ class _Draft:
             experiments = {
                 entry.experiment for asked in self.asked[name].values() for entry in asked
             }
-            is_only = any((experiment, env, model, name) in only for experiment in experiments)
-            every[name] = replace(row, only_of_method=is_only)
+            places = {(experiment, env, model, name) for experiment in experiments}
+            of_method, of_experiments = (bool(places & rows) for rows in only)
+            every[name] = replace(
+                row,
+                only_of_method=of_method,
+                only_of_experiments=of_experiments,
+                is_single=experiments == {SINGLE},
+            )
         families = []
         for record in self.experiments.values():
             families.append(self._family(record, every))
@@ -543,8 +555,13 @@ def _state(run: PlannedRun, runs: Runs, scale: str) -> str:
 # Rows of methods
 
 
-def _only_rows(records: Sequence[ExperimentRecord], runs: Runs) -> _OnlyRows:
-    """Rows that are their experiment's only one of a method and change none of its settings."""
+def _only_rows(
+    records: Sequence[ExperimentRecord], runs: Runs, *, single_runs: bool = True
+) -> _OnlyRows:
+    """Rows that are their experiment's only one of a method and change none of its settings.
+
+    ``single_runs``: runs in no experiment, too, show the method's settings.
+    """
     # Each experiment's rows by their place and method, with a run of each.
     of_method: dict[tuple[str, str, str, str], dict[str, Run]] = {}
     # (scale, environment, model, method) -> a run of a row that is named as the method.
@@ -559,7 +576,7 @@ def _only_rows(records: Sequence[ExperimentRecord], runs: Runs) -> _OnlyRows:
                 if not is_implied(record.experiment):
                     rows = of_method.setdefault((record.experiment, env, model, method), {})
                     rows.setdefault(name, run)
-                if name == method:
+                if name == method and (single_runs or not is_implied(record.experiment)):
                     usual.setdefault((record.scale, env, model, method), run)
     only = set()
     for (experiment, env, model, method), rows in of_method.items():

@@ -79,7 +79,9 @@ def short_hash(text: str) -> str:
 
 
 def variants(
-    configurations: Sequence[str], reference: str | None = None
+    configurations: Sequence[str],
+    reference: str | None = None,
+    method: Mapping[str, Any] | None = None,
 ) -> list[tuple[tuple[str, str], ...]]:
     """Name what sets each configuration apart from the others.
 
@@ -87,31 +89,48 @@ def variants(
         configurations: Different ones, as ``configuration_of`` gives them.
         reference: Configuration whose values are not named; by default the values that more than
             half of the configurations have.
+        method: Section whose values are not named of the settings of the method; None: those of
+            the reference.
 
     Returns:
         For each configuration (key, value) pairs such as ``("alpha", "0.25")``, at most
         ``MOST_DIFFERENCES``. A hash is added if several configurations would get the same pairs, or
-        if a reference is given and one would get no pair. Empty for one with default values only.
+        if only a reference is given and one would get no pair. Empty for one with default values
+        only.
     """
     flat = [dict(leaves(json.loads(text))) for text in configurations]
     usual = None if reference is None else dict(leaves(json.loads(reference)))
-    names = _varied_keys(flat if usual is None else [usual, *flat])
+    of_method = None if method is None else dict(leaves({"method": method}))
+    compared = flat if usual is None else [usual, *flat]
+    if of_method is not None and flat:
+        others = {key: value for key, value in flat[0].items() if not _is_of_method(key)}
+        compared = [*compared, others | of_method]
+    names = _varied_keys(compared)
     named = []
     for config in flat:
         pairs = []
         for key, name in names.items():
+            if of_method is not None and _is_of_method(key):
+                common: str | None = _value(of_method, key)
+            else:
+                common = _common(key, flat, usual)
             value = _value(config, key)
-            if value != _common(key, flat, usual):
+            if value != common:
                 pairs.append((name, value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
     counts = Counter(named)
+    only_reference = usual is not None and method is None
     unique = []
     for text, variant in zip(configurations, named, strict=True):
-        if counts[variant] > 1 or (usual is not None and not variant):
+        if counts[variant] > 1 or (only_reference and not variant):
             unique.append((*variant, ("configuration", short_hash(text))))
         else:
             unique.append(variant)
     return unique
+
+
+def _is_of_method(key: str) -> bool:
+    return key.startswith("method.")
 
 
 def own_settings(configuration: str, configurations: Sequence[str]) -> dict[str, str]:

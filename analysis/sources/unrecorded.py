@@ -4,18 +4,27 @@ Tables need rows. The row of such a run is derived from its id (our runs) or its
 (verl-agent).
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter
 
 from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, is_implied
 from analysis.sources.settings import configuration_of, variants
+from scpo.errors import ConfigError
 from scpo.progress import counted
+from scpo.records.identity import SHAPER_CHOICES
 from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
 from scpo.records.status import State
+from scpo.schema.composed import composed
 from scpo.schema.env import TUNING
-from scpo.schema.method import method_label
+from scpo.schema.method import MethodConfig, method_label
 
 # Largest number of runs in no experiment that a message names.
 MOST_NAMED = 6
@@ -34,9 +43,42 @@ ABLATION_LABELS = {
 }
 
 
-def implied_records(
-    runs: Iterable[Run], known: Mapping[Place, str]
-) -> tuple[ExperimentRecord, ...]:
+@dataclass(frozen=True)
+class KnownRows:
+    """The rows of the experiments, which single runs must not be taken for.
+
+    Attributes:
+        configurations: Configuration of each row: that of its first run. If several experiments
+            have the row, the first one counts.
+        of_methods: The method's name in place of the row's -> configuration -> name of the first
+            row that has it, in the order of the experiments.
+    """
+
+    configurations: Mapping[Place, str] = field(default_factory=dict)
+    of_methods: Mapping[Place, Mapping[str, str]] = field(default_factory=dict)
+
+    def name_of(self, place: Place, configuration: str) -> str:
+        """Row name of a single run: that of its method's row with equal settings, if there is one.
+
+        ``place`` has the name that the run has otherwise. An experiment's row of this name keeps
+        it.
+        """
+        name = place[-1]
+        if place in self.configurations:
+            return name
+        return self.of_methods.get(place, {}).get(configuration, name)
+
+    def usual(self, place: Place) -> str | None:
+        """The configuration that a row name has in the experiments; None if they do not have it.
+
+        A method's plain name has that of its first row there, which has another name.
+        """
+        if place in self.configurations:
+            return self.configurations[place]
+        return next(iter(self.of_methods.get(place, {})), None)
+
+
+def implied_records(runs: Iterable[Run], known: KnownRows) -> tuple[ExperimentRecord, ...]:
     """One record per W&B project and scale, and one per scale for runs of train.py.
 
     Rows are in order of appearance. A row has one configuration on each benchmark: each further
@@ -44,8 +86,8 @@ def implied_records(
 
     Args:
         runs: The runs.
-        known: Configuration of each row of the experiments. Runs of the same row name with another
-            configuration get a row of their own.
+        known: The rows of the experiments. Runs of the same row name, or of the method of a row,
+            with another configuration get a row of their own.
     """
     groups: dict[tuple[str, Any], dict[tuple[str, str], list[Run]]] = {}
     for run, name, variant in _named(runs, known):
@@ -62,7 +104,7 @@ def variant_notes(runs: Mapping[str, Run], records: Sequence[ExperimentRecord]) 
 
     Runs whose row has the plain name are left out.
     """
-    known = known_configurations(runs, records)
+    known = known_rows(runs, records)
     ids: dict[str, None] = {}
     for record in records:
         if is_implied(record.experiment):
@@ -88,7 +130,7 @@ def names_apart(
         Id -> name of the row, e.g. ``scpo_matcher_forward``, and what differs from the experiments'
         row of that name, e.g. ``matcher=forward``.
     """
-    named = _named([runs[run_id] for run_id in ids], known_configurations(runs, records))
+    named = _named([runs[run_id] for run_id in ids], known_rows(runs, records))
     names = {}
     for run, name, variant in named:
         names[run.id] = (full_name(name, variant), variant_note(variant))
@@ -110,28 +152,60 @@ def _source(run: Run) -> tuple[str, Any]:
     return (SINGLE if run.project is None else WANDB + run.project, run.head.scale)
 
 
-def _named(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[tuple[Run, str, Variant]]:
-    """Yield each run, in order, with its ``row_name`` and what sets its configuration apart.
+def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Variant]]:
+    """Yield each run, in order, with its row's name and what sets its configuration apart.
 
     The latter is empty for the configuration in ``known``. If ``known`` has none for the row name,
-    it is empty for the configuration with the most common values. It is always empty for a run of
-    verl-agent.
+    it is empty for the configuration with the method's default settings, and otherwise the values
+    of the method's first row in ``known`` or else the most common ones. It is always empty for a
+    run of verl-agent.
     """
-    runs = list(runs)
-    places: dict[Place, dict[str, None]] = {}
+    placed: list[tuple[Run, Place, str]] = []
+    configurations: dict[Place, dict[str, None]] = {}
     for run in runs:
+        place, own = _place(run), configuration_of(run.config)
         # A configuration of verl-agent holds names and paths of its run, so no two are equal.
         if not run.foreign:
-            places.setdefault(_place(run), {})[configuration_of(run.config)] = None
+            place = (*place[:-1], known.name_of(place, own))
+            configurations.setdefault(place, {})[own] = None
+        placed.append((run, place, own))
     variant_of: dict[tuple[Place, str], Variant] = {}
-    for place, configurations in places.items():
-        usual = known.get(place)
-        own = [text for text in configurations if text != usual]
-        for text, variant in zip(own, variants(own, usual), strict=True):
-            variant_of[place, text] = variant
-    for run in runs:
-        variant = variant_of.get((_place(run), configuration_of(run.config)), ())
-        yield run, row_name(run), variant
+    for place, of_place in configurations.items():
+        usual = known.usual(place)
+        method = None if place in known.configurations else _default_method(next(iter(of_place)))
+        others = [own for own in of_place if own != known.configurations.get(place)]
+        for own, variant in zip(others, variants(others, usual, method), strict=True):
+            variant_of[place, own] = variant
+    for run, place, own in placed:
+        yield run, place[-1], variant_of.get((place, own), ())
+
+
+def _default_method(configuration: str) -> dict[str, Any] | None:
+    """Section ``method`` as the configuration files have it, with the choices in a run's id.
+
+    None if the files do not have the method, or not any more.
+    """
+    config = json.loads(configuration)
+    own = config["method"]
+    choices = [f"scale={config['scale']}", f"env={config['env']['name']}", f"method={own['name']}"]
+    try:
+        if own.get("shaper"):
+            choices.append(f"estimator@method.estimator={own['estimator']['name']}")
+        section = TypeAdapter(MethodConfig).validate_python(composed(*choices)["method"])
+    except (HydraException, OmegaConfBaseException, ConfigError, ValueError, KeyError):
+        return None
+    method = section.model_dump(mode="json")
+    # The label of a method affects no run.
+    method.pop("label", None)
+    if "label" in own:
+        method["label"] = own["label"]
+    if method.get("shaper"):
+        for name, _, _ in SHAPER_CHOICES:
+            if name in own["shaper"]:
+                method["shaper"][name] = own["shaper"][name]
+            else:
+                method["shaper"].pop(name, None)
+    return method
 
 
 def _place(run: Run) -> Place:
@@ -174,34 +248,34 @@ def without_record(
             "the search's summary.md has them"
         )
         problems = (*problems, Problem("searches", reason))
-    known = known_configurations(by_id, records)
+    known = known_rows(by_id, records)
     # Named together, so that rows of several sources share a name only with equal configurations.
     unrecorded = [*of_projects, *singles]
     problems = (*problems, *_variant_problems(unrecorded, known))
     return implied_records(unrecorded, known), problems
 
 
-def known_configurations(
-    runs: Mapping[str, Run], records: Iterable[ExperimentRecord]
-) -> dict[Place, str]:
-    """Configuration of each row of the experiments: that of its first run.
-
-    If several experiments have the row, the first one counts.
-    """
-    known: dict[Place, str] = {}
+def known_rows(runs: Mapping[str, Run], records: Iterable[ExperimentRecord]) -> KnownRows:
+    """The rows of the experiments that have a run among these."""
+    configurations: dict[Place, str] = {}
+    of_methods: dict[Place, dict[str, str]] = {}
     for record in records:
         if is_implied(record.experiment):
             continue
         for row in record.rows:
             for planned in row.runs:
                 run = runs.get(planned.id)
-                if run and not run.foreign:
-                    place = (str(record.scale), run.head.env.name, run.head.model.name, row.name)
-                    known.setdefault(place, configuration_of(run.config))
-    return known
+                if run is None or run.foreign:
+                    continue
+                own = configuration_of(run.config)
+                benchmark = (str(record.scale), run.head.env.name, run.head.model.name)
+                configurations.setdefault((*benchmark, row.name), own)
+                of_method = of_methods.setdefault((*benchmark, run.head.method.name), {})
+                of_method.setdefault(own, row.name)
+    return KnownRows(configurations, of_methods)
 
 
-def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterator[Problem]:
+def _variant_problems(runs: Iterable[Run], known: KnownRows) -> Iterator[Problem]:
     """Yield a note on each row name whose runs have several configurations."""
     # Row name -> full name, one for each configuration -> number of runs.
     rows: dict[str, Counter[str]] = {}
@@ -215,16 +289,22 @@ def _variant_problems(runs: Iterable[Run], known: Mapping[Place, str]) -> Iterat
         rows.setdefault(name, Counter())[full_name(name, variant)] += 1
         if variant:
             varied[name] = None
+    of_experiments = {place[-1] for place in known.configurations}
     for name in varied:
         # One run needs no note: if it differs from an experiment's runs, its row's name shows how.
         if sum(rows[name].values()) == 1:
             continue
         names = list(rows[name])
         listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-        if len(names) == 1:
+        if len(names) == 1 and name in of_experiments:
             reason = (
                 f"runs of {name} in no experiment differ from the experiments' in more than the "
                 f"seed: they are the row {listed}"
+            )
+        elif len(names) == 1:
+            reason = (
+                f"runs of {name} in no experiment have other settings than {name} has by default "
+                f"or in an experiment: they are the row {listed}"
             )
         else:
             reason = (

@@ -4,6 +4,7 @@ import scpo
 from scpo import library
 from scpo.errors import ConfigError
 from scpo.library import load_environment
+from scpo.schema import composed
 from scpo.shaping.matcher import MATCHERS
 
 
@@ -39,11 +40,12 @@ def test_scorers_are_made_by_name():
 def test_a_scorer_of_an_unregistered_kind_is_answered_with_the_allowed_ones(tmp_path, monkeypatch):
     (tmp_path / "scorer").mkdir()
     (tmp_path / "scorer/dice.yaml").write_text("{kind: dice, name: dice}")
-    monkeypatch.setattr(library, "configuration_folders", lambda: (tmp_path,))
-    library._composed_text.cache_clear()
+    for module in (library, composed):
+        monkeypatch.setattr(module, "configuration_folders", lambda: (tmp_path,))
+    composed._composed_text.cache_clear()
     with pytest.raises(ConfigError) as caught:
         scpo.load_scorer("dice")
-    library._composed_text.cache_clear()
+    composed._composed_text.cache_clear()
     answer = str(caught.value)
     assert answer.startswith("scorer 'dice': kind is 'dice'; allowed: exact, lexical, bi_encoder, cross_encoder, or a ")
     assert "`python -m scpo.new` writes one" in answer

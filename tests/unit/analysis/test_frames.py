@@ -296,7 +296,7 @@ def test_equal_rows_of_two_folders_are_compared_with_a_warning_of_what_differs(t
     for alpha in (2.0, 0.1):
         write_run(tmp_path / str(alpha), overrides=(f"method.shaper.alpha={alpha}",))
     first, second = (scpo.load_runs(tmp_path / str(alpha)) for alpha in (2.0, 0.1))
-    with pytest.warns(UserWarning, match=r"more than the method: alpha=2\.0 against alpha=0\.1$"):
+    with pytest.warns(UserWarning, match=r"more than the method: method\.shaper\.alpha=2\.0 \(the others: 0\.1\)"):
         scpo.compare(first, second)
 
 

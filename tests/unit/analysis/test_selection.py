@@ -45,6 +45,16 @@ def test_rows_are_drawn_in_the_order_in_which_they_were_named(tmp_path):
     assert first == ["chronological order", "SCPO"]
 
 
+def test_rows_of_one_name_with_other_settings_are_told_apart_by_these_and_not_by_seeds(tmp_path):
+    gigpo = write_run(tmp_path, "gigpo", overrides=("method=gigpo",))
+    for experiment, alpha in (("first", 0.5), ("second", 2.0)):
+        mine = write_run(tmp_path, "mine", overrides=(f"method.shaper.alpha={alpha}",))
+        write_experiment(tmp_path, {"gigpo": [gigpo], "mine": [mine]}, name=experiment)
+    first, second = Selection(rows=("gigpo", "mine")).of(collect(tmp_path)).sections
+    assert (first.seeds, second.seeds) == ("", "")
+    assert second.differs.startswith("mine: method.shaper.alpha=2.0 (the others: 0.5)")
+
+
 def test_a_row_looks_the_same_whichever_rows_are_selected(tmp_path):
     # Three rows whose names would give them one shade.
     overrides = {"forward_matcher": "matcher=forward", "theta_0.5": "theta=0.5", "minilm": "soft_base=0.3"}

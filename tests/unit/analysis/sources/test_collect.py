@@ -451,6 +451,55 @@ def test_the_configuration_with_the_usual_values_keeps_the_plain_name_of_its_row
     assert names == {"scpo", "scpo_alpha_2.0", "scpo_steps_80"}
 
 
+def test_single_runs_with_other_settings_than_their_methods_default_are_named_by_them(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path, seed=seed, overrides=("method.shaper.alpha=2.0",))
+    data = collect(tmp_path)
+    assert [row.label for section in data.sections for row in section.rows] == ["SCPO, alpha=2.0"]
+    (problem,) = data.problems
+    assert "other settings than scpo has by default or in an experiment" in problem.reason
+    assert "they are the row scpo_alpha_2.0" in problem.reason
+
+
+def test_choices_in_a_runs_id_are_no_deviations_from_its_methods_default(tmp_path):
+    write_run(tmp_path, overrides=("method.shaper.monotonic=false",))
+    write_run(tmp_path, overrides=("method.shaper.theta=0.4", "method.shaper.alpha=2.0"))
+    (section,) = collect(tmp_path).sections
+    assert [row.label for row in section.rows] == ["− monotonicity", "SCPO, theta0.4, alpha=2.0"]
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0], ids=["default", "other"])
+def test_former_runs_of_a_row_with_a_name_of_its_own_do_not_get_the_name_of_its_method(tmp_path, alpha):
+    """Row ``mine`` had alpha=1.0, and after an edit has alpha=2.0; or it was the method's default."""
+    mine = write_run(tmp_path, "mine", overrides=("method.shaper.alpha=2.0",))
+    gigpo = write_run(tmp_path, "gigpo", overrides=("method=gigpo",))
+    write_experiment(tmp_path, {"gigpo": [gigpo], "mine": [mine]}, name="paper")
+    write_run(tmp_path, overrides=(f"method.shaper.alpha={alpha}",))
+    (section,) = collect(tmp_path).sections
+    names = {0.5: "scpo", 1.0: "scpo_alpha_1.0"}
+    assert [row.name for row in section.rows] == ["gigpo", "mine", names[alpha]]
+
+
+def test_a_former_default_of_a_method_is_not_shown_as_the_method(tmp_path, monkeypatch):
+    """The learning rate of a method's file was edited: its row ``mine`` has runs with both."""
+    lr = "trainer.optimizer.learning_rate"
+    for row, rate in (("mine", 0.004), ("former", 0.001)):
+        run = write_run(tmp_path, overrides=(f"{lr}={rate}",))
+        if row == "mine":
+            write_experiment(tmp_path, {"mine": [run]}, name="paper")
+    rows = [row.name for section in collect(tmp_path).sections for row in section.rows]
+    assert rows == ["mine", "scpo_learning_rate_0.001"]
+
+
+def test_a_single_run_with_the_settings_of_its_methods_row_is_of_that_row(tmp_path):
+    mine = write_run(tmp_path, "mine", 0, overrides=("method.shaper.alpha=2.0",))
+    write_experiment(tmp_path, {"mine": [mine]}, name="paper")
+    single = write_run(tmp_path, seed=1, overrides=("method.shaper.alpha=2.0",))
+    data = collect(tmp_path)
+    assert [row.name for section in data.sections for row in section.rows] == ["mine"]
+    assert single["id"] in {problem.path for problem in data.problems}
+
+
 def test_a_run_of_no_experiment_with_another_configuration_does_not_join_an_experiments_row(tmp_path):
     write_experiment(tmp_path, {"scpo": [write_run(tmp_path, seed=0)]})
     own = write_run(tmp_path, seed=1, overrides=("method.shaper.alpha=2.0",))

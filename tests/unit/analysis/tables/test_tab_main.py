@@ -352,3 +352,18 @@ def test_an_only_row_with_other_settings_of_the_credit_is_a_variant(tmp_path):
     rows["mine"] = [write_run(tmp_path, "mine", overrides=("method=scpo", "method.shaper.theta=0.4"))]
     write_experiment(tmp_path, rows, name="mymix")
     assert labels(collect(tmp_path))[0] == ["GRPO", "GiGPO"]
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0], ids=["default", "other"])
+def test_a_single_run_of_its_method_does_not_hide_an_experiments_row(tmp_path, alpha):
+    """A run of train.py, or of settings that the row had before it was edited."""
+    rows = {"gigpo": [write_run(tmp_path, "gigpo", overrides=("method=gigpo",))]}
+    rows["mine"] = [write_run(tmp_path, "mine", overrides=("method=scpo", "method.shaper.alpha=2.0"))]
+    write_experiment(tmp_path, rows, name="mymix")
+    before = labels(collect(tmp_path))[0]
+    assert before == ["GiGPO", "mine"]
+    write_run(tmp_path, overrides=(f"method.shaper.alpha={alpha}",))
+    after, caption = labels(collect(tmp_path))
+    single = {0.5: "SCPO", 1.0: "SCPO, alpha=1.0"}[alpha]
+    assert {label.rstrip("†‡") for label in after if "−" not in label} == {"GiGPO", "mine", single}
+    assert "Variants of a method" not in caption
