@@ -22,6 +22,7 @@ from analysis.rendering.table import BY_CHANCE
 from analysis.sources.code_versions import (
     ITS_SEEDS,
     SEVERAL,
+    SEVERAL_PROCESSORS,
     STUDY,
     WITHDRAWN,
     CodeOf,
@@ -32,8 +33,8 @@ from analysis.sources.code_versions import (
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
 from analysis.sources.near_misses import folder_meant
-from analysis.sources.rows import Row, RowRun, Section
-from analysis.sources.run_records import SINGLE, Run
+from analysis.sources.rows import Row, RowRun, Section, seed_list
+from analysis.sources.run_records import SINGLE, Run, one_type
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import (
     COMPARED_BY,
@@ -165,6 +166,8 @@ def load_runs(
         weights = {path: sorted(content) for path, content in own.weights.items()}
         codes[run] = [own.code, str(own.folder), own.commit, weights]
     table.attrs["code"] = json.dumps(codes)
+    processors = {run: (own.processor, own.torch_capability) for run, own in data.by_id.items()}
+    table.attrs["processors"] = json.dumps(processors)
     return table
 
 
@@ -582,6 +585,7 @@ def _warnings(
         _pooled("second", second),
         _apart(first, second),
         _other_code(first, second),
+        _other_processors(first, second),
         without_value,
         _unlike_steps(first, second, [line["metric"] for line in lines], at),
         "" if same else _without_spread(lines),
@@ -769,6 +773,21 @@ def _other_code(first: pd.DataFrame, second: pd.DataFrame) -> str:
         return "; ".join(texts)
     versions = several_versions([*sides["first"], *sides["second"]])
     return f"the two {SEVERAL} {versions}" if versions else ""
+
+
+def _other_processors(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Warning about pairs that ran on two types of processor; else empty."""
+    known: dict[str, tuple[str | None, str]] = {}
+    for table in (first, second):
+        for run, (name, capability) in json.loads(table.attrs.get("processors", "{}")).items():
+            known[run] = (name, capability)
+    sides = [side[["run", "seed", "env"]].drop_duplicates() for side in (first, second)]
+    pairs = sides[0].merge(sides[1], on=["seed", "env"])
+    crossed = []
+    for seed, run, other in zip(pairs["seed"], pairs["run_x"], pairs["run_y"], strict=True):
+        if run in known and other in known and not one_type((known[run], known[other])):
+            crossed.append(seed)
+    return f"the two ran {seed_list(crossed)} {SEVERAL_PROCESSORS}" if crossed else ""
 
 
 def _codes(table: pd.DataFrame) -> list[CodeOf]:

@@ -34,7 +34,7 @@ from analysis.rendering.table import NONE, Block, Cells, Number, Table, number, 
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import ExperimentRecord
-from analysis.stats.comparisons import REFERENCES, Effect, compare
+from analysis.stats.comparisons import REFERENCES, Effect, compare, pair_up
 from analysis.stats.measures import (
     AREA,
     BETTER,
@@ -60,6 +60,7 @@ from analysis.stats.study_rows import (
     study_rows,
     titles_apart,
 )
+from scpo.progress import counted
 
 SCALE = "study"
 
@@ -220,6 +221,17 @@ def _has_curve(data: Collected, row: StudyRow) -> bool:
     return any(len(held_out(data, run).steps) > 2 for run in row.row.finished)
 
 
+def _printed(data: Collected, group: Group, row: StudyRow) -> str:
+    """Name of a row, with the number of its pairs if that is not the number of its seeds."""
+    name = group.name(row)
+    if row == group.reference:
+        return name
+    pairs = pair_up(data, row, group.reference)
+    if not pairs.used or len(pairs.used) == len(row.row.finished):
+        return name
+    return f"{name}, {counted(len(pairs.used), 'pair')}"
+
+
 def _titled(data: Collected, merged: Sequence[StudyRow], row: StudyRow) -> StudyRow:
     """The row with its own seeds, under the title that it has in the whole study."""
     run = started(data, row.row)
@@ -265,7 +277,7 @@ def _draw_differences(data: Collected, group: Group, axis: Axes, styles: Styles)
     axis.set_xlabel(label, fontsize=points(TINY + 0.5))
     axis.set_ylim(len(group.rows) - 0.4, -0.6)
     axis.yaxis.tick_right()
-    labels = [_folded(group.name(row), LABEL) for row in group.rows]
+    labels = [_folded(_printed(data, group, row), LABEL) for row in group.rows]
     axis.set_yticks(range(len(group.rows)), labels, fontsize=points(TINY))
     for text, row in zip(axis.get_yticklabels(), group.rows, strict=True):
         text.set_color(legible(str(styles[row.row.name]["color"])))
@@ -309,7 +321,11 @@ def _numbers(
     if without_seed:
         titles = "; ".join(dict.fromkeys(without_seed))
         caption += f" Left out, because no seed is finished in all rows: {titles}."
-    caption += _without_pairs(data, groups) + more_seeds_of(_in_sections(data, groups))
+    caption += (
+        _without_pairs(data, groups)
+        + _left_out_pairs(data, groups)
+        + more_seeds_of(_in_sections(data, groups))
+    )
     caption += not_shown(data, [row for group in groups for row in group.rows])
     return Table(
         words=("Row", "Seeds", "Reach 50 %"),
@@ -340,6 +356,17 @@ def _without_pairs(data: Collected, groups: Sequence[Group]) -> str:
     return f" Without a difference, because they have no pairs with the reference: {rows}."
 
 
+def _left_out_pairs(data: Collected, groups: Sequence[Group]) -> str:
+    """Sentence on the pairs of two finished runs that are left out; empty without any."""
+    texts: dict[str, None] = {}
+    for group in groups:
+        for row in group.rows:
+            remark = pair_up(data, row, group.reference).remark
+            if row != group.reference and remark:
+                texts[f"{row.title} − {group.reference.title}: {remark}"] = None
+    return f" Of the pairs: {'; '.join(texts)}." if texts else ""
+
+
 def _in_sections(data: Collected, groups: Sequence[Group]) -> Iterator[tuple[Section, list[Row]]]:
     """Yield the sections of each group, with the group's rows as its experiment planned them."""
     for group in groups:
@@ -365,7 +392,7 @@ def _lines(data: Collected, group: Group) -> Iterator[Cells]:
         # Steps that all seeds take without reaching the level are no speed.
         reached = any(reaches(data, run, HALF) for run in row.row.finished)
         yield (
-            group.name(row),
+            _printed(data, group, row),
             row.row.count,
             how_many_reach(data, row.row, HALF),
             percent(over_seeds(data, row.row, AREA)),

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from analysis.sources.rows import Row, Section, first_names
-from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied
+from analysis.sources.rows import Row, Section, first_names, seed_list
+from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied, one_processor_type
 from analysis.sources.settings import reworded_dose
 from analysis.sources.shared_settings import notes_across
 from scpo.benchmarks import BENCHMARKS
@@ -29,6 +29,10 @@ from scpo.schema.run import RunConfig
 SHOWN_EXPERIMENTS = 3
 SEVERAL = "ran under several versions of"
 ITS_SEEDS = f"its seeds {SEVERAL}"
+SEVERAL_PROCESSORS = (
+    "on several types of processor, between which sums of floats differ: a part of the paired "
+    "differences may be due to it"
+)
 
 # The study's first edition: the bonus, rescaled by AdamW, decided its numbers.
 STUDY = "study"
@@ -210,6 +214,10 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
                 f"{counted(len(dirty), 'run')} of {experiments} ran with uncommitted "
                 "changes in the checkout (uncommitted.diff in the run folders), which no commit has"
             )
+        if crossed := _on_several_processors(finished, runs):
+            notes.setdefault(
+                f"the rows of {experiments} ran {seed_list(crossed)} {SEVERAL_PROCESSORS}"
+            )
         reworded = [run for run in every if reworded_dose(runs[run].config)]
         if reworded:
             notes.setdefault(
@@ -220,6 +228,17 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
         notes |= dict.fromkeys(_notes_across(first, second, runs))
         notes |= dict.fromkeys(notes_across(first, second, runs))
     return tuple(notes)
+
+
+def _on_several_processors(rows: Iterable[Row], runs: Mapping[str, Run]) -> list[int]:
+    """Seeds whose finished runs of these rows had several types of processor."""
+    of_seed: dict[int, list[Run]] = {}
+    for row in rows:
+        finished = set(row.finished)
+        for planned in row.runs:
+            if planned.id in finished:
+                of_seed.setdefault(planned.seed, []).append(runs[planned.id])
+    return [seed for seed, own in of_seed.items() if not one_processor_type(*own)]
 
 
 def _notes_across(first: Section, second: Section, runs: Mapping[str, Run]) -> Iterator[str]:

@@ -238,13 +238,19 @@ class Run:
         return self.logs != (METRICS,) and self.project is None
 
 
-def one_processor_type(run: Run, other: Run) -> bool:
-    """True if two runs had the same type of processor and, if both recorded it, torch capability.
+def one_processor_type(*runs: Run) -> bool:
+    """True if runs had the same type of processor and, if they recorded it, torch capability."""
+    return one_type((run.processor, run.torch_capability) for run in runs)
+
+
+def one_type(processors: Iterable[tuple[str | None, str]]) -> bool:
+    """True if processors, each with its torch capability, are of one type.
 
     Sums of floats differ between types, so the two runs of a pair should have the same.
     """
-    capabilities = {run.torch_capability, other.torch_capability} - {UNKNOWN}
-    return run.processor == other.processor and len(capabilities) < 2
+    known = list(processors)
+    capabilities = {capability for _, capability in known} - {UNKNOWN}
+    return len({name for name, _ in known}) < 2 and len(capabilities) < 2
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,12 @@ class Pairs:
         parts = []
         if self.crossed:
             use = "used, for there are no others" if self.crossing else "left out"
-            parts.append(f"seeds {seed_ranges(self.crossed)} ran on two types of processor, {use}")
+            parts.append(f"{_counted_seeds(self.crossed)} ran on two types of processor, {use}")
         if self.other_games:
-            parts.append(f"seeds {seed_ranges(self.other_games)} played different games, left out")
+            parts.append(f"{_counted_seeds(self.other_games)} played different games, left out")
         if self.unnamed:
             parts.append(
-                f"both rows have seeds {seed_ranges(self.unnamed)}, too, left out, for no "
+                f"both rows have {_counted_seeds(self.unnamed)}, too, left out, for no "
                 "experiment named the comparison on these before their runs"
             )
         return "; ".join(parts)
@@ -105,6 +105,10 @@ def seed_ranges(seeds: Sequence[int]) -> str:
         first, last = stretch[0], stretch[-1]
         parts.append(str(first) if first == last else f"{first}–{last}")
     return ", ".join(parts)
+
+
+def _counted_seeds(seeds: Sequence[int]) -> str:
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {seed_ranges(seeds)}"
 
 
 def _held_out_games(run: Run) -> dict[str, object]:

@@ -107,3 +107,11 @@ def write_study(
         record |= {"rows": listed, "primary": named if named["comparisons"] else None}
         write_json(Path(runs_dir) / "experiments" / f"{experiment}-study.json", record)
     return ids
+
+
+def set_processors(runs_dir, row, processors, capabilities=None):
+    """Write the processor of each seed's run of a row, whose seeds are 0, 1, ..."""
+    for seed, cpu in enumerate(processors):
+        (folder,) = Path(runs_dir).glob(f"alfworld-choice-{row}-s{seed}-*")
+        attempt = {"cpu": cpu, "torch_capability": (capabilities or {}).get(seed)}
+        write_json(folder / "provenance.json", {"attempts": {"1": attempt}})

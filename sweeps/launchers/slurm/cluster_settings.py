@@ -254,6 +254,7 @@ class Site(Strict):
             # The kind of a key is named only without a variable, whose name suffices.
             found |= dict.fromkeys(list(redaction.assigned(text, names, form)) or kinds)
             found |= dict.fromkeys(redaction.passed(text))
+        found |= dict.fromkeys(f"the option --{name}" for name in self._secret_options())
         if not found:
             return None
         return (
@@ -263,20 +264,49 @@ class Site(Strict):
 
     def redacted(self, names: Collection[str] = ()) -> Self:
         """The same settings without keys and passwords, for a preview; ``names`` as above."""
-
-        def redact_text(text: str, form: re.Pattern[str]) -> str:
-            for name, value in redaction.assigned(text, names, form).items():
-                text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
-            for value in redaction.passed(text).values():
-                text = text.replace(value, redaction.REDACTED)
-            return redaction.redact(text, names=names)
-
-        setup = tuple(redact_text(line, redaction.ASSIGNED) for line in self.setup)
-        more = {
-            key: redact_text(value, redaction.LISTED) if isinstance(value, str) else value
-            for key, value in self.more.items()
-        }
+        setup = tuple(self._without_secrets(line, redaction.ASSIGNED, names) for line in self.setup)
+        more = {}
+        for key, value in self.more.items():
+            more[key] = value
+            if _spelt(key) in self._secret_options():
+                more[key] = redaction.REDACTED
+            elif isinstance(value, str):
+                more[key] = self._without_secrets(value, redaction.LISTED, names)
         return self.model_copy(update={"setup": setup, "more": more})
+
+    def without_secrets(self, message: str, names: Collection[str] = ()) -> str:
+        """A message that may quote these settings, without keys and passwords; ``names`` as above.
+
+        sbatch quotes the option that it refuses.
+        """
+        secrets = set(self._secret_options().values())
+        for text, form in self._texts():
+            secrets.update(redaction.assigned(text, names, form).values())
+            secrets.update(redaction.passed(text).values())
+        for secret in sorted(secrets, key=len, reverse=True):
+            message = message.replace(secret, redaction.REDACTED)
+            # sbatch gets a quoted value without its quotation marks.
+            message = message.replace(secret.strip("'\""), redaction.REDACTED)
+        return redaction.redact(message, names=names)
+
+    def _secret_options(self) -> dict[str, str]:
+        """Options in ``more`` that are named as secrets, such as ``--token``, with their values."""
+        found = {}
+        for key, value in self.more.items():
+            name = _spelt(key)
+            text = "" if isinstance(value, bool) or value is None else str(value)
+            secret = redaction.is_secret(name.replace("-", "_"), text)
+            # A workload characterisation key is a name for accounting.
+            if secret and name != "wckey" and text and not redaction.FILLED_IN.fullmatch(text):
+                found[name] = text
+        return found
+
+    def _without_secrets(self, text: str, form: re.Pattern[str], names: Collection[str]) -> str:
+        for name, value in redaction.assigned(text, names, form).items():
+            text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
+        for value in redaction.passed(text).values():
+            text = text.replace(value, redaction.REDACTED)
+        return redaction.redact(text, names=names)
 
     def _texts(self) -> Iterator[tuple[str, re.Pattern[str]]]:
         for line in self.setup:

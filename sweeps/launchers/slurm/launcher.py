@@ -111,7 +111,8 @@ class Cluster(CountsSignals):
         arrays = self._arrays(configs, limits)
         check_reachable(self.runs_dir)
         # Jobs may start days later, when the working tree has changed.
-        snapshot = freeze(self.runs_dir, key_variables(configs.values()))
+        secret_names = frozenset(key_variables(configs.values()))
+        snapshot = freeze(self.runs_dir, secret_names)
         # Counted before the probe, whose own job would count for a while.
         allowed = self._further_jobs(limits)
         self._check_nodes([array.request for array in arrays], snapshot)
@@ -127,7 +128,8 @@ class Cluster(CountsSignals):
                 if fitting:
                     folders = [runs[run_id][0] for run_id in fitting]
                     folder = new_folder(self.runs_dir, title)
-                    ids += submit(self._submission(folder, folders, array, snapshot), self.sbatch)
+                    submission = self._submission(folder, folders, array, snapshot)
+                    ids += submit(replace(submission, secret_names=secret_names), self.sbatch)
                 if len(fitting) < len(array.run_ids):
                     raise RefusedError(
                         f"the account may have {limits.submitted} jobs queued and running (Slurm's "

@@ -92,7 +92,8 @@ class Submission:
     """An array of runs with equal requests.
 
     ``folder`` is new and private, and its name is the name of the jobs in Slurm. ``running`` is
-    the number of jobs that may run at a time.
+    the number of jobs that may run at a time. ``secret_names`` are variables that are secret
+    although their names do not show it.
     """
 
     folder: Path
@@ -102,6 +103,7 @@ class Submission:
     site: Site
     snapshot: Path
     running: int
+    secret_names: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -307,9 +309,10 @@ def call_sbatch(submission: Submission) -> list[str]:
         # It ended without an error, and named no job.
         raise SchedulerError(f"sbatch named no job; {FOUND_LATER}") from None
     except FailedJobError as error:
-        message = str(error)
         if unsure := _why_unsure(error):
-            raise SchedulerError(f"sbatch: {unsure}; {FOUND_LATER}") from None
+            words = submission.site.without_secrets(unsure, submission.secret_names)
+            raise SchedulerError(f"sbatch: {words}; {FOUND_LATER}") from None
+        message = submission.site.without_secrets(str(error), submission.secret_names)
         raise RefusedError(
             explain_refusal(message, _asked(submission), submission.launcher.site)
         ) from None

@@ -23,7 +23,7 @@ from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.damage import without_permission
 from tests.support.run_records import write_ablation, write_experiment, write_run
-from tests.support.study_runs import rising, write_study, write_study_run
+from tests.support.study_runs import rising, set_processors, write_study, write_study_run
 
 CURVES = {"scpo": lambda seed: rising(0.8, 0.02 * seed), "gigpo": lambda seed: rising(0.7, 0.01 * (seed % 2))}
 
@@ -189,6 +189,13 @@ def test_a_comparison_warns_of_rows_that_ran_under_different_code(tmp_path):
     assert set(runs.differs) == {"", "method.shaper.order=chronological (scpo: balanced)"}
     with pytest.warns(UserWarning, match=r"^the two ran under several versions of scpo/advantages/gigpo\.py$"):
         scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "chronological"])
+
+
+def test_a_comparison_warns_of_pairs_that_ran_on_two_types_of_processor(folder):
+    set_processors(folder, "gigpo", ("another", "a processor", "another"))
+    runs = scpo.load_runs(folder)
+    with pytest.warns(UserWarning, match="^the two ran seeds 0, 2 on several types of processor, between which sums"):
+        scpo.compare(runs[runs.row == "scpo"], runs[runs.row == "gigpo"])
 
 
 def test_metrics_are_chosen_by_a_pattern(folder):

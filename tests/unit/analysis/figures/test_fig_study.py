@@ -20,7 +20,7 @@ from analysis.sources.collected import MissingRunsError
 from analysis.stats.comparisons import HIGHER, LOWER, OPEN, named_comparisons
 from scpo.errors import ConfigError
 from tests.support.run_records import config, write_json
-from tests.support.study_runs import PRIMARY, rising, write_study, write_study_run
+from tests.support.study_runs import PRIMARY, rising, set_processors, write_study, write_study_run
 
 EXPERIMENTS = {
     "ablation": ("scpo", "chronological"),
@@ -68,6 +68,17 @@ def test_each_row_is_named_beside_its_difference_in_the_colour_of_its_curve(data
     # SCPO's rate at this scale is not GiGPO's.
     assert [label.get_text() for label in labels] == ["SCPO, at\u00a04e-3", "GiGPO", "GRPO"]
     assert [label.get_color() for label in labels] == [legible(line.get_color()) for line in left.get_lines()]
+
+
+def test_a_difference_over_fewer_pairs_than_the_rows_seeds_names_them(tmp_path):
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES)
+    set_processors(tmp_path, "grpo", ("a processor", "another", "a processor"))
+    made = fig_study_curves.build(collect(tmp_path).at_scale("study"))
+    labels = [label.get_text() for label in made.figure.axes[1].get_yticklabels()]
+    assert labels == ["SCPO, at\u00a04e-3", "GiGPO", "GRPO, 2 pairs"]
+    assert [row[0] for row in made.numbers.blocks[0].rows][2] == "GRPO, 2 pairs"
+    left_out = "GRPO − GiGPO: seed 1 ran on two types of processor, left out"
+    assert f"Of the pairs: {left_out}." in made.numbers.caption
 
 
 def test_every_text_of_a_figure_has_the_font_size_that_was_chosen_whatever_the_style(data):

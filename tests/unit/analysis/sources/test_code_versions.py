@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from analysis.build import build_from
+from analysis.rendering.style import Drawing
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.code_versions import mixed_code, section_notes
 from analysis.sources.collect import collect
 from scpo.records.code_files import code_files
 from scpo.records.files import write_json
 from tests.support.run_records import write_ablation, write_experiment, write_run
-from tests.support.study_runs import rising, write_study
+from tests.support.study_runs import rising, set_processors, write_study
 
 
 def with_code(runs_dir, run, **changed):
@@ -205,3 +206,14 @@ def test_uncommitted_changes_of_seeds_that_only_comparisons_show_are_named(tmp_p
     # The main table does not show these seeds.
     (table,) = build_from(data, tmp_path / "out", only=["tab_main"]).outputs
     assert "uncommitted" not in " ".join(table.made.notes)
+
+
+@pytest.mark.parametrize("name", ["tab_main", "tab_beyond", "tab_study", "fig_learning", "fig_study_curves"])
+def test_every_output_notes_the_seeds_whose_rows_ran_on_several_types_of_processor(tmp_path, name):
+    rows = ("scpo", "gigpo", "grpo")
+    write_study(tmp_path / "runs", {"main_table": rows}, {row: lambda seed: rising(0.5, 0.01 * seed) for row in rows})
+    set_processors(tmp_path / "runs", "grpo", ("a processor", "another", "a processor"))
+    (made,) = build_from(collect(tmp_path / "runs"), tmp_path / "out", only=[name]).outputs
+    note = "the rows of main_table on ALFWorld ran seed 1 on several types of processor"
+    table = made.made.numbers if isinstance(made.made, Drawing) else made.made
+    assert note in " ".join(table.notes)

@@ -27,7 +27,7 @@ from analysis.stats.study_rows import selected, study_rows
 from analysis.tables import tab_study_effects
 from scpo.intervals import summarise
 from tests.support.run_records import write_json
-from tests.support.study_runs import rising, write_study, write_study_run
+from tests.support.study_runs import rising, set_processors, write_study, write_study_run
 
 NOISE = (0.0, 0.01, -0.01)
 MAIN = {"main_table": ("scpo", "gigpo", "grpo")}
@@ -47,14 +47,6 @@ def study(tmp_path, experiments=MAIN, **settings):
 
 def by_name(data):
     return {comparison.name: comparison for comparison in named_comparisons(data)}
-
-
-def set_processors(tmp_path, row, processors, capabilities=None):
-    """Write the processor of each seed's run of a row."""
-    for seed, cpu in enumerate(processors):
-        (folder,) = tmp_path.glob(f"alfworld-choice-{row}-s{seed}-*")
-        attempt = {"cpu": cpu, "torch_capability": (capabilities or {}).get(seed)}
-        write_json(folder / "provenance.json", {"attempts": {"1": attempt}})
 
 
 def test_two_editions_of_an_experiment_are_two_comparisons_even_on_other_seeds(tmp_path):
@@ -179,7 +171,7 @@ def test_pairs_that_cross_types_of_processor_are_left_out(tmp_path):
     assert comparison.pairs.used == (0, 2)
     assert comparison.pairs.crossed == (1,)
     assert comparison.effect.difference.n == 2
-    assert comparison.pairs.remark == "seeds 1 ran on two types of processor, left out"
+    assert comparison.pairs.remark == "seed 1 ran on two types of processor, left out"
 
 
 def test_seeds_on_which_no_experiment_named_the_comparison_are_left_out_and_named(tmp_path):

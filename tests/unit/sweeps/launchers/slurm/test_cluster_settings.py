@@ -277,6 +277,24 @@ def test_keys_in_clear_are_found_by_name_and_by_shape():
     assert read_site(SHIPPED).secrets_in_clear() is None
 
 
+@pytest.mark.parametrize("option", ["token", "--api-key", "auth_token", "password"])
+def test_an_option_that_is_named_as_a_secret_is_found_and_not_shown(option):
+    site = Site(more={option: "site-secret-1", "wckey": "physics", "comment": "fine"})
+    assert site.redacted().more == {option: "[redacted]", "wckey": "physics", "comment": "fine"}
+    name = option.strip("-").replace("_", "-")
+    assert f"holds the option --{name} in clear" in site.secrets_in_clear()
+    refusal = f"sbatch: unrecognized option '--{name}=site-secret-1'"
+    assert site.without_secrets(refusal) == f"sbatch: unrecognized option '--{name}=[redacted]'"
+
+
+def test_what_the_notes_recognise_is_not_shown_in_a_refusal_either(monkeypatch):
+    monkeypatch.setenv("LAB_KEY_OF_MINE", "environment-secret")
+    site = Site(setup=("export MY_PASSWORD='a b c'",), more={"commnt": "token=site-secret-2"})
+    refusal = "unrecognized option '--commnt=token=site-secret-2' (a b c, environment-secret)"
+    shown = "unrecognized option '--commnt=token=[redacted]' ([redacted], [redacted])"
+    assert site.without_secrets(refusal, ["LAB_KEY_OF_MINE"]) == shown
+
+
 @pytest.mark.parametrize(
     ("line", "shown", "named"),
     [

@@ -336,6 +336,19 @@ def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they
     assert [read_job(folder) for folder in folders] == [None, None]
 
 
+def test_a_refusal_does_not_quote_a_secret_of_the_site_file(tmp_path, monkeypatch):
+    script = tmp_path / "bin" / "sbatch"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho \"sbatch: unrecognized option '--token=site-secret-1'\" >&2\nexit 1\n")
+    script.chmod(0o700)
+    (tmp_path / "bin" / "srun").symlink_to(script)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    one = made(tmp_path, site=SITE.model_copy(update={"more": {"token": "site-secret-1"}}))
+    one = replace(one, folder=submission.new_folder(tmp_path, "table"), runs=(fake.make_run(tmp_path, "seed=0"),))
+    with pytest.raises(ConfigError, match=r"unrecognized option '--token=\[redacted\]'"):
+        submission.submit(one, submission.call_sbatch)
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [
