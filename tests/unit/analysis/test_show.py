@@ -168,7 +168,7 @@ def test_named_comparisons_say_what_was_not_paired_and_what_has_no_spread(tmp_pa
     write_experiment(tmp_path, rows, name="mine", compared=[("chronological", "scpo")])
     _, _, named = " ".join(experiment_table(tmp_path, "mine").split()).partition("Named before the runs")
     assert "chronological order − SCPO (default) 2/3 +0.0 [0.0, 0.0] 1.000" in named
-    assert "seeds 0 ran on two types of processor, left out" in named
+    assert "seed 0 ran on two types of processor, left out" in named
     assert "note: no spread in +0.0 [0.0, 0.0]" in named
 
 
