@@ -780,7 +780,8 @@ def _other_processors(first: pd.DataFrame, second: pd.DataFrame) -> str:
     known: dict[str, tuple[str | None, str]] = {}
     for table in (first, second):
         for run, (name, capability) in json.loads(table.attrs.get("processors", "{}")).items():
-            known[run] = (name, capability)
+            if name is not None:
+                known[run] = (name, capability)
     sides = [side[["run", "seed", "env"]].drop_duplicates() for side in (first, second)]
     pairs = sides[0].merge(sides[1], on=["seed", "env"])
     crossed = []

@@ -263,8 +263,9 @@ def _is_row_of_method(row: Row, rows: Iterable[Row]) -> bool:
     """True if a row is a method's row among these rows, under the method's name or another one."""
     if is_method(row):
         return True
-    # One that is named as the method comes first. A single run must not hide an experiment's row.
-    named = any(other.name == row.method for other in rows if other.runs and not other.is_single)
+    # One that is named as the method comes first. No run without an experiment hides a row of one.
+    others = [other for other in rows if other.runs and (other.is_planned or not row.is_planned)]
+    named = any(other.name == row.method for other in others)
     return row.only_of_experiments and not named
 
 

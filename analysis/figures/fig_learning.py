@@ -1,5 +1,6 @@
 """Learning curves of training rollouts and every validation panel: mean and ± std over seeds."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,8 @@ from analysis.rendering.style import (
 from analysis.rendering.table import Block, Cells, Table, percent
 from analysis.sources.collected import Collected, missing_runs
 from analysis.sources.rows import Row, Section
+from analysis.sources.settings import leaves
+from analysis.stats.study_rows import LEARNING_RATE
 from scpo.progress import counted
 
 TRAINING = "train/success_rate"
@@ -134,7 +137,7 @@ def build(data: Collected) -> Drawing:
     notes = Footnotes()
     with house_style():
         drawn, others = _drawn(data, strips)
-        labels = _labels(drawn, notes)
+        labels = _labels(data, drawn, notes)
         settings = [strip.label(notes, drawn) for strip in drawn]
         text = f"{HEADLINES[drawn[0].part.scale]}{notes.text}"
         text += _only_in_table(drawn, others)
@@ -235,24 +238,40 @@ def _panels(data: Collected, part: Section, rows: Sequence[Row]) -> Iterator[Pan
             yield Panel(metric, f"validation, score:\n{title}", "score (%)")
 
 
-def _labels(strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
+def _labels(data: Collected, strips: Sequence[Strip], notes: Footnotes) -> dict[str, str]:
     """Legend label of each row, with a footnote's mark, and its seed count if that is unusual.
 
     With several strips the strips' labels have the seed counts instead: they share one legend, and
     a row may have different seeds in each of them.
     """
-    labels: dict[str, str] = {}
+    # Row name -> settings that the row has in a strip -> its label there.
+    labels: dict[str, dict[str, str]] = {}
+    additions: dict[str, str] = {}
     for strip in strips:
         for row in strip.rows:
-            label = labels.setdefault(row.name, row.label)
+            labels.setdefault(row.name, {}).setdefault(_of_method(data, row), row.label)
+            added = additions.setdefault(row.name, "")
             # Called for drawn strips only, because it adds footnotes to the figure.
             for mark in _marks(row, strip, strips, notes):
-                if mark not in label:
-                    label += mark
+                if mark not in added:
+                    added += mark
             if len(strips) == 1 and row.count != strip.usual_count:
-                label += f", {row.count}"
-            labels[row.name] = label
-    return labels
+                added += f", {row.count}"
+            additions[row.name] = added
+    # Rows of one name share a line style.
+    return {
+        name: " / ".join(dict.fromkeys(own.values())) + additions[name]
+        for name, own in labels.items()
+    }
+
+
+def _of_method(data: Collected, row: Row) -> str:
+    """The settings of a row's method and its learning rate, as text."""
+    config = data.by_id[row.finished[0]].config if row.finished else {}
+    method = dict(config.get("method") or {})
+    method.pop("label", None)
+    rate = dict(leaves(config)).get(LEARNING_RATE)
+    return json.dumps([method, rate], sort_keys=True, default=str)
 
 
 def _marks(row: Row, strip: Strip, drawn: Sequence[Strip], notes: Footnotes) -> tuple[str, ...]:

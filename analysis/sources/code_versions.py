@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied, one_processor_type
-from analysis.sources.settings import reworded_dose
+from analysis.sources.settings import is_prompted, reworded_dose
 from analysis.sources.shared_settings import notes_across
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError
@@ -30,8 +30,8 @@ SHOWN_EXPERIMENTS = 3
 SEVERAL = "ran under several versions of"
 ITS_SEEDS = f"its seeds {SEVERAL}"
 SEVERAL_PROCESSORS = (
-    "on several types of processor, between which sums of floats differ: a part of the paired "
-    "differences may be due to it"
+    "on several types of processor, between which sums of floats differ: a part of a paired "
+    "difference on such a seed may be due to it"
 )
 
 # The study's first edition: the bonus, rescaled by AdamW, decided its numbers.
@@ -231,13 +231,17 @@ def section_notes(sections: Iterable[Section], runs: Mapping[str, Run]) -> tuple
 
 
 def _on_several_processors(rows: Iterable[Row], runs: Mapping[str, Run]) -> list[int]:
-    """Seeds whose finished runs of these rows had several types of processor."""
+    """Seeds whose finished runs of these rows had several types of processor, as far as recorded.
+
+    Rows that only prompt are not paired with others.
+    """
     of_seed: dict[int, list[Run]] = {}
     for row in rows:
         finished = set(row.finished)
         for planned in row.runs:
-            if planned.id in finished:
-                of_seed.setdefault(planned.seed, []).append(runs[planned.id])
+            run = runs.get(planned.id) if planned.id in finished else None
+            if run is not None and run.processor is not None and not is_prompted(run.config):
+                of_seed.setdefault(planned.seed, []).append(run)
     return [seed for seed, own in of_seed.items() if not one_processor_type(*own)]
 
 

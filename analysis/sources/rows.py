@@ -55,6 +55,7 @@ class Row:
         only_of_experiments: The same without regard to single runs: one with the method's default
             settings does not make it a variant, which tables of methods leave out.
         is_single: It has only single runs of train.py, and no experiment plans it.
+        is_planned: An experiment plans it; False for single runs and those of W&B projects.
         shared: The part of ``differs`` on settings of the estimator that it shares with its host.
         unusual: The part of ``differs`` on what is unusual for its method.
     """
@@ -67,6 +68,7 @@ class Row:
     only_of_method: bool = False
     only_of_experiments: bool = False
     is_single: bool = False
+    is_planned: bool = True
     shared: str = ""
     unusual: str = ""
 

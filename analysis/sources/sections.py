@@ -391,6 +391,7 @@ class _Draft:
                 only_of_method=of_method,
                 only_of_experiments=of_experiments,
                 is_single=experiments == {SINGLE},
+                is_planned=not all(map(is_implied, experiments)),
             )
         families = []
         for record in self.experiments.values():
@@ -573,7 +574,7 @@ def _only_rows(
                     continue
                 run = runs[run_id]
                 method = run.head.method.name
-                if not is_implied(record.experiment):
+                if record.experiment != SINGLE:
                     rows = of_method.setdefault((record.experiment, env, model, method), {})
                     rows.setdefault(name, run)
                 if name == method and (single_runs or not is_implied(record.experiment)):

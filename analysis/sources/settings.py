@@ -106,17 +106,20 @@ def variants(
         others = {key: value for key, value in flat[0].items() if not _is_of_method(key)}
         compared = [*compared, others | of_method]
     names = _varied_keys(compared)
+    # Only a few are named: first those in which the configurations differ from each other.
+    alike = {key for key in names if len({_value(config, key) for config in flat}) < 2}
+    order = sorted(names, key=lambda key: (key in alike, key in alike and not _is_of_method(key)))
     named = []
     for config in flat:
         pairs = []
-        for key, name in names.items():
+        for key in order:
             if of_method is not None and _is_of_method(key):
                 common: str | None = _value(of_method, key)
             else:
                 common = _common(key, flat, usual)
             value = _value(config, key)
             if value != common:
-                pairs.append((name, value))
+                pairs.append((names[key], value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
     counts = Counter(named)
     only_reference = usual is not None and method is None

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, is_implied
 from analysis.sources.settings import configuration_of, variants
@@ -186,23 +186,25 @@ def _default_method(configuration: str) -> dict[str, Any] | None:
     None if the files do not have the method, or not any more.
     """
     config = json.loads(configuration)
-    own = config["method"]
-    choices = [f"scale={config['scale']}", f"env={config['env']['name']}", f"method={own['name']}"]
+    env, own = config["env"], config["method"]
+    own_shaper = own.get("shaper")
+    choices = [f"scale={config['scale']}", f"env={env['name']}", f"method={own['name']}"]
+    if isinstance(own_shaper, dict) and isinstance(own.get("estimator"), dict):
+        choices.append(f"estimator@method.estimator={own['estimator']['name']}")
     try:
-        if own.get("shaper"):
-            choices.append(f"estimator@method.estimator={own['estimator']['name']}")
-        section = TypeAdapter(MethodConfig).validate_python(composed(*choices)["method"])
-    except (HydraException, OmegaConfBaseException, ConfigError, ValueError, KeyError):
+        # Settings of a method may refer to those of the environment.
+        section = TypeAdapter(MethodConfig).validate_python(composed(*choices, env=env)["method"])
+    except (HydraException, OmegaConfBaseException, ConfigError, ValidationError):
         return None
     method = section.model_dump(mode="json")
     # The label of a method affects no run.
     method.pop("label", None)
     if "label" in own:
         method["label"] = own["label"]
-    if method.get("shaper"):
+    if isinstance(own_shaper, dict) and isinstance(method.get("shaper"), dict):
         for name, _, _ in SHAPER_CHOICES:
-            if name in own["shaper"]:
-                method["shaper"][name] = own["shaper"][name]
+            if name in own_shaper:
+                method["shaper"][name] = own_shaper[name]
             else:
                 method["shaper"].pop(name, None)
     return method

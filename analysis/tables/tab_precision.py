@@ -75,7 +75,9 @@ def _measured(data: Collected, part: Section) -> list[Row]:
     """Rows of a section with at least one finished run that measured where its credit falls."""
     rows = []
     for row in part.rows:
-        if any(data.series(run, CREDITED).values for run in row.finished):
+        # A method that credits no failed step has measured it, too, and has no precision.
+        measured = (data.series(run, name) for run in row.finished for name in (CREDITED, SHARE))
+        if any(series.values for series in measured):
             rows.append(row)
     return rows
 

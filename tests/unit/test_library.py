@@ -42,10 +42,10 @@ def test_a_scorer_of_an_unregistered_kind_is_answered_with_the_allowed_ones(tmp_
     (tmp_path / "scorer/dice.yaml").write_text("{kind: dice, name: dice}")
     for module in (library, composed):
         monkeypatch.setattr(module, "configuration_folders", lambda: (tmp_path,))
-    composed._composed_text.cache_clear()
+    composed._composed.cache_clear()
     with pytest.raises(ConfigError) as caught:
         scpo.load_scorer("dice")
-    composed._composed_text.cache_clear()
+    composed._composed.cache_clear()
     answer = str(caught.value)
     assert answer.startswith("scorer 'dice': kind is 'dice'; allowed: exact, lexical, bi_encoder, cross_encoder, or a ")
     assert "`python -m scpo.new` writes one" in answer

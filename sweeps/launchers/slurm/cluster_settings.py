@@ -279,14 +279,21 @@ class Site(Strict):
 
         sbatch quotes the option that it refuses.
         """
-        secrets = set(self._secret_options().values())
+        given = [*self._secret_options().items()]
         for text, form in self._texts():
-            secrets.update(redaction.assigned(text, names, form).values())
-            secrets.update(redaction.passed(text).values())
-        for secret in sorted(secrets, key=len, reverse=True):
-            message = message.replace(secret, redaction.REDACTED)
+            given += redaction.assigned(text, names, form).items()
+            given += redaction.passed(text).items()
+        shown = set()
+        for name, value in given:
             # sbatch gets a quoted value without its quotation marks.
-            message = message.replace(secret.strip("'\""), redaction.REDACTED)
+            secret = value.strip("'\"")
+            # A shorter value is in many words of a message.
+            if len(secret) >= redaction.SHORTEST:
+                shown |= {value, secret}
+            elif secret:
+                message = message.replace(f"{name}={secret}", f"{name}={redaction.REDACTED}")
+        for secret in sorted(shown, key=len, reverse=True):
+            message = message.replace(secret, redaction.REDACTED)
         return redaction.redact(message, names=names)
 
     def _secret_options(self) -> dict[str, str]:

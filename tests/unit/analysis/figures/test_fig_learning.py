@@ -261,3 +261,13 @@ def test_the_highest_score_is_not_called_what_tab_main_calls_the_score_of_the_be
     best = len(main.words) + main.numbers.index("Score, best")
     assert main.blocks[0].rows[0][best].text == "60.0ʳ"
     assert "of the score the highest score itself" in learning.caption
+
+
+def test_the_key_names_each_label_of_rows_of_one_name_with_other_settings(tmp_path):
+    grpo = write_run(tmp_path, "grpo", overrides=("method=grpo",))
+    for experiment, label, alpha in (("first", "Ours", 1.0), ("second", "Ours, alpha 2", 2.0)):
+        ours = write_run(tmp_path, "ours", overrides=(f"method.shaper.alpha={alpha}",))
+        write_experiment(tmp_path, {"grpo": [grpo], "ours": [ours]}, name=experiment, labels={"ours": label})
+    figure = build(collect(tmp_path).at_scale("mini")).figure
+    (key,) = figure.legends
+    assert [text.get_text().rstrip("†‡") for text in key.get_texts()] == ["GRPO", "Ours / Ours, alpha 2"]

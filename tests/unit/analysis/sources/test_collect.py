@@ -4,9 +4,11 @@ import shlex
 import shutil
 import socket
 
+import hydra
 import numpy as np
 import pandas as pd
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 
 from analysis.show import experiment_table
 from analysis.sources.archive_writing import write_archive
@@ -15,6 +17,7 @@ from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder, State
 from scpo.records.files import file_sum, locked, read_json
 from scpo.records.status import StopRequest
+from scpo.schema.composed import _composed
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
@@ -466,6 +469,40 @@ def test_choices_in_a_runs_id_are_no_deviations_from_its_methods_default(tmp_pat
     write_run(tmp_path, overrides=("method.shaper.theta=0.4", "method.shaper.alpha=2.0"))
     (section,) = collect(tmp_path).sections
     assert [row.label for row in section.rows] == ["− monotonicity", "SCPO, theta0.4, alpha=2.0"]
+
+
+def test_a_single_run_without_its_methods_shaper_is_named_by_that(tmp_path):
+    write_run(tmp_path, overrides=("method.shaper=null",))
+    (section,) = collect(tmp_path).sections
+    assert section.rows[0].label.startswith("SCPO, ")
+
+
+def test_settings_that_follow_the_environment_are_no_deviations_of_a_method(tmp_path):
+    for words in (("env.setting=paper",), ()):
+        write_run(tmp_path, "gigpo", overrides=("env=webshop", "method=gigpo", *words))
+    write_run(tmp_path, overrides=("method=hgpo", "env.history_length=4"))
+    assert {row.label for part in collect(tmp_path).sections for row in part.rows} == {"GiGPO", "HGPO"}
+
+
+def test_single_runs_have_their_names_in_a_notebook_that_uses_hydra_too(tmp_path):
+    write_run(tmp_path / "runs", overrides=("method.shaper.alpha=2.0",))
+    (tmp_path / "conf").mkdir()
+    _composed.cache_clear()
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(tmp_path / "conf")):
+        mine = GlobalHydra.instance().hydra
+        (section,) = collect(tmp_path / "runs").sections
+        assert GlobalHydra.instance().hydra is mine
+    assert section.rows[0].name == "scpo_alpha_2.0"
+
+
+def test_what_single_runs_differ_in_is_named_before_what_they_share(tmp_path):
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    shared = ("trainer.groups=3", "env.horizon=7", "env.train_panel.games=5", "trainer.validation.every=3")
+    for alpha in (0.5, 2.0):
+        write_run(tmp_path, overrides=(*shared, f"method.shaper.alpha={alpha}"))
+    labels = {row.label for part in collect(tmp_path).sections for row in part.rows if row.is_single}
+    assert not any("configuration" in label for label in labels)
+    assert [label for label in labels if "alpha=2.0" in label]
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0], ids=["default", "other"])

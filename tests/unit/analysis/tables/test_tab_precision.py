@@ -97,3 +97,10 @@ def test_the_caption_names_the_training_steps_at_which_precision_was_measured(tm
     write_experiment(tmp_path, {"scpo": runs})
     caption = build(collect(tmp_path).at_scale("mini")).caption
     assert "measured at training steps 1, 2 on samples of steps (share credited: on all). A seed's precision" in caption
+
+
+def test_a_method_that_credits_no_failed_step_has_a_row_without_precision(tmp_path):
+    write_experiment(tmp_path, {"scpo": [measured(tmp_path, 0, (None, 0.1, 0.0))]})
+    (row,) = csv.DictReader(io.StringIO(build(collect(tmp_path).at_scale("mini")).csv()))
+    assert (row["Chance mean"], row["Share credited mean"]) == ("10.0", "0.0")
+    assert not row["Precision mean"].strip("–")

@@ -289,10 +289,13 @@ def test_an_option_that_is_named_as_a_secret_is_found_and_not_shown(option):
 
 def test_what_the_notes_recognise_is_not_shown_in_a_refusal_either(monkeypatch):
     monkeypatch.setenv("LAB_KEY_OF_MINE", "environment-secret")
-    site = Site(setup=("export MY_PASSWORD='a b c'",), more={"commnt": "token=site-secret-2"})
-    refusal = "unrecognized option '--commnt=token=site-secret-2' (a b c, environment-secret)"
+    site = Site(setup=("export MY_PASSWORD='a long one'",), more={"commnt": "token=site-secret-2"})
+    refusal = "unrecognized option '--commnt=token=site-secret-2' (a long one, environment-secret)"
     shown = "unrecognized option '--commnt=token=[redacted]' ([redacted], [redacted])"
     assert site.without_secrets(refusal, ["LAB_KEY_OF_MINE"]) == shown
+    short = Site(setup=('export WANDB_API_KEY=""', "export DB_PASSWORD=a"), more={"token": "b"})
+    message = "sbatch: error: invalid partition, --token=b"
+    assert short.without_secrets(message) == message.replace("=b", "=[redacted]")
 
 
 @pytest.mark.parametrize(
