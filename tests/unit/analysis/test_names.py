@@ -1,7 +1,9 @@
+import pytest
+
 from analysis import names
 from analysis.names import METHODS, Footnotes, compared
 from analysis.paper.published import main_table
-from analysis.sources.rows import Row
+from analysis.sources.rows import Row, RowRun
 
 
 def test_what_records_call_a_thing_is_printed_in_words():
@@ -34,6 +36,15 @@ def rows(*names):
 
 def test_methods_are_compared_without_their_variants():
     assert [row.name for row in compared(rows("scpo", "theta_04", "gigpo"))] == ["gigpo", "scpo"]
+
+
+@pytest.mark.parametrize("is_planned", [False, True], ids=["of a W&B project", "of an experiment"])
+def test_only_an_experiments_row_of_a_methods_name_makes_another_one_a_variant(is_planned):
+    run = (RowRun("a", 0, "DONE"),)
+    mine = Row("mine", "Mine", run, method="scpo", only_of_experiments=True)
+    named = Row("scpo", "SCPO", run, method="scpo", is_planned=is_planned)
+    compared_with = compared([*rows("gigpo", "grpo"), mine, named])
+    assert ("mine" in {row.name for row in compared_with}) is not is_planned
 
 
 def test_one_method_is_compared_with_its_variants():
