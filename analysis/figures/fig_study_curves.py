@@ -361,8 +361,9 @@ def _left_out_pairs(data: Collected, groups: Sequence[Group]) -> str:
     texts: dict[str, None] = {}
     for group in groups:
         for row in group.rows:
-            remark = pair_up(data, row, group.reference).remark
-            if row != group.reference and remark:
+            if row == group.reference:
+                continue
+            if remark := pair_up(data, row, group.reference).remark:
                 texts[f"{row.title} − {group.reference.title}: {remark}"] = None
     return f" Of the pairs: {'; '.join(texts)}." if texts else ""
 

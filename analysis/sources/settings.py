@@ -106,19 +106,22 @@ def variants(
         others = {key: value for key, value in flat[0].items() if not _is_of_method(key)}
         compared = [*compared, others | of_method]
     names = _varied_keys(compared)
-    # Only a few are named: first those in which the configurations differ from each other.
+    # Only a few settings are named: those in which the configurations differ from each other come
+    # first, then those of the method.
     alike = {key for key in names if len({_value(config, key) for config in flat}) < 2}
     order = sorted(names, key=lambda key: (key in alike, key in alike and not _is_of_method(key)))
+    common: dict[str, str | None] = {}
+    for key in order:
+        if of_method is not None and _is_of_method(key):
+            common[key] = _value(of_method, key)
+        else:
+            common[key] = _common(key, flat, usual)
     named = []
     for config in flat:
         pairs = []
         for key in order:
-            if of_method is not None and _is_of_method(key):
-                common: str | None = _value(of_method, key)
-            else:
-                common = _common(key, flat, usual)
             value = _value(config, key)
-            if value != common:
+            if value != common[key]:
                 pairs.append((names[key], value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
     counts = Counter(named)

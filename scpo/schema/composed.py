@@ -33,7 +33,7 @@ def composed(*overrides: str, env: Mapping[str, Any] | None = None) -> dict[str,
     if env is not None:
         config = copy.deepcopy(config)
         config.env = OmegaConf.merge(config.env, dict(env))
-    # As JSON has them: tuples become lists.
+    # Through JSON, as records of runs are read: keys are texts in both.
     return dict(json.loads(json.dumps(OmegaConf.to_container(config, resolve=True))))
 
 
@@ -43,7 +43,7 @@ def _composed(*overrides: str) -> DictConfig:
     # Packages that register parts bring configuration folders of their own.
     searched = json.dumps([folder.as_uri() for folder in configuration_folders()])
     with (
-        _beside_the_callers_hydra(),
+        _apart_from_callers_hydra(),
         hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)),
     ):
         made = hydra.compose(
@@ -60,7 +60,7 @@ def _composed(*overrides: str) -> DictConfig:
 
 
 @contextlib.contextmanager
-def _beside_the_callers_hydra() -> Iterator[None]:
+def _apart_from_callers_hydra() -> Iterator[None]:
     """A notebook may have initialised Hydra for its own configurations."""
     callers = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()

@@ -264,14 +264,15 @@ class Site(Strict):
 
     def redacted(self, names: Collection[str] = ()) -> Self:
         """The same settings without keys and passwords, for a preview; ``names`` as above."""
-        setup = tuple(self._without_secrets(line, redaction.ASSIGNED, names) for line in self.setup)
+        setup = tuple(_redacted(line, redaction.ASSIGNED, names) for line in self.setup)
+        secret_options = self._secret_options()
         more = {}
         for key, value in self.more.items():
             more[key] = value
-            if _spelt(key) in self._secret_options():
+            if _spelt(key) in secret_options:
                 more[key] = redaction.REDACTED
             elif isinstance(value, str):
-                more[key] = self._without_secrets(value, redaction.LISTED, names)
+                more[key] = _redacted(value, redaction.LISTED, names)
         return self.model_copy(update={"setup": setup, "more": more})
 
     def without_secrets(self, message: str, names: Collection[str] = ()) -> str:
@@ -279,7 +280,7 @@ class Site(Strict):
 
         sbatch quotes the option that it refuses.
         """
-        given = [*self._secret_options().items()]
+        given = list(self._secret_options().items())
         for text, form in self._texts():
             given += redaction.assigned(text, names, form).items()
             given += redaction.passed(text).items()
@@ -308,13 +309,6 @@ class Site(Strict):
                 found[name] = text
         return found
 
-    def _without_secrets(self, text: str, form: re.Pattern[str], names: Collection[str]) -> str:
-        for name, value in redaction.assigned(text, names, form).items():
-            text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
-        for value in redaction.passed(text).values():
-            text = text.replace(value, redaction.REDACTED)
-        return redaction.redact(text, names=names)
-
     def _texts(self) -> Iterator[tuple[str, re.Pattern[str]]]:
         for line in self.setup:
             yield line, redaction.ASSIGNED
@@ -342,6 +336,15 @@ def _as_written(value: Any) -> Any:
         return value
     number = int(value) if isinstance(value, _Int) else float(value)
     return number if str(number) == value.text else value.text
+
+
+def _redacted(text: str, form: re.Pattern[str], names: Collection[str]) -> str:
+    """A text of a site file without keys and passwords; ``form`` as in ``redaction.assigned``."""
+    for name, value in redaction.assigned(text, names, form).items():
+        text = text.replace(f"{name}={value}", f"{name}={redaction.REDACTED}")
+    for value in redaction.passed(text).values():
+        text = text.replace(value, redaction.REDACTED)
+    return redaction.redact(text, names=names)
 
 
 def _spelt(option: str) -> str:

@@ -1,5 +1,6 @@
 import os
 import pickle
+import shlex
 import signal
 import stat
 import subprocess
@@ -314,16 +315,24 @@ def test_a_warning_that_leaves_no_time_for_a_checkpoint_is_refused(warn_s):
     assert submission.by_request(config, launcher("launcher.time_h=1", "launcher.warn_s=21"), SITE)
 
 
-def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they_were(tmp_path, monkeypatch):
+def refusing_sbatch(tmp_path, monkeypatch, *lines):
+    """Put an sbatch that answers with these lines, and refuses, at the beginning of PATH."""
     script = tmp_path / "bin" / "sbatch"
     script.parent.mkdir()
-    script.write_text(
-        "#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpuu' >&2\n"
-        "echo 'sbatch: error: Batch job submission failed: Invalid partition name specified' >&2\nexit 1\n"
-    )
+    answers = "".join(f"echo {shlex.quote(line)} >&2\n" for line in lines)
+    script.write_text(f"#!/bin/sh\n{answers}exit 1\n")
     script.chmod(0o700)
     (tmp_path / "bin" / "srun").symlink_to(script)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they_were(tmp_path, monkeypatch):
+    refusing_sbatch(
+        tmp_path,
+        monkeypatch,
+        "sbatch: error: invalid partition specified: gpuu",
+        "sbatch: error: Batch job submission failed: Invalid partition name specified",
+    )
     folders = tuple(fake.make_run(tmp_path, f"seed={seed}") for seed in (0, 1))
     one = made(tmp_path, site=SITE.model_copy(update={"partition": "gpuu"}))
     one = replace(one, folder=submission.new_folder(tmp_path, "table"), runs=folders)
@@ -337,12 +346,7 @@ def test_what_sbatch_refuses_is_one_line_with_its_words_and_the_runs_are_as_they
 
 
 def test_a_refusal_does_not_quote_a_secret_of_the_site_file(tmp_path, monkeypatch):
-    script = tmp_path / "bin" / "sbatch"
-    script.parent.mkdir()
-    script.write_text("#!/bin/sh\necho \"sbatch: unrecognized option '--token=site-secret-1'\" >&2\nexit 1\n")
-    script.chmod(0o700)
-    (tmp_path / "bin" / "srun").symlink_to(script)
-    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    refusing_sbatch(tmp_path, monkeypatch, "sbatch: unrecognized option '--token=site-secret-1'")
     one = made(tmp_path, site=SITE.model_copy(update={"more": {"token": "site-secret-1"}}))
     one = replace(one, folder=submission.new_folder(tmp_path, "table"), runs=(fake.make_run(tmp_path, "seed=0"),))
     with pytest.raises(ConfigError, match=r"unrecognized option '--token=\[redacted\]'"):
