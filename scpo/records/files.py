@@ -16,6 +16,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,11 @@ YAML_SUM = "# checksum: "
 # Largest number of values of a document. A configuration has some 300, but in a malicious file
 # aliases of aliases expand to billions.
 YAML_VALUES = 100_000
+
+# Attempts to take a lock, and the pause between two of them. `is_locked` takes it for a moment,
+# which must not look like a running process.
+LOCK_ATTEMPTS = 4
+LOCK_PAUSE_S = 0.02
 
 # Remedies in messages. None deletes a run folder: the run may be finished, and its numbers whole.
 RUN_AGAIN = "Restore the file from a copy, or move the run folder away to start that run again"
@@ -173,15 +179,24 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
         ) from error
 
     try:
-        operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
-        try:
-            fcntl.flock(descriptor, operation)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        if wait:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield wait or _lock_now(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _lock_now(descriptor: int) -> bool:
+    """Lock an open file; False if another process holds its lock, unless only to look at it."""
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(LOCK_PAUSE_S)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
 
 
 def is_locked(path: Path) -> bool:

@@ -579,18 +579,33 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
     check_link(folder.path)
     if not folder.path.exists():
         return Observed(State.NEW)
-    status = folder.read_status()
+    status, held = _status_and_lock(folder)
     request = folder.read_stop()
     # A process on another machine, without a job, cannot be checked: assume that it is alive.
     elsewhere = job is None and status.state is State.RUNNING and not of_this_machine(status)
     return Observed(
         recorded=status.state,
-        alive=status.state is not State.DONE and (elsewhere or is_locked(folder.lock)),
+        alive=held or elsewhere,
         job=job,
         stop=None if request is None else request.state,
         failures=status.failures,
         checkpoint=bool(folder.complete_checkpoints()),
     )
+
+
+def _status_and_lock(folder: RunFolder) -> tuple[Status, bool]:
+    """Status of a run, and whether a process holds its lock (False for DONE), of one moment.
+
+    A process records how it ended before it releases the lock, and RUNNING after it has taken it. A
+    free lock is therefore taken for that of a dead process only if the status is the same before
+    and after the look at the lock.
+    """
+    status = folder.read_status()
+    while status.state is not State.DONE and not is_locked(folder.lock):
+        before, status = status, folder.read_status()
+        if status == before:
+            return status, False
+    return status, status.state is not State.DONE
 
 
 def of_this_machine(status: Status) -> bool:

@@ -1,7 +1,10 @@
+import contextlib
 import errno
+import fcntl
 import re
 import shutil
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from scpo.errors import ConfigError, PanelError, RecordError, RecordWriteError
 from scpo.records import RunFolder, State, run_config, run_folders
-from scpo.records.files import file_sum, locked, write_yaml
+from scpo.records.files import file_sum, is_locked, locked, write_yaml
 from scpo.records.identity import identity
 from scpo.records.run_folders import command_on
 from scpo.records.status import JobState, Status
@@ -100,6 +103,51 @@ def test_a_lock_is_held_once_and_let_go(tmp_path):
         assert (first, second) == (True, False)
         assert run_folders.observe(folder).alive
     assert not run_folders.observe(folder).alive
+
+
+def look_after(change):
+    """``is_locked``, but the run changes between the look at its status and that at its lock."""
+
+    def look(path):
+        change()
+        return is_locked(path)
+
+    return look
+
+
+def test_a_run_that_ends_while_it_is_observed_is_not_lost(tmp_path, monkeypatch):
+    folder = run_config.ensure(compose(tmp_path))
+    folder.update_status(state=State.RUNNING)
+    done = look_after(lambda: folder.update_status(state=State.DONE))
+    monkeypatch.setattr(run_folders, "is_locked", done)
+    assert run_folders.observe(folder).state is State.DONE
+
+
+def test_a_run_that_starts_while_it_is_observed_is_not_lost(tmp_path, monkeypatch):
+    folder = run_config.ensure(compose(tmp_path))
+    with contextlib.ExitStack() as held:
+
+        def start_after_the_look(path):
+            free = not is_locked(path)
+            if free:
+                held.enter_context(locked(path))
+                folder.update_status(state=State.RUNNING)
+            return not free
+
+        monkeypatch.setattr(run_folders, "is_locked", start_after_the_look)
+        assert run_folders.observe(folder).state is State.RUNNING
+
+
+def test_a_look_at_a_lock_keeps_no_process_from_taking_it(tmp_path):
+    lock = tmp_path / "lock"
+    lock.touch()
+    with lock.open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        let_go = threading.Timer(0.03, fcntl.flock, (looked_at, fcntl.LOCK_UN))
+        let_go.start()
+        with locked(lock) as free:
+            assert free
+        let_go.join()
 
 
 def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):
