@@ -11,11 +11,13 @@ want to delete it too.
 """
 
 import argparse
+import contextlib
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -25,7 +27,8 @@ from scpo.records import RunFolder, State, manifest, verify
 from scpo.records.files import locked
 from scpo.records.manifest import select_ids
 from scpo.records.run_folders import command_on
-from scpo.records.status import state_of
+from scpo.records.status import Status, state_of
+from sweeps.launchers.slurm.job_records import Job, read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
 from sweeps.mounts import mounted_in
@@ -89,13 +92,14 @@ def _remove(
         rests: Folders that interrupted removals have left, to be deleted too.
         named: True if the user has named the runs: then keeping one is a failure.
     """
-    to_delete, kept = _divided(folders, wanted, getattr(arguments, "finished", False))
+    finished = getattr(arguments, "finished", False)
+    to_delete, kept = _divided(folders, wanted, finished)
     mounted = {rest: why for rest in rests if (why := _why_mounted(rest))}
     rests_to_delete = [rest for rest in rests if rest not in mounted]
     for name, why in [*kept.items(), *mounted.items()]:
         say(console, f"{name} is kept: it {why}")
-    for folder, state in to_delete.items():
-        say_markup(console, f"{folder.run_id}  {coloured(state)}  {_steps(folder)}")
+    for folder, seen in to_delete.items():
+        say_markup(console, f"{folder.run_id}  {coloured(seen.state)}  {_steps(seen.status)}")
     for rest in rests_to_delete:
         say(console, f"{rest}  left by a removal that was interrupted")
     status_if_kept = EXIT_FAILED if named and kept else EXIT_DONE
@@ -110,7 +114,7 @@ def _remove(
         say(console, "nothing was deleted")
         return status_if_kept
 
-    deleted = [folder for folder in to_delete if _delete(console, folder)]
+    deleted = _delete_wanted(console, to_delete, wanted, finished)
     rests_deleted = [rest for rest in rests_to_delete if _delete_rest(console, rest)]
     say(console, f"{_counted(len(deleted), len(rests_deleted))} deleted")
     for path in _without_runs(deleted):
@@ -123,23 +127,69 @@ def _remove(
     return status_if_kept if complete else EXIT_FAILED
 
 
-def _divided(
-    folders: Sequence[RunFolder], wanted: Callable[[State], bool], finished: bool
-) -> tuple[dict[RunFolder, State], dict[str, str]]:
-    """The runs of wanted states: those to delete, and the ids of those to keep with the reasons."""
-    observer = Observer(Slurm())
-    to_delete: dict[RunFolder, State] = {}
-    kept: dict[str, str] = {}
-    for folder in folders:
-        state = _state(observer, folder)
-        if not wanted(state):
+def _delete_wanted(
+    console: Console, folders: Iterable[RunFolder], wanted: Callable[[State], bool], finished: bool
+) -> list[RunFolder]:
+    """Delete the folders that may still be deleted; returns them.
+
+    The user may have taken long to answer, so their states are read again.
+    """
+    deleted = []
+    for folder, seen in _look(folders).items():
+        if seen.state is State.NEW:
+            say_error(console, f"{folder.run_id} is gone: another process has deleted it")
             continue
-        why = _why_kept(folder, state, finished)
+        if wanted(seen.state):
+            why = _why_kept(folder, seen.state, finished)
+        else:
+            why = f"is {seen.state} now"
+        if why is not None:
+            say_error(console, f"{folder.run_id} is kept: it {why}")
+        elif _delete(console, folder, seen):
+            deleted.append(folder)
+    return deleted
+
+
+class _Seen(NamedTuple):
+    """A run at one moment; None for records that it does not have or that cannot be read."""
+
+    status: Status | None
+    job: Job | None
+    state: State
+
+
+def _look(folders: Iterable[RunFolder]) -> dict[RunFolder, _Seen]:
+    """States of runs, with one query of Slurm for all."""
+    observer = Observer(Slurm())
+    # The records are read first, so that `_delete` notices every change after this look began.
+    return {folder: _Seen(*_records(folder), state=_state(observer, folder)) for folder in folders}
+
+
+def _divided(
+    folders: Iterable[RunFolder], wanted: Callable[[State], bool], finished: bool
+) -> tuple[dict[RunFolder, _Seen], dict[str, str]]:
+    """The runs of wanted states: those to delete, and the ids of those to keep with the reasons."""
+    to_delete: dict[RunFolder, _Seen] = {}
+    kept: dict[str, str] = {}
+    for folder, seen in _look(folders).items():
+        if not wanted(seen.state):
+            continue
+        why = _why_kept(folder, seen.state, finished)
         if why is None:
-            to_delete[folder] = state
+            to_delete[folder] = seen
         else:
             kept[folder.run_id] = why
     return to_delete, kept
+
+
+def _records(folder: RunFolder) -> tuple[Status | None, Job | None]:
+    """Status and job of a run, each None if the run has none or it cannot be read."""
+    status, job = None, None
+    with contextlib.suppress(RecordError, OSError):
+        status = folder.read_status()
+    with contextlib.suppress(RecordError, OSError):
+        job = read_job(folder)
+    return status, job
 
 
 def _rests(runs_dir: Path, patterns: Sequence[str]) -> list[Path]:
@@ -206,11 +256,9 @@ def _renamed(folder: RunFolder) -> Path:
     return folder.path.with_name(f"{REMOVED}{folder.run_id}")
 
 
-def _steps(folder: RunFolder) -> str:
+def _steps(status: Status | None) -> str:
     """Progress of a run, for the list of what would be deleted."""
-    try:
-        status = folder.read_status()
-    except RecordError:
+    if status is None:
         return "its records cannot be read"
     return f"step {status.step} of {status.steps}"
 
@@ -244,16 +292,20 @@ def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
     return without_runs
 
 
-def _delete(console: Console, folder: RunFolder) -> bool:
-    """Delete a folder; False if a process has just started the run, or if it cannot be deleted.
+def _delete(console: Console, folder: RunFolder, seen: _Seen) -> bool:
+    """Delete a folder; False if the run has changed since it was seen, or cannot be deleted.
 
     The folder is renamed first, so that no command finds a partly deleted run.
     """
     renamed = _renamed(folder)
-    # A run may have started since its state was read; a running process holds this lock.
+    # A running process holds this lock.
     with locked(folder.lock) as free:
         if not free:
             say_error(console, f"{folder.run_id} is kept: a process has just started it")
+            return False
+        # It may have started and ended, or got a job, since.
+        if _records(folder) != (seen.status, seen.job):
+            say_error(console, f"{folder.run_id} is kept: its records have just changed")
             return False
         # A folder of this name may be left from a deletion that was interrupted, or a link.
         if not _delete_rest(console, renamed):

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from scpo.errors import UnreadableError
@@ -5,10 +7,12 @@ from scpo.records import RunFolder, State, run_config
 from scpo.records.files import locked
 from scpo.records.status import Observed
 from sweeps import __main__ as command_line
-from sweeps import mounts
+from sweeps import housekeeping, mounts
 from sweeps.compose.configuration import compose_run
+from sweeps.launchers.slurm.job_records import Job, write_job
 from sweeps.records.reconcile import Action, reconcile
 from tests.support.damage import without_permission
+from tests.support.fake_slurm import FakeJob, FakeSlurm
 from tests.support.run_records import write_experiment
 
 
@@ -33,6 +37,17 @@ def answering(monkeypatch, answer):
     asked = []
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
     return asked
+
+
+def while_asked(monkeypatch, change):
+    """Answer yes, after this change to the runs."""
+
+    def answer(_question):
+        change()
+        return "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", answer)
 
 
 def test_clean_asks_and_deletes_only_failed_runs(runs, monkeypatch, capsys):
@@ -136,11 +151,59 @@ def test_a_run_folder_with_a_mount_is_kept_whole_and_the_others_are_deleted(runs
 
 def test_a_folder_that_is_mounted_while_the_user_is_asked_is_kept(runs, tmp_path, monkeypatch, capsys):
     folder = runs[State.FAILED]
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda _: mount(folder.path, monkeypatch, tmp_path) or "y")
+    while_asked(monkeypatch, lambda: mount(folder.path, monkeypatch, tmp_path))
     assert command_line.main(["rm", folder.run_id]) == 1
     assert "holds a mounted folder" in capsys.readouterr().out
     assert folder.status.exists()
+
+
+@pytest.mark.parametrize("command", ["clean", "rm"])
+def test_a_run_that_finishes_while_the_user_is_asked_is_kept(runs, monkeypatch, capsys, command):
+    folder = runs[State.FAILED]
+    while_asked(monkeypatch, lambda: folder.update_status(state=State.DONE))
+    assert command_line.main([command, folder.run_id, runs["second"].run_id]) == 1
+    printed = capsys.readouterr().out
+    assert f"{folder.run_id} is kept: it" in printed
+    assert "1 run folder deleted" in printed
+    assert names(runs) == {State.DONE, State.INTERRUPTED, State.FAILED}
+
+
+def test_a_run_that_is_submitted_again_while_the_user_is_asked_is_kept(runs, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    slurm = FakeSlurm()
+    monkeypatch.setattr(housekeeping, "Slurm", lambda: slurm)
+
+    def submit():
+        write_job(folder, Job(name="table", index=None, job_id="7", limit_s=3600, warn_s=60, max_timeouts=3))
+        slurm.queue["7"] = FakeJob("table", folder)
+
+    while_asked(monkeypatch, submit)
+    assert command_line.main(["rm", folder.run_id]) == 1
+    assert "is kept: it is running or waits for its job" in capsys.readouterr().out
+    assert folder.status.exists()
+
+
+def test_a_run_that_another_process_deletes_while_the_user_is_asked_is_gone(runs, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    while_asked(monkeypatch, lambda: shutil.rmtree(folder.path))
+    assert command_line.main(["rm", folder.run_id, runs["second"].run_id]) == 1
+    assert f"{folder.run_id} is gone" in capsys.readouterr().out
+    assert names(runs) == {State.DONE, State.INTERRUPTED}
+
+
+def test_a_run_that_changes_after_the_second_look_is_kept(runs, monkeypatch, capsys):
+    folder = runs[State.FAILED]
+    look = housekeeping._look
+
+    def late(folders):
+        seen = look(folders)
+        folder.update_status(state=State.DONE)
+        return seen
+
+    while_asked(monkeypatch, lambda: monkeypatch.setattr(housekeeping, "_look", late))
+    assert command_line.main(["clean", folder.run_id]) == 1
+    assert "is kept: its records have just changed" in capsys.readouterr().out
+    assert folder.read_status().state is State.DONE
 
 
 def test_without_a_list_of_mounts_the_device_number_shows_one(runs, tmp_path, monkeypatch, capsys):
