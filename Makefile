@@ -14,6 +14,8 @@ VENV ?= .venv
 EXTRAS ?= alfworld,webshop,local,agents,track,analysis,search,slurm,dev
 # A package index that serves the torch build you want, e.g. the CPU or CUDA one named on pytorch.org; empty: pip's own.
 TORCH_INDEX ?=
+# Options of pytest for `make test-verl`.
+VERL_TESTS ?=
 VERL_VENV ?= .venv-verl
 VLLM_VENV ?= .venv-verl-vllm
 # How many faults `make test-faults` injects, from which seeds (fresh: one that nobody has seen), and after how many
@@ -94,7 +96,7 @@ setup-verl:
 	$(call environment,$(VERL_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))
 
 test-verl: setup-verl ## real verl, Ray and FSDP2 on the CPU, in .venv-verl (about 20 minutes, 35 on a slow machine; a crash may hang: stopped then)
-	timeout --kill-after=30 2160 $(VERL_PYTHON) -m pytest tests/verl --timeout 1300
+	timeout --kill-after=30 2160 $(VERL_PYTHON) -m pytest tests/verl --timeout 1300 $(VERL_TESTS)
 
 setup-vllm:
 	$(call environment,$(VLLM_VENV),constraints-verl.txt,$(VERL_EXTRAS),$(VERL_SIZE))
