@@ -205,6 +205,10 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     for folder in _chosen(arguments):
         try:
             before = folder.read_status().state
+            # Those of an experiment, for example, of which other runs failed.
+            if before is State.DONE and folder.run_id not in arguments.patterns:
+                console.print(f"{folder.run_id}: left as it is, {before}", highlight=False)
+                continue
             if before is State.CANCELLED:
                 look.forget_lost_job(folder)
             cancellation.retry(folder)

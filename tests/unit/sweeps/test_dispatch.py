@@ -297,6 +297,8 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
     fake.finish(fake.start("fake_train.py", folder.path))
     refused = status(tmp_path, "retry", folder.run_id)
     assert (refused.returncode, "is DONE" in refused.err + refused.out) == (1, True)
+    of_all = status(tmp_path, "retry", "alfworld-*")
+    assert (of_all.returncode, of_all.out) == (0, f"{folder.run_id}: left as it is, DONE\n")
     assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").out
     assert "1 run, 0 problems" in status(tmp_path, "verify").out
     folder.status.write_text("{")
