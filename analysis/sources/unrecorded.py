@@ -57,7 +57,7 @@ class KnownRows:
     configurations: Mapping[Place, str] = field(default_factory=dict)
     of_methods: Mapping[Place, Mapping[str, str]] = field(default_factory=dict)
 
-    def name_of(self, place: Place, configuration: str) -> str:
+    def name_of(self, place: Place, method: str, configuration: str) -> str:
         """Row name of a single run: that of its method's row with equal settings, if there is one.
 
         ``place`` has the name that the run has otherwise. An experiment's row of this name keeps
@@ -66,7 +66,7 @@ class KnownRows:
         name = place[-1]
         if place in self.configurations:
             return name
-        return self.of_methods.get(place, {}).get(configuration, name)
+        return self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
 
     def usual(self, place: Place) -> str | None:
         """The configuration that a row name has in the experiments; None if they do not have it.
@@ -166,7 +166,7 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
         place, own = _place(run), configuration_of(run.config)
         # A configuration of verl-agent holds names and paths of its run, so no two are equal.
         if not run.foreign:
-            place = (*place[:-1], known.name_of(place, own))
+            place = (*place[:-1], known.name_of(place, run.head.method.name, own))
             configurations.setdefault(place, {})[own] = None
         placed.append((run, place, own))
     variant_of: dict[tuple[Place, str], Variant] = {}
@@ -202,11 +202,10 @@ def _default_method(configuration: str) -> dict[str, Any] | None:
     if "label" in own:
         method["label"] = own["label"]
     if isinstance(own_shaper, dict) and isinstance(method.get("shaper"), dict):
-        for name, _, _ in SHAPER_CHOICES:
-            if name in own_shaper:
+        # The id names the choices that are not the paper's, also where the files have other ones.
+        for name, paper, _ in SHAPER_CHOICES:
+            if own_shaper.get(name, paper) != paper:
                 method["shaper"][name] = own_shaper[name]
-            else:
-                method["shaper"].pop(name, None)
     return method
 
 

@@ -11,13 +11,14 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from analysis.show import experiment_table
+from analysis.sources import unrecorded
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
 from scpo.records import RunFolder, State
 from scpo.records.files import file_sum, locked, read_json
 from scpo.records.status import StopRequest
-from scpo.schema.composed import _composed
+from scpo.schema.composed import _composed, composed
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
@@ -471,6 +472,21 @@ def test_choices_in_a_runs_id_are_no_deviations_from_its_methods_default(tmp_pat
     assert [row.label for row in section.rows] == ["− monotonicity", "SCPO, theta0.4, alpha=2.0"]
 
 
+def test_a_choice_that_was_the_default_is_named_once_the_default_is_another_one(tmp_path, monkeypatch):
+    """The run's id does not name it, as it is the paper's value."""
+
+    def edited(*overrides, env=None):
+        config = composed(*overrides, env=env)
+        config["method"]["shaper"]["theta"] = 0.55
+        return config
+
+    monkeypatch.setattr(unrecorded, "composed", edited)
+    write_run(tmp_path, overrides=("method.shaper.matcher=forward",))
+    write_run(tmp_path, overrides=("method.shaper.matcher=forward", "method.shaper.theta=0.55"))
+    labels = [row.label for section in collect(tmp_path).sections for row in section.rows]
+    assert labels == ["SCPO, forward, theta=0.6", "SCPO, forward_theta0.55"]
+
+
 def test_a_single_run_without_its_methods_shaper_is_named_by_that(tmp_path):
     write_run(tmp_path, overrides=("method.shaper=null",))
     (section,) = collect(tmp_path).sections
@@ -528,10 +544,11 @@ def test_a_former_default_of_a_method_is_not_shown_as_the_method(tmp_path, monke
     assert rows == ["mine", "scpo_learning_rate_0.001"]
 
 
-def test_a_single_run_with_the_settings_of_its_methods_row_is_of_that_row(tmp_path):
-    mine = write_run(tmp_path, "mine", 0, overrides=("method.shaper.alpha=2.0",))
+@pytest.mark.parametrize("setting", ["alpha=2.0", "theta=0.55"], ids=["usual id", "id with a choice"])
+def test_a_single_run_with_the_settings_of_its_methods_row_is_of_that_row(tmp_path, setting):
+    mine = write_run(tmp_path, "mine", 0, overrides=(f"method.shaper.{setting}",))
     write_experiment(tmp_path, {"mine": [mine]}, name="paper")
-    single = write_run(tmp_path, seed=1, overrides=("method.shaper.alpha=2.0",))
+    single = write_run(tmp_path, seed=1, overrides=(f"method.shaper.{setting}",))
     data = collect(tmp_path)
     assert [row.name for section in data.sections for row in section.rows] == ["mine"]
     assert single["id"] in {problem.path for problem in data.problems}
