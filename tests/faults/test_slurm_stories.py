@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from scpo.errors import RecordWriteError
-from scpo.records import State, run_config, run_folders
+from scpo.records import State, StopRequest, run_config, run_folders
 from scpo.records.status import JobState
 from sweeps import __main__ as command_line
 from sweeps import dispatch
@@ -226,6 +226,31 @@ def test_a_job_that_is_preempted_before_its_process_starts_is_requeued_and_count
     slurm.preempts_at_start = False
     assert slurm.run(job_id) is State.DONE
     assert read_job(folder).preemptions == 1
+
+
+@pytest.mark.parametrize("earlier", [None, StopRequest(state=State.INTERRUPTED, reason="of an earlier attempt")])
+@pytest.mark.parametrize("cause", ["time limit", "preempted"])
+def test_a_run_that_is_warned_while_it_loads_stops_after_one_step(pair, slurm, cause, earlier):
+    """It took the request for one to an earlier attempt, and trained on until it was killed."""
+    sweep(pair, slurm)
+    job_id = next(iter(slurm.queue))
+    folder = slurm.queue[job_id].folder
+    if earlier is not None:
+        folder.request_stop(earlier)
+
+    def warned(supervisor):
+        slurm.queue[job_id].preempted = cause == "preempted"
+        supervisor.warn()
+        supervisor.check()
+
+    slurm.while_loading = warned
+    assert slurm.run(job_id) is State.INTERRUPTED
+    assert (folder.read_status().reason, folder.complete_checkpoints()) == (cause, [0])
+    record = read_job(folder)
+    assert (record.timeouts, record.preemptions) == ((1, 0) if cause == "time limit" else (0, 1))
+    slurm.while_loading = lambda _supervisor: None
+    assert slurm.run(job_id) is State.DONE
+    assert steps(folder) == [0, 1, 2, 3, 4]
 
 
 def test_time_limits_that_are_near_before_the_process_starts_end_in_a_failure(matrix, slurm):

@@ -56,7 +56,7 @@ class FakeSlurm:
     ``step_s``: how long a training step takes on its clock.
 
     ``step_waited_s``: how long a job has had its node when its process starts. ``preempts_at_start``: Slurm warned it
-    meanwhile.
+    meanwhile. ``while_loading``: what happens after the process of a run was started and before it reads its records.
     """
 
     step_s: float = 60.0
@@ -72,6 +72,7 @@ class FakeSlurm:
     cancelled: list[str] = field(default_factory=list)  # job ids, one for each scancel
     before_submit: Callable[[], None] = lambda: None
     after_submit: Callable[[], None] = lambda: None
+    while_loading: Callable[[Supervisor], None] = lambda _supervisor: None
     measure: Callable[[RunConfig, int], dict[str, float]] = training
 
     def __call__(self, submission):
@@ -165,6 +166,7 @@ class FakeProcess:
         self._killed = False
 
     def poll(self):
+        self.slurm.while_loading(self.supervisor)
         try:
             return entry.run(self.job.folder, self._train, self.attempt)
         except Killed:

@@ -134,6 +134,8 @@ class Supervisor:
             cause = self._present_cause(elapsed)
             if cause is not None:
                 self._leave(cause, elapsed)
+        else:
+            self._repeat_request(self.cause)
         self._pass_cancellation_on()
         if self.cause is Cause.TIMEOUT and elapsed > self.job.limit_s - LAST_S:
             self.process.kill()
@@ -186,8 +188,7 @@ class Supervisor:
         self._count(cause)
         try:
             write_job(self.folder, self.job)
-            if self.folder.read_stop() is None:
-                self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
+            self._request_stop(cause)
         except RecordWriteError as error:
             # On a full disk no stop can be requested; a signal stops the run instead.
             logger.error("%s", error)
@@ -200,6 +201,21 @@ class Supervisor:
         logger.warning(
             "%s: %s; it checkpoints after its present step%s", self.folder.run_id, cause, within
         )
+
+    def _request_stop(self, cause: Cause) -> None:
+        """Ask the run to end, unless it was asked before."""
+        if self.folder.read_stop() is None:
+            self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
+
+    def _repeat_request(self, cause: Cause) -> None:
+        """Ask the run to end once more if it has withdrawn the request.
+
+        A process that has just started withdraws a request to interrupt the run, as one to an
+        earlier attempt.
+        """
+        # Without a readable request, or room for one, the run was asked in another way.
+        with contextlib.suppress(RecordError, RecordWriteError):
+            self._request_stop(cause)
 
     def _note_end(self, cause: Cause) -> None:
         """Count the cause in the record of the job; no process has to be asked to end."""
