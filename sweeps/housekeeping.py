@@ -15,13 +15,13 @@ import contextlib
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
 
-from scpo.errors import ConfigError, RecordError
+from scpo.errors import ConfigError, RecordError, RecordWriteError
 from scpo.progress import counted
 from scpo.records import RunFolder, State, manifest, verify
 from scpo.records.files import locked
@@ -40,6 +40,14 @@ FAILED = (State.FAILED, State.LOST)
 
 # Prefix of a folder that is being deleted, so that no command takes it for a run.
 REMOVED = ".removed-"
+
+
+class _Seen(NamedTuple):
+    """A run at one moment; None for records that it does not have or that cannot be read."""
+
+    status: Status | None
+    job: Job | None
+    state: State
 
 
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
@@ -114,7 +122,7 @@ def _remove(
         say(console, "nothing was deleted")
         return status_if_kept
 
-    deleted = _delete_wanted(console, to_delete, wanted, finished)
+    deleted = _delete_unchanged(console, to_delete, finished)
     rests_deleted = [rest for rest in rests_to_delete if _delete_rest(console, rest)]
     say(console, f"{_counted(len(deleted), len(rests_deleted))} deleted")
     for path in _without_runs(deleted):
@@ -127,35 +135,27 @@ def _remove(
     return status_if_kept if complete else EXIT_FAILED
 
 
-def _delete_wanted(
-    console: Console, folders: Iterable[RunFolder], wanted: Callable[[State], bool], finished: bool
+def _delete_unchanged(
+    console: Console, listed: Mapping[RunFolder, _Seen], finished: bool
 ) -> list[RunFolder]:
-    """Delete the folders that may still be deleted; returns them.
+    """Delete the runs that are as they were when they were listed for the user; returns them.
 
-    The user may have taken long to answer, so their states are read again.
+    The user may have taken long to answer, and agreed to what the list said.
     """
     deleted = []
-    for folder, seen in _look(folders).items():
+    for folder, seen in _look(listed).items():
         if seen.state is State.NEW:
             say_error(console, f"{folder.run_id} is gone: another process has deleted it")
             continue
-        if wanted(seen.state):
+        if seen == listed[folder]:
             why = _why_kept(folder, seen.state, finished)
         else:
-            why = f"is {seen.state} now"
+            why = f"has changed since it was listed, and is {seen.state} now"
         if why is not None:
             say_error(console, f"{folder.run_id} is kept: it {why}")
         elif _delete(console, folder, seen):
             deleted.append(folder)
     return deleted
-
-
-class _Seen(NamedTuple):
-    """A run at one moment; None for records that it does not have or that cannot be read."""
-
-    status: Status | None
-    job: Job | None
-    state: State
 
 
 def _look(folders: Iterable[RunFolder]) -> dict[RunFolder, _Seen]:
@@ -293,9 +293,24 @@ def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
 
 
 def _delete(console: Console, folder: RunFolder, seen: _Seen) -> bool:
-    """Delete a folder; False if the run has changed since it was seen, or cannot be deleted.
+    """Delete a folder; False if the run has changed since it was seen, or cannot be deleted."""
+    try:
+        if not _rename(console, folder, seen):
+            return False
+    except RecordWriteError as error:
+        say_error(console, f"{folder.run_id} is kept: {error}")
+        return False
+    return _delete_rest(console, _renamed(folder))
 
-    The folder is renamed first, so that no command finds a partly deleted run.
+
+def _rename(console: Console, folder: RunFolder, seen: _Seen) -> bool:
+    """Rename a folder to be deleted, so that no command finds a partly deleted run.
+
+    Returns:
+        False if the run has changed since it was seen, or may not be deleted or renamed.
+
+    Raises:
+        RecordWriteError: The run's lock cannot be opened.
     """
     renamed = _renamed(folder)
     # A running process holds this lock.
@@ -319,8 +334,7 @@ def _delete(console: Console, folder: RunFolder, seen: _Seen) -> bool:
         except OSError as error:
             say_error(console, f"{folder.run_id} is kept: {folder.path}: {error.strerror}")
             return False
-    # After the lock is released, because its file is in the folder.
-    return _delete_rest(console, renamed)
+    return True
 
 
 def _delete_rest(console: Console, rest: Path) -> bool:

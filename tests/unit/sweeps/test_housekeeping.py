@@ -157,13 +157,14 @@ def test_a_folder_that_is_mounted_while_the_user_is_asked_is_kept(runs, tmp_path
     assert folder.status.exists()
 
 
-@pytest.mark.parametrize("command", ["clean", "rm"])
-def test_a_run_that_finishes_while_the_user_is_asked_is_kept(runs, monkeypatch, capsys, command):
+@pytest.mark.parametrize("command", [["clean"], ["rm"], ["rm", "--finished"]], ids=" ".join)
+@pytest.mark.parametrize("change", [{"state": State.DONE}, {"step": 9, "attempt": 2}], ids=["finished", "went on"])
+def test_a_run_that_changes_while_the_user_is_asked_is_kept(runs, monkeypatch, capsys, command, change):
     folder = runs[State.FAILED]
-    while_asked(monkeypatch, lambda: folder.update_status(state=State.DONE))
-    assert command_line.main([command, folder.run_id, runs["second"].run_id]) == 1
+    while_asked(monkeypatch, lambda: folder.update_status(**change))
+    assert command_line.main([*command, folder.run_id, runs["second"].run_id]) == 1
     printed = capsys.readouterr().out
-    assert f"{folder.run_id} is kept: it" in printed
+    assert f"{folder.run_id} is kept: it has changed since it was listed" in " ".join(printed.split())
     assert "1 run folder deleted" in printed
     assert names(runs) == {State.DONE, State.INTERRUPTED, State.FAILED}
 
@@ -179,7 +180,7 @@ def test_a_run_that_is_submitted_again_while_the_user_is_asked_is_kept(runs, mon
 
     while_asked(monkeypatch, submit)
     assert command_line.main(["rm", folder.run_id]) == 1
-    assert "is kept: it is running or waits for its job" in capsys.readouterr().out
+    assert "is kept: it has changed since it was listed, and is QUEUED now" in capsys.readouterr().out
     assert folder.status.exists()
 
 
@@ -204,6 +205,19 @@ def test_a_run_that_changes_after_the_second_look_is_kept(runs, monkeypatch, cap
     assert command_line.main(["clean", folder.run_id]) == 1
     assert "is kept: its records have just changed" in capsys.readouterr().out
     assert folder.read_status().state is State.DONE
+
+
+def test_a_lock_that_cannot_be_opened_keeps_its_run_only(runs, capsys):
+    folder = runs[State.FAILED]
+    # A folder in its place, as tests may run as root, who may open every file.
+    folder.lock.unlink(missing_ok=True)
+    folder.lock.mkdir()
+    assert command_line.main(["rm", folder.run_id, runs["second"].run_id, "--yes"]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{folder.run_id} is kept: " in printed
+    assert "cannot open the lock" in printed
+    assert "1 run folder deleted" in printed
+    assert names(runs) == {State.DONE, State.INTERRUPTED, State.FAILED}
 
 
 def test_without_a_list_of_mounts_the_device_number_shows_one(runs, tmp_path, monkeypatch, capsys):
