@@ -429,6 +429,8 @@ def _check(
     """
     unknown = [name for name in names if name not in known]
     if unknown:
+        if not known:
+            raise ConfigError(f"{option} {', '.join(unknown)}: {whose} have none at all")
         available = ", ".join(sorted(set(known)))
         hint = did_you_mean(unknown[0], likely) or did_you_mean(unknown[0], known)
         raise ConfigError(

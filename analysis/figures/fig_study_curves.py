@@ -383,6 +383,7 @@ def _blocks(data: Collected, groups: Sequence[Group]) -> Iterator[Block]:
     titles = titles_apart(
         [f"{group.record.title}: {benchmark(group.rows[0].env)}" for group in groups],
         [group.rows for group in groups],
+        [group.record for group in groups],
     )
     for title, group in zip(titles, groups, strict=True):
         yield Block(title, tuple(_lines(data, group)))

@@ -127,17 +127,33 @@ def reported(data: Collected, *, meaning: bool = False) -> list[ExperimentRecord
     return sorted(records, key=lambda record: record.experiment != MAIN)
 
 
-def titles_apart(titles: Sequence[str], blocks: Sequence[Sequence[StudyRow]]) -> list[str]:
-    """The titles of blocks of rows, with the seeds of those that share a title.
+def titles_apart(
+    titles: Sequence[str], blocks: Sequence[Sequence[StudyRow]], records: Sequence[ExperimentRecord]
+) -> list[str]:
+    """The titles of blocks of rows, different ones for blocks that share a title.
 
-    Two sources may have records of one experiment, each with seeds of its own.
+    Two sources may have records of one experiment, each with seeds of its own, and one source has a
+    record of each call with other overrides or after an edit.
+
+    Args:
+        titles: The titles.
+        blocks: The rows of each block.
+        records: The experiment of each block.
+
+    Returns:
+        Titles that are shared have the seeds of their rows added, and if these are shared too, the
+        name of the record, such as ``main_table_0a1b2c``.
     """
-    apart = []
+    with_seeds = []
     for title, rows in zip(titles, blocks, strict=True):
         seeds = ""
         if titles.count(title) > 1:
             seeds = f", {seed_list(seed for row in rows for seed in row.row.seeds)}"
-        apart.append(f"{title}{seeds}")
+        with_seeds.append(f"{title}{seeds}")
+    apart = []
+    for title, record in zip(with_seeds, records, strict=True):
+        name = f", record {record.experiment}" if with_seeds.count(title) > 1 else ""
+        apart.append(f"{title}{name}")
     return apart
 
 

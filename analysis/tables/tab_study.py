@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from analysis.names import Footnotes, place, with_note
 from analysis.rendering.table import NONE, Block, Number, Table, difference, number
 from analysis.sources.collected import Collected, missing_runs
-from analysis.sources.run_records import is_implied
+from analysis.sources.run_records import ExperimentRecord, is_implied
 from analysis.stats.comparisons import REFERENCES, compare
 from analysis.stats.measures import (
     AREA,
@@ -70,22 +71,24 @@ def build(data: Collected) -> Table:
     if not blocks:
         raise missing_runs("finished runs of the study", data.sections, MAIN)
     shown: list[StudyRow] = []
-    for _, here in blocks:
-        shown += here
+    for block in blocks:
+        shown += block.rows
     measures = _measures(data, shown)
     headings = []
     commons = []
-    for title, here in blocks:
-        common = common_settings([find(rows, row) for row in here])
+    for block in blocks:
+        common = common_settings([find(rows, row) for row in block.rows])
         commons.append(common)
-        headings.append(", ".join((title, *common.values())))
-    headings = titles_apart(headings, [here for _, here in blocks])
+        headings.append(", ".join((block.title, *common.values())))
+    headings = titles_apart(
+        headings, [block.rows for block in blocks], [block.record for block in blocks]
+    )
     table_blocks = []
     notes = Footnotes()
-    for heading, common, (_, here) in zip(headings, commons, blocks, strict=True):
+    for heading, common, block in zip(headings, commons, blocks, strict=True):
         lines = []
-        for row in here:
-            lines.append(_line(data, row, here, rows, common, measures=measures, notes=notes))
+        for row in block.rows:
+            lines.append(_line(data, row, block.rows, rows, common, measures=measures, notes=notes))
         table_blocks.append(Block(heading, tuple(lines)))
     left_out = ""
     if without_common_seed:
@@ -107,12 +110,20 @@ def build(data: Collected) -> Table:
     )
 
 
-def _titled_rows(data: Collected) -> tuple[list[tuple[str, list[StudyRow]]], list[str]]:
-    """Title and rows of each block, and the titles of the blocks that are left out.
+class _Rows(NamedTuple):
+    """Rows of an experiment on one benchmark."""
+
+    record: ExperimentRecord
+    title: str
+    rows: list[StudyRow]
+
+
+def _titled_rows(data: Collected) -> tuple[list[_Rows], list[str]]:
+    """The rows of each block, and the titles of the blocks that are left out.
 
     If the user chose common seeds, blocks without such a seed are left out.
     """
-    blocks: list[tuple[str, list[StudyRow]]] = []
+    blocks: list[_Rows] = []
     without_common_seed: list[str] = []
     for record in reported(data):
         own = [row for row in shown_rows(data, record) if _has_curve(data, row)]
@@ -122,19 +133,17 @@ def _titled_rows(data: Collected) -> tuple[list[tuple[str, list[StudyRow]]], lis
             if not here:
                 without_common_seed.append(title)
             elif not (data.chosen and _is_repeated(here, blocks)):
-                blocks.append((title, here))
+                blocks.append(_Rows(record, title, here))
     return blocks, without_common_seed
 
 
-def _is_repeated(
-    rows: Sequence[StudyRow], blocks: Iterable[tuple[str, Sequence[StudyRow]]]
-) -> bool:
+def _is_repeated(rows: Sequence[StudyRow], blocks: Iterable[_Rows]) -> bool:
     """True if an earlier block has all these rows on the same seeds.
 
     If the user chose few rows, such as the default only, many experiments have just these.
     """
     own = {row.row.runs for row in rows}
-    return any(own <= {row.row.runs for row in known} for _, known in blocks)
+    return any(own <= {row.row.runs for row in known.rows} for known in blocks)
 
 
 def _has_curve(data: Collected, row: StudyRow) -> bool:

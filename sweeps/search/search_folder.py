@@ -245,6 +245,9 @@ def _gain_over(best: Result, default: Result, pruned: int) -> str:
     low, high = gain.interval()
     if math.isnan(low):
         return f"{text} above it."
+    # Differences between few games take few values, and two of them may be equal.
+    if math.isclose(low, high, abs_tol=1e-9):
+        return f"{text} above it on each seed, and equal differences have no interval."
     # The best has the highest mean, so only the lower bound can separate the interval from 0.
     where = "outside of" if low > 0 else "within"
     return (

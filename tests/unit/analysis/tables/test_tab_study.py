@@ -69,6 +69,21 @@ def test_blocks_of_one_experiment_from_two_sources_are_named_by_their_seeds(tmp_
             assert len({line["block"] for line in lines(made)}) == len(data.experiments)
 
 
+def test_blocks_of_several_calls_of_an_experiment_on_the_same_seeds_are_named_by_their_records(tmp_path):
+    """Both had the same heading: a row's name in a block was no key of the table."""
+    write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
+    record = json.loads((tmp_path / "experiments" / "main_table-study.json").read_text())
+    record["experiment"] = "main_table_0a1b2c"
+    scpo = record["rows"][0]
+    scpo["runs"] = scpo["runs"][:2]
+    write_json(tmp_path / "experiments" / "main_table_0a1b2c-study.json", record)
+    data = collect(tmp_path).at_scale("study")
+    for made in (tab_study.build(data), fig_study_curves.build(data).numbers):
+        keys = [(line["block"], line["Row"]) for line in lines(made)]
+        assert len(set(keys)) == len(keys) == 4
+        assert any("record main_table_0a1b2c" in block for block, _ in keys)
+
+
 def test_chosen_rows_of_several_experiments_are_one_block(tmp_path):
     data = Selection(rows=("scpo",)).of(study(tmp_path))
     (line,) = lines(tab_study.build(data))

@@ -82,6 +82,15 @@ def test_the_summary_has_means_with_student_t_intervals(plan, trials):
     assert f"The best is {gain}." in text  # 0.20 and 0.12: 0.16 ± 12.706·0.04
 
 
+def test_equal_differences_of_the_seeds_have_no_interval(plan, trials):
+    """Two seeds that differ by as many games were an interval without width, which 0 was outside of."""
+    default = next(one for one in trials if one.number == 0)
+    better = {seed: value + 0.25 for seed, value in default_result(plan, ranked([default])).by_seed.items()}
+    text = text_of(plan, [*trials, trial(plan, 5, 0.75, 0.4, better)])
+    assert "+0.250 above it on each seed, and equal differences have no interval." in text
+    assert "outside of" not in text
+
+
 def test_the_summary_refuses_to_report_the_winner_on_the_seeds_it_was_chosen_on(plan, trials):
     text = " ".join(text_of(plan, trials).split())
     assert "never reported on the seeds it was chosen on (0, 1). Run it on fresh ones (10, 11, 12)" in text
