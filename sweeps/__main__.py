@@ -149,31 +149,45 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
     look = Observer(scheduler)
     code = EXIT_DONE
     for folder in _chosen(arguments):
-        state = look.observe(folder).state
-        # A failed run stays FAILED, because CANCELLED would hide the failure. Sweeps stop trying
-        # it again after max_failures.
-        result = Cancelled.LEFT
-        if state is not State.FAILED:
-            result = observer.cancel(folder, scheduler, reason=arguments.reason, look=look)
-        if result is Cancelled.UNANSWERED:
-            again = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
-            say_error(
-                console,
-                f"{folder.run_id}: Slurm did not answer, so its job may still be in the queue. The "
-                "run is cancelled, and the job would end as it starts; to take the job out of the "
-                f"queue when Slurm answers: {again}",
-            )
+        try:
+            cancelled = _cancel(console, folder, scheduler, look, arguments.reason)
+        except ScpoError as error:
+            say_error(console, f"{folder.run_id} is not cancelled: {error}")
+            cancelled = False
+        if not cancelled:
             code = EXIT_FAILED
-        elif result is Cancelled.JOB_ENDED:
-            say(console, f"{folder.run_id}: was cancelled before; its job was still in the queue")
-        elif result is Cancelled.UNLISTED:
-            why = look.doubt(read_job(folder))
-            say(console, f"{folder.run_id}: cancelled, and its job with scancel: {why}")
-        elif result is Cancelled.ASKED:
-            say(console, f"{folder.run_id}: {_how_it_ends(folder)}")
-        else:
-            console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
     return code
+
+
+def _cancel(
+    console: Console, folder: RunFolder, scheduler: Slurm, look: Observer, reason: str
+) -> bool:
+    """Cancel one run and say how; False if its job may still be in the queue."""
+    state = look.observe(folder).state
+    # A failed run stays FAILED, because CANCELLED would hide the failure. Sweeps stop trying it
+    # again after max_failures.
+    result = Cancelled.LEFT
+    if state is not State.FAILED:
+        result = observer.cancel(folder, scheduler, reason=reason, look=look)
+    if result is Cancelled.UNANSWERED:
+        again = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
+        say_error(
+            console,
+            f"{folder.run_id}: Slurm did not answer, so its job may still be in the queue. The "
+            "run is cancelled, and the job would end as it starts; to take the job out of the "
+            f"queue when Slurm answers: {again}",
+        )
+        return False
+    if result is Cancelled.JOB_ENDED:
+        say(console, f"{folder.run_id}: was cancelled before; its job was still in the queue")
+    elif result is Cancelled.UNLISTED:
+        why = look.doubt(read_job(folder))
+        say(console, f"{folder.run_id}: cancelled, and its job with scancel: {why}")
+    elif result is Cancelled.ASKED:
+        say(console, f"{folder.run_id}: {_how_it_ends(folder)}")
+    else:
+        console.print(f"{folder.run_id}: left as it is, {state}", highlight=False)
+    return True
 
 
 def _how_it_ends(folder: RunFolder) -> str:

@@ -1,3 +1,4 @@
+import contextlib
 import shutil
 
 import pytest
@@ -345,6 +346,21 @@ def test_a_run_of_another_user_is_named_and_neither_damaged_nor_absent_nor_delet
     assert "elete " not in said
     if words == ["status"]:
         assert "4 runs: 3 FAILED, 1 UNREADABLE" in said
+
+
+@pytest.mark.parametrize("spoil", ["damaged", "unreadable"])
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_cancelled(runs, capsys, spoil):
+    """`cancel` ended at it, and the runs after it trained on."""
+    first, *others = sorted(runs.values(), key=lambda folder: folder.run_id)
+    with contextlib.ExitStack() as stack:
+        if spoil == "damaged":
+            first.status.write_text("")
+        else:
+            stack.enter_context(without_permission(first.path))
+        assert command_line.main(["cancel", "*"]) == 1
+    assert f"{first.run_id} is not cancelled: " in " ".join(capsys.readouterr().out.split())
+    (interrupted,) = [folder for folder in others if folder is runs[State.INTERRUPTED]]
+    assert interrupted.read_status().state is State.CANCELLED
 
 
 def test_a_sweep_leaves_a_run_of_another_user(runs, capsys):
