@@ -4,13 +4,21 @@ A configuration is all but seed and machine; runs of one configuration are repet
 all but seed, method and machine; runs of one setting may be compared.
 """
 
+import functools
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+
+from scpo.errors import ConfigError
 from scpo.progress import counted
+from scpo.schema.composed import composed
+from scpo.schema.scorer import ScorerConfig
 from scpo.strict import MACHINE_SECTIONS
 
 NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
@@ -184,12 +192,16 @@ def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def _follows(key: str, flat: Sequence[Mapping[str, Any]], varied: Collection[str]) -> bool:
     """True if a setting follows from the name of its section, as ``scorer.kind`` does.
 
+    A setting of a scorer that is not the scorer's default does not.
+
     Args:
         key: The setting.
         flat: The flat configurations.
         varied: Keys whose values differ between them.
     """
     if not key.endswith(".kind") and all(key in config for config in flat):
+        return False
+    if any(_is_set(key, config) for config in flat):
         return False
     for end in _ends(key):
         name = f"{key.removesuffix(end)}name"
@@ -412,14 +424,43 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
 
     If a section is of another kind, keys that only one kind has are left out. For example, verl's
     trainer has other keys than the local one, and a list of them would hide the important
-    difference, ``trainer=verl``.
+    difference, ``trainer=verl``. Settings of a scorer that are not its default ones are kept.
     """
     first = _compared_leaves(config)
     second = _compared_leaves(other)
     untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
-    for key in differing_leaves(first, second):
+    keys = list(differing_leaves(first, second))
+    # A scorer's own settings are left out as long as they are its default ones.
+    if "scorer.name" in keys:
+        own = {key for key in {*first, *second} if key.startswith("scorer.") and key not in keys}
+        keys += sorted(key for key in own if _is_set(key, first) or _is_set(key, second))
+    for key in keys:
         if not key.startswith(untrained):
             yield key
+
+
+def _is_set(key: str, flat: Mapping[str, Any]) -> bool:
+    """True if a configuration has a setting of its scorer that is not the scorer's default.
+
+    Args:
+        key: The setting, such as ``scorer.cosine_floor``.
+        flat: The flat configuration.
+    """
+    if not key.startswith("scorer.") or key == "scorer.kind" or key not in flat:
+        return False
+    defaults = _scorer_defaults(str(flat.get("scorer.name")))
+    return defaults.get(key, flat[key]) != flat[key]
+
+
+@functools.cache
+def _scorer_defaults(name: str) -> dict[str, Any]:
+    """Flat section ``scorer`` of the configuration files; empty if they do not have the scorer."""
+    try:
+        section = composed(f"scorer={name}")["scorer"]
+        scorer = TypeAdapter(ScorerConfig).validate_python(section)
+    except (HydraException, OmegaConfBaseException, ConfigError, ValidationError):
+        return {}
+    return dict(leaves({"scorer": scorer.model_dump(mode="json")}))
 
 
 def differing_leaves(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:

@@ -68,14 +68,15 @@ class KnownRows:
             return name
         return self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
 
-    def usual(self, place: Place) -> str | None:
-        """The configuration that a row name has in the experiments; None if they do not have it.
+    def usual(self, place: Place, method: str) -> str | None:
+        """The configuration that a row name has in the experiments.
 
-        A method's plain name has that of its first row there, which has another name.
+        For a name that they do not have, it is that of the first row of the method there, and None
+        if they do not have the method either.
         """
         if place in self.configurations:
             return self.configurations[place]
-        return next(iter(self.of_methods.get(place, {})), None)
+        return next(iter(self.of_methods.get((*place[:-1], method), {})), None)
 
 
 def implied_records(runs: Iterable[Run], known: KnownRows) -> tuple[ExperimentRecord, ...]:
@@ -162,16 +163,18 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
     """
     placed: list[tuple[Run, Place, str]] = []
     configurations: dict[Place, dict[str, None]] = {}
+    methods: dict[Place, str] = {}
     for run in runs:
         place, own = _place(run), configuration_of(run.config)
         # A configuration of verl-agent holds names and paths of its run, so no two are equal.
         if not run.foreign:
             place = (*place[:-1], known.name_of(place, run.head.method.name, own))
             configurations.setdefault(place, {})[own] = None
+            methods.setdefault(place, run.head.method.name)
         placed.append((run, place, own))
     variant_of: dict[tuple[Place, str], Variant] = {}
     for place, of_place in configurations.items():
-        usual = known.usual(place)
+        usual = known.usual(place, methods[place])
         method = None if place in known.configurations else _default_method(next(iter(of_place)))
         others = [own for own in of_place if own != known.configurations.get(place)]
         for own, variant in zip(others, variants(others, usual, method), strict=True):

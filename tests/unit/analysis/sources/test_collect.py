@@ -15,6 +15,7 @@ from analysis.sources import unrecorded
 from analysis.sources.archive_writing import write_archive
 from analysis.sources.collect import collect
 from analysis.sources.collected import write_parquet
+from analysis.sources.settings import setting_differences
 from scpo.records import RunFolder, State
 from scpo.records.files import file_sum, locked, read_json
 from scpo.records.status import StopRequest
@@ -485,6 +486,28 @@ def test_a_choice_that_was_the_default_is_named_once_the_default_is_another_one(
     write_run(tmp_path, overrides=("method.shaper.matcher=forward", "method.shaper.theta=0.55"))
     labels = [row.label for section in collect(tmp_path).sections for row in section.rows]
     assert labels == ["SCPO, forward, theta=0.6", "SCPO, forward_theta0.55"]
+
+
+def test_settings_of_a_scorer_that_are_not_its_default_are_named(tmp_path):
+    """The scorer's name hid them: another scorer has no such setting."""
+    scorer = ("scorer=minilm", "scorer.cosine_floor=0.1")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, overrides=("scorer=exact",))]}, name="paper")
+    for words in (scorer, (*scorer, "method.shaper.theta=0.4"), ("scorer=minilm", "method.shaper.theta=0.5")):
+        write_run(tmp_path, overrides=words)
+    data = collect(tmp_path)
+    labels = {row.label for part in data.sections for row in part.rows}
+    assert "SCPO, scorer=minilm, cosine_floor=0.1" in labels
+    assert "SCPO, theta0.4, scorer=minilm, cosine_floor=0.1" in labels
+    assert "SCPO, theta0.5, scorer=minilm" in labels
+
+
+def test_a_heading_names_settings_of_a_scorer_that_are_not_its_default():
+    config = {"scorer": {"name": "exact", "kind": "exact"}}
+    minilm = composed("scorer=minilm")["scorer"]
+    assert setting_differences({"scorer": minilm}, config) == "scorer=minilm (the others: exact)"
+    minilm["cosine_floor"] = 0.1
+    said = "scorer=minilm (the others: exact); scorer.cosine_floor=0.1 (the others: none)"
+    assert setting_differences({"scorer": minilm}, config) == said
 
 
 def test_a_single_run_without_its_methods_shaper_is_named_by_that(tmp_path):
