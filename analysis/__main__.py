@@ -449,6 +449,13 @@ def print_result(console: Console, result: Output | Failure) -> None:
     # The output itself has the number of runs that each row shows.
     read = f"{counted(len(result.runs), 'run')} read"
     console.print(f"{verb} {result.name} ({read}): {escape(files)}")
+    if result.older:
+        # LaTeX takes the first format that it finds, so a paper may include the older picture.
+        older = ", ".join(str(path) for path in result.older)
+        console.print(
+            f"           of an earlier build, perhaps with other rows: {escape(older)}; build it "
+            "again with its --format, or delete it"
+        )
 
 
 def _runs_dir_override(options: argparse.Namespace) -> str:

@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 import analysis.figures
 import analysis.tables
-from analysis.rendering.style import Drawing, FigureSizeError, Look, drawn_as
+from analysis.rendering.style import FORMATS, Drawing, FigureSizeError, Look, drawn_as
 from analysis.rendering.table import Table
 from analysis.sources.code_versions import refused_resumes, section_notes
 from analysis.sources.collected import LEFT_OUT, Collected, MissingRunsError, write_parquet
@@ -83,6 +83,7 @@ class Output:
         runs: Ids of the runs that it was made from.
         sources: Its entry in ``sources.json``.
         made: Its content; None for a figure that was not drawn again.
+        older: Its files in other formats that an earlier build has left there.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Output:
     runs: tuple[str, ...]
     sources: dict[str, Any]
     made: Made | None
+    older: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,8 +246,9 @@ def _results(
             output = name if plain else f"{name}_{scale}"
             result = _build_one(output, build, data.at_scale(scale), sources, debug=debug)
             if isinstance(result, Failure):
-                result = _naming_older_files(result, sources.out)
-            yield result
+                yield _naming_older_files(result, sources.out)
+            else:
+                yield replace(result, older=_older_files(result, sources.out))
 
 
 def _of_other_scales(name: str, own_scale: str, data: Collected) -> Failure:
@@ -268,6 +271,13 @@ def _naming_older_files(failure: Failure, out: Path) -> Failure:
         return failure
     reason = f"{failure.reason}; {', '.join(older)} in {out} are of an earlier build"
     return replace(failure, reason=reason)
+
+
+def _older_files(output: Output, out: Path) -> tuple[Path, ...]:
+    """Pictures of an output in formats that this build has not written."""
+    written = {path.name for path in output.files}
+    present = [out / f"{output.name}.{ending}" for ending in FORMATS]
+    return tuple(path for path in present if path.name not in written and path.exists())
 
 
 def _build_one(

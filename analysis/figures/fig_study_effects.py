@@ -1,7 +1,7 @@
 """The study's effects: trained rows minus GiGPO and minus SCPO, paired by seed, with credit."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
 
@@ -93,6 +93,7 @@ AXIS_WIDTH = 26
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
 UNNAMED = "not named"
+FEW = "named, one pair"
 
 # Kind of a difference -> its key, colour, marker and fill.
 STYLES = {
@@ -100,6 +101,7 @@ STYLES = {
     LOWER: ("lower, resolved", WORSE, "o", "full"),
     OPEN: ("named, not resolved", REMARK, "o", "none"),
     UNNAMED: ("not named before the runs, not tested", FAILED, ".", "full"),
+    FEW: ("named, one pair, not tested", REMARK, "x", "full"),
 }
 
 # The limit of an axis: this percentile of the intervals' ends, times this factor. Differences
@@ -148,7 +150,10 @@ UNTESTED = "No comparison that was named before the runs has two pairs, so none 
 
 @dataclass(frozen=True)
 class Shown:
-    """One difference; ``kind``: its verdict if it was named before the runs, else UNNAMED."""
+    """One difference; ``kind``: its verdict if it was named before the runs, else UNNAMED.
+
+    FEW: it was named, and has one pair so far.
+    """
 
     effect: Effect
     kind: str
@@ -201,8 +206,9 @@ def build(data: Collected) -> Drawing:
         _draw_precision(precision, lines)
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
+        keys = [style for kind, style in STYLES.items() if kind != FEW or _has_few(lines)]
         figure.legend(
-            handles=[_key(*style) for style in STYLES.values()],
+            handles=[_key(*style) for style in keys],
             loc="outside lower center",
             ncols=4,
             fontsize=points(KEY),
@@ -212,7 +218,7 @@ def build(data: Collected) -> Drawing:
         remark(figure, text)
 
     drawn = [line.row for line in lines]
-    caption = _caption(data, comparisons, drawn, references)
+    caption = _caption(data, comparisons, lines, references)
     if len({row.learning_rate for row in (*drawn, *references.values())}) > 1:
         caption += RATES
     caption += asked_seeds(data) + (COMMON if data.common_seeds else "") + not_shown(data, drawn)
@@ -259,7 +265,7 @@ def _not_drawn(
 def _caption(
     data: Collected,
     comparisons: Sequence[Comparison],
-    drawn: Sequence[StudyRow],
+    lines: Sequence[Line],
     references: Collection[str],
 ) -> str:
     compared_with = " and of ".join(REFERENCES[name] for name in REFERENCES if name in references)
@@ -267,9 +273,16 @@ def _caption(
     kinds = UNTESTED
     if any(comparison.finished for comparison in comparisons):
         kinds = TESTED.format(tests=tested(comparisons, SCALE))
-    steps = logged_steps(data, (row.row for row in drawn), PRECISION)
+    if _has_few(lines):
+        kinds += " Cross: named, with one pair so far, so not tested yet."
+    steps = logged_steps(data, (line.row.row for line in lines), PRECISION)
     caption = CAPTION.format(compared_with=compared_with, order=order, kinds=kinds)
     return caption + (HELPS.format(steps=steps) if steps else "")
+
+
+def _has_few(lines: Iterable[Line]) -> bool:
+    """True if one of the shown differences was named and has one pair."""
+    return any(shown.kind == FEW for line in lines for shown in line.differences.values())
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:
@@ -380,8 +393,13 @@ def _shown(
     comparisons: Sequence[Comparison],
 ) -> Shown | None:
     """The named comparison of two rows in this direction, or else their uncorrected difference."""
+    kind = UNNAMED
     for comparison in comparisons:
-        if comparison.effect.measure != AREA or not comparison.finished:
+        if comparison.effect.measure != AREA:
+            continue
+        if not comparison.finished:
+            if {comparison.first, comparison.second} == {row, reference}:
+                kind = FEW
             continue
         if (comparison.first, comparison.second) == (row, reference):
             return Shown(comparison.effect, comparison.effect.verdict)
@@ -394,7 +412,7 @@ def _shown(
     _, effect = compare(data, row, reference, AREA)
     if not effect.difference.n:
         return None
-    return Shown(effect, UNNAMED)
+    return Shown(effect, kind)
 
 
 def _difference_to_gigpo(line: Line) -> float:

@@ -219,6 +219,18 @@ def test_files_of_an_earlier_build_are_named_where_this_one_makes_none(few, tmp_
     assert "are of an earlier build" in said
 
 
+def test_a_picture_in_another_format_of_an_earlier_build_is_named(tmp_path, capsys):
+    """LaTeX took it, with other rows than the caption and the table of the later build."""
+    write_ablation(tmp_path / "runs")
+    words = ["figures", "fig_learning", "--runs-dir", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    assert main([*words, "--format", "png"]) == 0
+    assert "earlier build" not in capsys.readouterr().out
+    assert main([*words, "--rows", "scpo", "--format", "pdf"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "of an earlier build, perhaps with other rows: " in said
+    assert "fig_learning_mini.png; build it again" in said.replace(" fig", "fig")
+
+
 def test_unfinished_runs_are_listed_with_the_command(few, tmp_path, capsys):
     write_experiment(
         tmp_path / "runs",

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from matplotlib.text import Text
 
 from analysis import names
 from analysis.figures import fig_learning, fig_study_curves, fig_study_effects, fig_study_rates
-from analysis.figures.fig_study_effects import STYLES, UNNAMED
+from analysis.figures.fig_study_effects import FEW, STYLES, UNNAMED
 from analysis.rendering.style import COLUMN_WIDTH, Look, drawn_as, house_style, legible
 from analysis.selection import Selection
 from analysis.sources.collect import collect
@@ -124,7 +125,7 @@ def test_only_what_was_named_and_is_resolved_is_filled_and_the_key_says_so(data)
     assert kinds["GRPO"] == (LOWER, UNNAMED)  # GiGPO - GRPO is named; SCPO - GRPO is not
     assert kinds["GiGPO"] == ("–", OPEN)
     keys = [text.get_text() for text in made.figure.legends[0].get_texts()]
-    assert keys == [style[0] for style in STYLES.values()]
+    assert keys == [style[0] for kind, style in STYLES.items() if kind != FEW]
     named = {one.name: one.effect.verdict for one in named_comparisons(data)}
     assert named["GiGPO − GRPO"] == HIGHER  # the text bolds what the figure fills
 
@@ -321,6 +322,17 @@ def test_two_pairs_have_no_interval_in_the_table_either(tmp_path):
     assert second[1] == "2/2"
     assert second[5].text != "–"
     assert second[5].interval is None
+
+
+def test_a_named_comparison_with_one_pair_is_not_called_unnamed(tmp_path):
+    ids = write_study(tmp_path, {"main_table": ("scpo", "gigpo", "grpo")}, CURVES)
+    for run in ids["grpo"][1:]:
+        shutil.rmtree(tmp_path / run)
+    made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
+    verdicts = {row[0]: row[2] for row in made.numbers.blocks[0].rows}
+    assert verdicts["GRPO"] == "named, one pair"
+    assert "Cross: named, with one pair so far" in made.numbers.caption
+    assert "named, one pair, not tested" in [text.get_text() for text in made.figure.legends[0].get_texts()]
 
 
 def test_a_mark_names_the_numbers_that_some_seeds_lack(tmp_path):
