@@ -32,16 +32,15 @@ from analysis.sources.code_versions import (
 )
 from analysis.sources.collect import collect
 from analysis.sources.collected import Collected
+from analysis.sources.configurations import configuration_of, short_hash
 from analysis.sources.near_misses import folder_meant
 from analysis.sources.rows import Row, RowRun, Section, seed_list
 from analysis.sources.run_records import SINGLE, Run, one_type
 from analysis.sources.series import Series, make_series
 from analysis.sources.settings import (
     COMPARED_BY,
-    configuration_of,
     own_method_differences,
     setting_differences,
-    short_hash,
     variants,
 )
 from analysis.sources.shared_settings import estimator_differences

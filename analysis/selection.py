@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.sources.collected import Collected, MissingRunsError
+from analysis.sources.configurations import configuration_of
 from analysis.sources.rows import (
     DEFAULT,
     Family,
@@ -14,7 +15,6 @@ from analysis.sources.rows import (
     seed_list,
 )
 from analysis.sources.run_records import COMMON_SEEDS, Problem, Run
-from analysis.sources.settings import configuration_of
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.archive_index import METRICS

@@ -32,8 +32,8 @@ from analysis.rendering.style import (
 )
 from analysis.rendering.table import Block, Cells, Table, percent
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.configurations import leaves
 from analysis.sources.rows import Row, Section
-from analysis.sources.settings import leaves
 from analysis.stats.study_rows import LEARNING_RATE
 from scpo.progress import counted
 

@@ -28,11 +28,11 @@ from analysis.report.samples import (
     sample_groups,
 )
 from analysis.sources.collected import Collected
+from analysis.sources.configurations import leaves
 from analysis.sources.credit_settings import exact_scores, is_exact
 from analysis.sources.rows import Row, Section
 from analysis.sources.run_records import Problem
 from analysis.sources.series import Series
-from analysis.sources.settings import leaves
 from scpo.errors import RecordError
 from scpo.records.health import examine, read_rules
 from scpo.records.run_folders import RunFolder

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from analysis.sources.configurations import setting_of
 from analysis.sources.run_records import ExperimentRecord, Problem, Run, RunHead
-from analysis.sources.settings import setting_of
 from scpo.errors import first_line
 from scpo.progress import counted
 from scpo.records import log_gaps

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from analysis.sources.configurations import is_prompted, reworded_dose
 from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import AND, UNKNOWN, Run, is_implied, one_processor_type
-from analysis.sources.settings import is_prompted, reworded_dose
 from analysis.sources.shared_settings import notes_across
 from scpo.benchmarks import BENCHMARKS
 from scpo.errors import RecordError

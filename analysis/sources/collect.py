@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.sources.archive import read_archive
 from analysis.sources.archive_writing import merged
 from analysis.sources.collected import Collected, ids_left_out
+from analysis.sources.configurations import configuration_of
 from analysis.sources.named_late import Pair, has_pair, only_rows, refused, refusing
 from analysis.sources.near_misses import is_offline
 from analysis.sources.rows import ROLLOUTS, Section
@@ -28,7 +29,6 @@ from analysis.sources.run_records import (
 )
 from analysis.sources.sections import sections
 from analysis.sources.series import Series, make_series
-from analysis.sources.settings import configuration_of
 from analysis.sources.two_results import Copies
 from analysis.sources.unrecorded import without_record
 from analysis.sources.wandb_project import Settings, read_project, run_of

@@ -11,10 +11,10 @@ from typing import Literal, TypeVar
 
 import pandas as pd
 
+from analysis.sources.configurations import is_prompted, other_values
 from analysis.sources.rows import Row, Section, first_names, seed_list
 from analysis.sources.run_records import ExperimentRecord, Problem, Run
 from analysis.sources.series import Series, panels_of
-from analysis.sources.settings import is_prompted, other_values
 from scpo.errors import RecordError, ScpoError
 from scpo.intervals import Summary, summarise
 from scpo.records.files import SAMPLE, change, write_bytes

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.sources.configurations import same_games
 from analysis.sources.rows import DEFAULT, Row, Section
 from analysis.sources.run_records import Run
-from analysis.sources.settings import differ_only_in, same_games
+from analysis.sources.settings import differ_only_in
 
 
 def rows_of_knob(part: Section, knob: str, runs: Mapping[str, Run]) -> dict[float, Row]:

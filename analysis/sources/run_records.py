@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from analysis.sources import verl_agent_logs
-from analysis.sources.settings import setting_of
+from analysis.sources.configurations import setting_of
 from scpo.errors import RecordError, UnreadableError
 from scpo.records import log_gaps
 from scpo.records.archive_index import METRICS

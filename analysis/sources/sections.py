@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from analysis.sources.configurations import configuration_of, is_prompted, reworded_dose, same_games
 from analysis.sources.rows import (
     DEFAULT,
     MAIN,
@@ -35,13 +36,9 @@ from analysis.sources.run_records import (
     is_implied,
 )
 from analysis.sources.settings import (
-    configuration_of,
     differing_keys,
-    is_prompted,
     method_settings,
     own_method_differences,
-    reworded_dose,
-    same_games,
     setting_differences,
     unusual_comparison,
 )

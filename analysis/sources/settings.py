@@ -1,27 +1,22 @@
-"""Configurations and settings of runs: what they share, and the differences between them.
+"""Differences between the configurations of runs, in print."""
 
-A configuration is all but seed and machine; runs of one configuration are repetitions. A setting is
-all but seed, method and machine; runs of one setting may be compared.
-"""
-
-import functools
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
-from hydra.errors import HydraException
-from omegaconf.errors import OmegaConfBaseException
-from pydantic import TypeAdapter, ValidationError
-
-from scpo.errors import ConfigError
+from analysis.sources.configurations import (
+    NOT_COMPARED,
+    Panels,
+    differing_panels,
+    in_print,
+    is_prompted,
+    leaves,
+    short_hash,
+    shown_value,
+)
 from scpo.progress import counted
-from scpo.schema.composed import composed
-from scpo.schema.scorer import ScorerConfig
-from scpo.strict import MACHINE_SECTIONS
-
-NOT_COMPARED = ("seed", "method", *MACHINE_SECTIONS)
+from scpo.schema.scorer_defaults import scorer_defaults
 
 # Settings that belong to a method but are outside of its section: DAPO's upper clip range.
 OF_THE_METHOD = ("trainer.loss.clip_high",)
@@ -36,54 +31,12 @@ COMPARED_BY = {
 }
 OWN_STATES = {"scpo_plus": "effects"}
 
-# Ends of keys that a record leaves out while they have this default (``exclude_if`` in the
-# schemas), so that the ids of older runs stay. Defaults that are null are not listed.
-LEFT_OUT_DEFAULTS = {
-    "estimator.states": "exact",
-    "state_key": "anchor",
-    "reference_buffer": "off",
-    "dense": False,
-    "amount": "similarity",
-    "credited_states": "all",
-    "added_to": "returns",
-    "model.starts": 1,
-    "skip_updates_without_advantage": False,
-    "verl.attention": "auto",
-    "verl.offload_training": False,
-    "held_out": False,
-    "wordings.dose": 0,
-}
 
 # Sections that only training reads, so a run that prompts does not differ by them.
 TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
 
 # Number of differences that are printed in full.
 MOST_DIFFERENCES = 3
-
-Panels: TypeAlias = Mapping[str, Any]
-
-
-def configuration_of(config: Mapping[str, Any]) -> str:
-    """The configuration without seed and machine, as JSON with sorted keys."""
-    shared = {key: value for key, value in config.items() if key not in ("seed", *MACHINE_SECTIONS)}
-    return json.dumps(shared, sort_keys=True, default=str)
-
-
-def is_prompted(config: Mapping[str, Any]) -> bool:
-    """True if a run only prompts a model and trains nothing."""
-    method = config.get("method")
-    return isinstance(method, dict) and method.get("kind") == "prompted"
-
-
-def reworded_dose(config: Mapping[str, Any]) -> float:
-    """Share of the observations that credit reads in other words than the game's; usually 0."""
-    wordings = (config.get("env") or {}).get("wordings") or {}
-    return float(wordings.get("dose", 0))
-
-
-def short_hash(text: str) -> str:
-    """First eight digits of the SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def variants(
@@ -116,19 +69,19 @@ def variants(
     names = _varied_keys(compared)
     # Only a few settings are named: those in which the configurations differ from each other come
     # first, then those of the method.
-    alike = {key for key in names if len({_value(config, key) for config in flat}) < 2}
+    alike = {key for key in names if len({shown_value(config, key) for config in flat}) < 2}
     order = sorted(names, key=lambda key: (key in alike, key in alike and not _is_of_method(key)))
     common: dict[str, str | None] = {}
     for key in order:
         if of_method is not None and _is_of_method(key):
-            common[key] = _value(of_method, key)
+            common[key] = shown_value(of_method, key)
         else:
             common[key] = _common(key, flat, usual)
     named = []
     for config in flat:
         pairs = []
         for key in order:
-            value = _value(config, key)
+            value = shown_value(config, key)
             if value != common[key]:
                 pairs.append((names[key], value))
         named.append(tuple(pairs[:MOST_DIFFERENCES]))
@@ -161,13 +114,7 @@ def own_settings(configuration: str, configurations: Sequence[str]) -> dict[str,
     """
     own = dict(leaves(json.loads(configuration)))
     names = _varied_keys([dict(leaves(json.loads(text))) for text in configurations])
-    return {key: f"{name}={_value(own, key)}" for key, name in names.items()}
-
-
-def values_of(configuration: str) -> dict[str, str]:
-    """Key -> value in print of every setting of a configuration."""
-    flat = dict(leaves(json.loads(configuration)))
-    return {key: _value(flat, key) for key in flat}
+    return {key: f"{name}={shown_value(own, key)}" for key, name in names.items()}
 
 
 def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -177,7 +124,7 @@ def _varied_keys(flat: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """
     paths: dict[str, str] = {}
     for key in sorted(set().union(*flat), key=_names_first):
-        if len({_value(config, key) for config in flat}) > 1:
+        if len({shown_value(config, key) for config in flat}) > 1:
             # A section is named by its kind: `scorer.name` is printed as `scorer`.
             paths[key] = key.removesuffix(".name")
     paths = {key: path for key, path in paths.items() if not _follows(key, flat, paths)}
@@ -209,7 +156,7 @@ def _follows(key: str, flat: Sequence[Mapping[str, Any]], varied: Collection[str
             continue
         values: dict[str, set[str]] = {}
         for config in flat:
-            values.setdefault(_value(config, name), set()).add(_value(config, key))
+            values.setdefault(shown_value(config, name), set()).add(shown_value(config, key))
         if all(len(own) == 1 for own in values.values()):
             return True
     return False
@@ -235,16 +182,9 @@ def _common(
 ) -> str | None:
     """Value of the reference, or that of more than half of the configurations, or None."""
     if usual is not None:
-        return _value(usual, key)
-    value, count = Counter(_value(own, key) for own in flat).most_common(1)[0]
+        return shown_value(usual, key)
+    value, count = Counter(shown_value(own, key) for own in flat).most_common(1)[0]
     return value if 2 * count > len(flat) else None
-
-
-def setting_of(config: dict[str, Any], panels: dict[str, Any]) -> str:
-    """Hash of the panels and of the configuration without seed, method and machine."""
-    shared = {key: value for key, value in config.items() if key not in NOT_COMPARED}
-    text = json.dumps([shared, _panel_hashes(panels)], sort_keys=True, default=str)
-    return short_hash(text)
 
 
 def setting_differences(
@@ -272,11 +212,11 @@ def setting_differences(
     second = _compared_leaves(other)
     differences = []
     for key in keys:
-        text = f"{key.removesuffix('.name')}={_value(first, key)}"
+        text = f"{key.removesuffix('.name')}={shown_value(first, key)}"
         if show_others:
-            text += f" (the others: {_value(second, key)})"
+            text += f" (the others: {shown_value(second, key)})"
         differences.append(text)
-    differences += _differing_panels(*games)
+    differences += differing_panels(*games)
     text = "; ".join(differences[:MOST_DIFFERENCES])
     if len(differences) > MOST_DIFFERENCES:
         text += f"; {counted(len(differences) - MOST_DIFFERENCES, 'more setting')}"
@@ -291,7 +231,7 @@ def method_settings(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """
     first, second = dict(leaves(config)), dict(leaves(other))
     differing = [key for key in OF_THE_METHOD if first.get(key) != second.get(key)]
-    return "; ".join(f"{key}={_value(first, key)}" for key in differing)
+    return "; ".join(f"{key}={shown_value(first, key)}" for key in differing)
 
 
 def own_method_differences(
@@ -325,40 +265,9 @@ def own_method_differences(
     for key in differing_leaves(first, second):
         if key in without:
             continue
-        text = f"{key.removesuffix('.name')}={_value(first, key)}"
-        texts.append(f"{text} ({others}: {_value(second, key)})" if show_others else text)
+        text = f"{key.removesuffix('.name')}={shown_value(first, key)}"
+        texts.append(f"{text} ({others}: {shown_value(second, key)})" if show_others else text)
     return "; ".join(texts)
-
-
-def other_values(
-    words: Iterable[str], config: Mapping[str, Any], example: Mapping[str, Any]
-) -> str | None:
-    """The values that a run has where words of a command line gave another run other ones.
-
-    Args:
-        words: Words such as ``trainer.steps=4``.
-        config: Configuration of the run.
-        example: Configuration of a run with these words.
-
-    Returns:
-        For example ``trainer.steps=40``; empty if the run has no such setting, or if a word names
-        none; None if it has all the values.
-    """
-    own, given = dict(leaves(config)), dict(leaves(example))
-    parts: list[str] = []
-    unknown = False
-    for word in words:
-        path = word.lstrip("+").partition("=")[0].replace("/", ".").partition("@")[0]
-        keys = [key for key in given if key in (path, f"{path}.name")]
-        unknown = unknown or not keys
-        for key in keys:
-            if key not in own:
-                unknown = True
-            elif own[key] != given[key]:
-                parts.append(f"{key.removesuffix('.name')}={_value(own, key)}")
-    if parts:
-        return ", ".join(parts)
-    return "" if unknown else None
 
 
 def differ_only_in(key: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -401,22 +310,8 @@ def unusual_comparison(config: Mapping[str, Any]) -> str:
         # Records leave out settings that are off.
         value = own.get(name, usual)
         if value != usual:
-            parts.append(f"method.{key}={_shown(value)} (default: {_shown(usual)})")
+            parts.append(f"method.{key}={in_print(value)} (default: {in_print(usual)})")
     return "; ".join(parts)
-
-
-def same_games(panels: Panels, other: Panels) -> bool:
-    """True if panels of equal name have the same tasks in both runs."""
-    return not any(_differing_panels(panels, other))
-
-
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys of a configuration with their values; an empty section is a value."""
-    for key, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[str]:
@@ -448,19 +343,8 @@ def _is_set(key: str, flat: Mapping[str, Any]) -> bool:
     """
     if not key.startswith("scorer.") or key == "scorer.kind" or key not in flat:
         return False
-    defaults = _scorer_defaults(str(flat.get("scorer.name")))
-    return defaults.get(key, flat[key]) != flat[key]
-
-
-@functools.cache
-def _scorer_defaults(name: str) -> dict[str, Any]:
-    """Flat section ``scorer`` of the configuration files; empty if they do not have the scorer."""
-    try:
-        section = composed(f"scorer={name}")["scorer"]
-        scorer = TypeAdapter(ScorerConfig).validate_python(section)
-    except (HydraException, OmegaConfBaseException, ConfigError, ValidationError):
-        return {}
-    return dict(leaves({"scorer": scorer.model_dump(mode="json")}))
+    defaults = scorer_defaults(str(flat.get("scorer.name")))
+    return bool(defaults.get(key.removeprefix("scorer."), flat[key]) != flat[key])
 
 
 def differing_leaves(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:
@@ -486,45 +370,3 @@ def _compared_leaves(config: Mapping[str, Any]) -> dict[str, Any]:
         if key not in OF_THE_METHOD and value != {}:
             kept[key] = value
     return kept
-
-
-def _value(flat: Mapping[str, Any], key: str) -> str:
-    """The value of a key in print; ``all`` for a panel whose number of games is null."""
-    if key not in flat:
-        return _shown(_left_out_default(flat, key))
-    if key.endswith(".games") and flat[key] is None:
-        return "all"
-    return _shown(flat[key])
-
-
-def _left_out_default(flat: Mapping[str, Any], key: str) -> Any:
-    """The default of a setting that a record leaves out; None without one."""
-    # A section that is switched off has no settings: `shaper: null`.
-    if key.rpartition(".")[0] in flat:
-        return None
-    dotted = f".{key}"
-    ends = (end for end in LEFT_OUT_DEFAULTS if dotted.endswith(f".{end}"))
-    return next((LEFT_OUT_DEFAULTS[end] for end in ends), None)
-
-
-def shown_value(flat: Mapping[str, Any], key: str) -> str:
-    """The value of a dotted key in print."""
-    return _value(flat, key)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "none" if value is None else str(value)
-
-
-def _differing_panels(panels: Panels, other: Panels) -> Iterator[str]:
-    first = _panel_hashes(panels)
-    second = _panel_hashes(other)
-    for name in sorted(set(first) & set(second)):
-        if first[name] != second[name]:
-            yield f"other tasks in the panel {name}"
-
-
-def _panel_hashes(panels: Panels) -> dict[str, Any]:
-    return {name: panel.get("sha256") for name, panel in panels.items() if isinstance(panel, dict)}

@@ -8,15 +8,10 @@ They differ if a file of conf/ was changed and only some of the runs were run ag
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from analysis.sources.configurations import leaves, shown_value
 from analysis.sources.rows import DEFAULT, Row, Section, first_names
 from analysis.sources.run_records import Run
-from analysis.sources.settings import (
-    COMPARED_BY,
-    OF_THE_METHOD,
-    differing_leaves,
-    leaves,
-    shown_value,
-)
+from analysis.sources.settings import COMPARED_BY, OF_THE_METHOD, differing_leaves
 from scpo.benchmarks import BENCHMARKS
 from scpo.progress import counted
 from scpo.schema.method import METHOD_LABELS

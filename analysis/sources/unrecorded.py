@@ -15,8 +15,9 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
+from analysis.sources.configurations import configuration_of
 from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Problem, Run, is_implied
-from analysis.sources.settings import configuration_of, variants
+from analysis.sources.settings import variants
 from scpo.errors import ConfigError
 from scpo.progress import counted
 from scpo.records.identity import SHAPER_CHOICES
@@ -66,7 +67,11 @@ class KnownRows:
         name = place[-1]
         if place in self.configurations:
             return name
-        return self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
+        row = self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
+        # Several experiments may give the name of this row to different configurations.
+        if self.configurations.get((*place[:-1], row)) != configuration:
+            return name
+        return row
 
     def usual(self, place: Place, method: str) -> str | None:
         """The configuration that a row name has in the experiments.

@@ -21,8 +21,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.sources import verl_agent_logs
+from analysis.sources.configurations import leaves, setting_of
 from analysis.sources.run_records import Problem, Run, RunHead, noted
-from analysis.sources.settings import leaves, setting_of
 from scpo.errors import RecordError, ScpoError, first_line
 from scpo.installed import install_command
 from scpo.records.files import (

@@ -6,9 +6,9 @@ The module does not load pandas, because the table at the end of a sweep pairs i
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.sources.configurations import same_games
 from analysis.sources.rows import Row, stretches
 from analysis.sources.run_records import Run, one_processor_type
-from analysis.sources.settings import same_games
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,11 @@ from typing import Any
 from analysis.names import place as place_name
 from analysis.selection import has_method_label, rows_with_common_seeds, seeds_left_out
 from analysis.sources.collected import Collected
+from analysis.sources.configurations import configuration_of, is_prompted, values_of
 from analysis.sources.rows import ROLLOUTS, Row, RowRun, more_rollouts, seed_list
 from analysis.sources.run_records import ExperimentRecord, Run, is_implied
 from analysis.sources.sections import benchmarks, record_rows
-from analysis.sources.settings import (
-    configuration_of,
-    is_prompted,
-    own_settings,
-    values_of,
-)
+from analysis.sources.settings import own_settings
 from scpo.records.status import State
 from scpo.schema.method import METHOD_LABELS
 from scpo.strict import MACHINE_SECTIONS

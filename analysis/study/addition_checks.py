@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from analysis.sources.configurations import configuration_of
 from analysis.sources.named_late import Pair, has_pair
 from analysis.sources.rows import seed_list
 from analysis.sources.run_records import ExperimentRecord, Key, Run
-from analysis.sources.settings import configuration_of, own_settings
+from analysis.sources.settings import own_settings
 from analysis.study.kept_names import named_pairs
 from scpo.errors import ConfigError
 from scpo.progress import counted

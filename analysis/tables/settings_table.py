@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from analysis import names
 from analysis.rendering.table import Block, Table
 from analysis.sources.collected import Collected, missing_runs
+from analysis.sources.configurations import is_prompted
 from analysis.sources.rows import DEFAULT, Row, Section
-from analysis.sources.settings import is_prompted
 
 Config: TypeAlias = dict[str, Any]
 

@@ -1,15 +1,7 @@
 import json
 
-from analysis.sources.settings import (
-    LEFT_OUT_DEFAULTS,
-    configuration_of,
-    leaves,
-    own_settings,
-    same_games,
-    setting_differences,
-    shown_value,
-    variants,
-)
+from analysis.sources.configurations import LEFT_OUT_DEFAULTS, configuration_of, leaves, same_games, shown_value
+from analysis.sources.settings import own_settings, setting_differences, variants
 from scpo.strict import Strict
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
