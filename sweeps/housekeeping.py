@@ -12,6 +12,7 @@ want to delete it too.
 
 import argparse
 import contextlib
+import errno
 import shlex
 import shutil
 import sys
@@ -353,11 +354,14 @@ def _delete_rest(console: Console, rest: Path) -> bool:
         # Another process may be deleting the same folder.
         if not rest.exists():
             return True
-        clean_up = command_on(rest.parent, "sweeps clean")
+        clean_up = f"`{command_on(rest.parent, 'sweeps clean')}`"
+        if error.errno == errno.EACCES:
+            # A folder that may not be written keeps its files.
+            clean_up = f"`{shlex.join(['chmod', '-R', 'u+w', str(rest)])}`, then {clean_up}"
         say_error(
             console,
             f"{rest.name.removeprefix(REMOVED)} is deleted in part, {error.filename} cannot be "
-            f"({error.strerror}); the rest is in {rest}, and `{clean_up}` deletes it",
+            f"({error.strerror}); the rest is in {rest}, and {clean_up} deletes it",
         )
         return False
     return True

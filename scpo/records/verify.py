@@ -210,7 +210,7 @@ def remarks(folder: RunFolder) -> list[str]:
             found.append(f"{folder.run_id}: {damage}")
     try:
         url_of(folder)
-    except UnreadableError:
+    except (UnreadableError, PermissionError):
         # `problems` names the folder.
         pass
     except RecordError as error:

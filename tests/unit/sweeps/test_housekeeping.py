@@ -273,6 +273,22 @@ def test_a_deletion_that_fails_names_the_run_and_what_is_left(runs, capsys, monk
     ) in " ".join((output.out + output.err).split())
 
 
+def test_what_is_left_in_a_folder_that_may_not_be_written_can_be_deleted_as_it_says(runs, capsys):
+    folder = runs[State.FAILED]
+    kept = folder.path / "checkpoints"
+    kept.mkdir()
+    (kept / "weights").touch()
+    rest = folder.path.with_name(f".removed-{folder.run_id}")
+    kept.chmod(0o500)
+    with without_permission():
+        assert command_line.main(["rm", folder.run_id, "--yes"]) == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert f"`chmod -R u+w {rest}`, then `python -m sweeps clean` deletes it" in said
+        (rest / "checkpoints").chmod(0o700)
+        assert command_line.main(["clean", "--yes"]) == 0
+    assert not rest.exists()
+
+
 def test_a_record_of_an_experiment_of_which_no_run_is_left_is_named(runs, capsys):
     runs_dir = runs[State.DONE].path.parent
     for name, states in (("gone", (State.FAILED, "second")), ("partly", (State.FAILED, State.DONE))):
@@ -346,6 +362,8 @@ def test_a_run_of_another_user_is_named_and_neither_damaged_nor_absent_nor_delet
     assert "elete " not in said
     if words == ["status"]:
         assert "4 runs: 3 FAILED, 1 UNREADABLE" in said
+    if words == ["verify"]:
+        assert "4 runs, 1 problem" in said
 
 
 @pytest.mark.parametrize("spoil", ["damaged", "unreadable"])
