@@ -150,11 +150,11 @@ def cancel(console: Console, arguments: argparse.Namespace) -> int:
     code = EXIT_DONE
     for folder in _chosen(arguments):
         try:
-            cancelled = _cancel(console, folder, scheduler, look, arguments.reason)
+            done = _cancel(console, folder, scheduler, look, arguments.reason)
         except ScpoError as error:
-            say_error(console, f"{folder.run_id} is not cancelled: {error}")
-            cancelled = False
-        if not cancelled:
+            say_error(console, f"{folder.run_id} may go on: {error}")
+            done = False
+        if not done:
             code = EXIT_FAILED
     return code
 
@@ -219,7 +219,7 @@ def retry(console: Console, arguments: argparse.Namespace) -> int:
     for folder in _chosen(arguments):
         try:
             before = folder.read_status().state
-            # Those of an experiment, for example, of which other runs failed.
+            # The name of an experiment means its finished runs, too.
             if before is State.DONE and folder.run_id not in arguments.patterns:
                 console.print(f"{folder.run_id}: left as it is, {before}", highlight=False)
                 continue

@@ -1,7 +1,8 @@
 """``python -m sweeps rm | clean``: delete run folders, after asking.
 
 Finished and damaged runs are deleted only with ``--finished``. Live runs, runs that this user has
-no permission to read, and folders with a mounted folder below them are never deleted.
+no permission to read, and folders with a mounted folder below them are never deleted. Nor is a run
+that has changed since it was listed.
 
 A removal that was interrupted leaves a hidden folder, which ``clean`` deletes.
 
@@ -18,6 +19,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from shutil import which
 from typing import NamedTuple
 
 from rich.console import Console
@@ -28,7 +30,7 @@ from scpo.records import RunFolder, State, manifest, verify
 from scpo.records.files import locked
 from scpo.records.manifest import select_ids
 from scpo.records.run_folders import command_on
-from scpo.records.status import Status, state_of
+from scpo.records.status import JobState, Status, state_of
 from sweeps.launchers.slurm.job_records import Job, read_job
 from sweeps.launchers.slurm.observer import Observer
 from sweeps.launchers.slurm.scheduler import Slurm
@@ -38,6 +40,8 @@ from sweeps.terminal import coloured, say, say_error, say_markup
 
 # States of the runs that `clean` deletes.
 FAILED = (State.FAILED, State.LOST)
+
+GONE = "is gone: another process has deleted it"
 
 # Prefix of a folder that is being deleted, so that no command takes it for a run.
 REMOVED = ".removed-"
@@ -49,13 +53,15 @@ class _Seen(NamedTuple):
     status: Status | None
     job: Job | None
     state: State
+    # Of a damaged run: why it may still have a job; otherwise None.
+    waits: str | None
 
 
 def remove(console: Console, folders: Sequence[RunFolder], arguments: argparse.Namespace) -> int:
     """Delete these run folders after asking; returns the exit status of the command.
 
-    It is 1 if one of the runs may not be deleted or has just started, even if the user declines to
-    delete the others.
+    It is 1 if one of the runs may not be deleted or has changed since it was listed, even if the
+    user declines to delete the others.
     """
     return _remove(console, folders, arguments, lambda state: True, named=True)
 
@@ -123,7 +129,9 @@ def _remove(
         say(console, "nothing was deleted")
         return status_if_kept
 
-    deleted = _delete_unchanged(console, to_delete, finished)
+    # The user may have taken long to answer, and agreed to what the list said.
+    now = to_delete if arguments.yes else _look(to_delete)
+    deleted = _delete_unchanged(console, to_delete, now, finished)
     rests_deleted = [rest for rest in rests_to_delete if _delete_rest(console, rest)]
     say(console, f"{_counted(len(deleted), len(rests_deleted))} deleted")
     for path in _without_runs(deleted):
@@ -137,19 +145,19 @@ def _remove(
 
 
 def _delete_unchanged(
-    console: Console, listed: Mapping[RunFolder, _Seen], finished: bool
+    console: Console,
+    listed: Mapping[RunFolder, _Seen],
+    now: Mapping[RunFolder, _Seen],
+    finished: bool,
 ) -> list[RunFolder]:
-    """Delete the runs that are as they were when they were listed for the user; returns them.
-
-    The user may have taken long to answer, and agreed to what the list said.
-    """
+    """Delete the runs that are as they were listed for the user; returns them."""
     deleted = []
-    for folder, seen in _look(listed).items():
+    for folder, seen in now.items():
         if seen.state is State.NEW:
-            say_error(console, f"{folder.run_id} is gone: another process has deleted it")
+            say_error(console, f"{folder.run_id} {GONE}")
             continue
         if seen == listed[folder]:
-            why = _why_kept(folder, seen.state, finished)
+            why = _why_kept(folder, seen, finished)
         else:
             why = f"has changed since it was listed, and is {seen.state} now"
         if why is not None:
@@ -160,10 +168,16 @@ def _delete_unchanged(
 
 
 def _look(folders: Iterable[RunFolder]) -> dict[RunFolder, _Seen]:
-    """States of runs, with one query of Slurm for all."""
+    """Records and states of runs, with one query of Slurm for all."""
     observer = Observer(Slurm())
-    # The records are read first, so that `_delete` notices every change after this look began.
-    return {folder: _Seen(*_records(folder), state=_state(observer, folder)) for folder in folders}
+    seen = {}
+    for folder in folders:
+        # Before the state: `_rename` then notices every change since this look began.
+        status, job = _records(folder)
+        state = _state(observer, folder)
+        waits = _job_of_damaged(observer, folder) if state is State.DAMAGED else None
+        seen[folder] = _Seen(status, job, state, waits)
+    return seen
 
 
 def _divided(
@@ -175,7 +189,7 @@ def _divided(
     for folder, seen in _look(folders).items():
         if not wanted(seen.state):
             continue
-        why = _why_kept(folder, seen.state, finished)
+        why = _why_kept(folder, seen, finished)
         if why is None:
             to_delete[folder] = seen
         else:
@@ -218,8 +232,30 @@ def _state(observer: Observer, folder: RunFolder) -> State:
         return state_of(error)
 
 
-def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
+def _job_of_damaged(observer: Observer, folder: RunFolder) -> str | None:
+    """Why a damaged run may have a job that waits or runs; None if it has none.
+
+    Its state does not show that, because its records cannot be read.
+    """
+    try:
+        state = observer.job_state(folder)
+    except RecordError:
+        return (
+            f"is damaged, and so is {folder.job}: a job of it may still be in the queue. If squeue "
+            "has none, delete this file, then give the command again"
+        )
+    # Records may lie on a machine without Slurm, which never answers.
+    is_over = state is JobState.ENDED or (state is JobState.UNKNOWN and not which("squeue"))
+    if state is None or is_over:
+        return None
+    job = read_job(folder)
+    number = job.job_id if job else None
+    return f"is damaged, and its job may wait or run: `scancel {number or '<its job>'}` first"
+
+
+def _why_kept(folder: RunFolder, seen: _Seen, finished: bool) -> str | None:
     """Reason why a run is not deleted; None if it may be deleted."""
+    state = seen.state
     if state.live:
         cancel = command_on(folder.path.parent, "sweeps cancel", folder.run_id)
         return f"is running or waits for its job: `{cancel}` first"
@@ -237,7 +273,7 @@ def _why_kept(folder: RunFolder, state: State, finished: bool) -> str | None:
     if state is State.DAMAGED and not finished:
         return "has damaged records and may be finished: --finished deletes it too"
     # What an interrupted removal of the same run has left is deleted with it.
-    return _why_mounted(folder.path) or _why_mounted(_renamed(folder))
+    return seen.waits or _why_mounted(folder.path) or _why_mounted(_renamed(folder))
 
 
 def _why_mounted(folder: Path) -> str | None:
@@ -273,7 +309,13 @@ def _agreed(what: str) -> bool:
     # A script without --yes would wait forever for an answer.
     if not sys.stdin.isatty():
         raise ConfigError(f"{what} to delete, no terminal to ask at; --yes deletes them")
-    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        answer = input(f"Delete {what}? [y/N] ")
+    except EOFError:
+        # Ctrl-D, after which the terminal is still in the line of the question.
+        answer = ""
+        sys.stdout.write("\n")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _without_runs(deleted: Sequence[RunFolder]) -> list[Path]:
@@ -299,7 +341,10 @@ def _delete(console: Console, folder: RunFolder, seen: _Seen) -> bool:
         if not _rename(console, folder, seen):
             return False
     except RecordWriteError as error:
-        say_error(console, f"{folder.run_id} is kept: {error}")
+        if folder.path.exists():
+            say_error(console, f"{folder.run_id} is kept: {error}")
+        else:
+            say_error(console, f"{folder.run_id} {GONE}")
         return False
     return _delete_rest(console, _renamed(folder))
 
@@ -325,10 +370,6 @@ def _rename(console: Console, folder: RunFolder, seen: _Seen) -> bool:
             return False
         # A folder of this name may be left from a deletion that was interrupted, or a link.
         if not _delete_rest(console, renamed):
-            return False
-        # Again, because the user may have taken long to answer.
-        if mounted := _why_mounted(folder.path):
-            say_error(console, f"{folder.run_id} is kept: it {mounted}")
             return False
         try:
             folder.path.rename(renamed)

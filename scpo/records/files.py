@@ -49,7 +49,7 @@ YAML_SUM = "# checksum: "
 # aliases of aliases expand to billions.
 YAML_VALUES = 100_000
 
-# Attempts to take a lock, and the pause between two of them. `is_locked` takes it for a moment,
+# Attempts to take a lock, and the pause between two of them: `is_locked` holds a lock for a moment,
 # which must not look like a running process.
 LOCK_ATTEMPTS = 4
 LOCK_PAUSE_S = 0.02
@@ -187,7 +187,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def _lock_now(descriptor: int) -> bool:
-    """Lock an open file; False if another process holds its lock, unless only to look at it."""
+    """Lock an open file; False if another process keeps the lock. `is_locked` is waited for."""
     for attempt in range(LOCK_ATTEMPTS):
         if attempt:
             time.sleep(LOCK_PAUSE_S)

@@ -594,7 +594,7 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
 
 
 def _status_and_lock(folder: RunFolder) -> tuple[Status, bool]:
-    """Status of a run, and whether a process holds its lock (False for DONE), of one moment.
+    """Status of a run, and whether a process holds its lock (False for DONE), as of one moment.
 
     A process records how it ended before it releases the lock, and RUNNING after it has taken it. A
     free lock is therefore taken for that of a dead process only if the status is the same before

@@ -203,9 +203,11 @@ class Supervisor:
         )
 
     def _request_stop(self, cause: Cause) -> None:
-        """Ask the run to end, unless it was asked before."""
-        if self.folder.read_stop() is None:
-            self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
+        """Ask the run to end, unless it was asked before; RecordWriteError if that fails."""
+        # A damaged request ends the run, too.
+        with contextlib.suppress(RecordError):
+            if self.folder.read_stop() is None:
+                self.folder.request_stop(StopRequest(state=State.INTERRUPTED, reason=cause))
 
     def _repeat_request(self, cause: Cause) -> None:
         """Ask the run to end once more if it has withdrawn the request.
@@ -213,8 +215,8 @@ class Supervisor:
         A process that has just started withdraws a request to interrupt the run, as one to an
         earlier attempt.
         """
-        # Without a readable request, or room for one, the run was asked in another way.
-        with contextlib.suppress(RecordError, RecordWriteError):
+        # On a full disk, `_leave` has signalled the run.
+        with contextlib.suppress(RecordWriteError):
             self._request_stop(cause)
 
     def _note_end(self, cause: Cause) -> None:

@@ -126,10 +126,20 @@ class Observer:
                 write_job(folder, job.model_copy(update={"job_id": None}))
 
     def _once(self, folder: RunFolder) -> Observed:
+        return run_folders.observe(folder, self.job_state(folder))
+
+    def job_state(self, folder: RunFolder) -> JobState | None:
+        """Slurm's answer about a run's job; None if the run never had one.
+
+        Raises:
+            RecordError: The record of the job is damaged.
+        """
         job = read_job(folder)
-        if job is not None and not self._asked:
+        if job is None:
+            return None
+        if not self._asked:
             self._ask()
-        return run_folders.observe(folder, None if job is None else job.state(self._listed))
+        return job.state(self._listed)
 
     def doubt(self, job: Job | None) -> str:
         """Why a job that squeue does not list may not be over; empty if it is.

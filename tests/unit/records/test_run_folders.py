@@ -4,14 +4,13 @@ import fcntl
 import re
 import shutil
 import stat
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from scpo.errors import ConfigError, PanelError, RecordError, RecordWriteError
-from scpo.records import RunFolder, State, run_config, run_folders
+from scpo.records import RunFolder, State, files, run_config, run_folders
 from scpo.records.files import file_sum, is_locked, locked, write_yaml
 from scpo.records.identity import identity
 from scpo.records.run_folders import command_on
@@ -125,29 +124,29 @@ def test_a_run_that_ends_while_it_is_observed_is_not_lost(tmp_path, monkeypatch)
 
 def test_a_run_that_starts_while_it_is_observed_is_not_lost(tmp_path, monkeypatch):
     folder = run_config.ensure(compose(tmp_path))
+    # Of an attempt that was killed.
+    folder.update_status(state=State.RUNNING, attempt=1)
     with contextlib.ExitStack() as held:
 
         def start_after_the_look(path):
             free = not is_locked(path)
             if free:
                 held.enter_context(locked(path))
-                folder.update_status(state=State.RUNNING)
+                folder.update_status(state=State.RUNNING, attempt=2)
             return not free
 
         monkeypatch.setattr(run_folders, "is_locked", start_after_the_look)
         assert run_folders.observe(folder).state is State.RUNNING
 
 
-def test_a_look_at_a_lock_keeps_no_process_from_taking_it(tmp_path):
+def test_a_look_at_a_lock_keeps_no_process_from_taking_it(tmp_path, monkeypatch):
     lock = tmp_path / "lock"
     lock.touch()
     with lock.open() as looked_at:
         fcntl.flock(looked_at, fcntl.LOCK_SH)
-        let_go = threading.Timer(0.03, fcntl.flock, (looked_at, fcntl.LOCK_UN))
-        let_go.start()
+        monkeypatch.setattr(files.time, "sleep", lambda _: fcntl.flock(looked_at, fcntl.LOCK_UN))
         with locked(lock) as free:
             assert free
-        let_go.join()
 
 
 def test_a_run_on_another_host_counts_as_alive_unless_a_scheduler_knows_better(tmp_path):

@@ -21,7 +21,7 @@ from scpo.records.code_files import code_files
 from scpo.records.files import file_sum, locked, read_json, write_json
 from scpo.records.run_folders import finished_in
 from sweeps import __main__ as cli
-from sweeps import dispatch
+from sweeps import dispatch, housekeeping
 from sweeps.compose.matrix import expand
 from sweeps.compose.overrides import read_request
 from sweeps.dispatch import exit_status
@@ -297,8 +297,13 @@ def test_runs_are_cancelled_retried_verified_and_their_logs_shown(status, tmp_pa
     fake.finish(fake.start("fake_train.py", folder.path))
     refused = status(tmp_path, "retry", folder.run_id)
     assert (refused.returncode, "is DONE" in refused.err + refused.out) == (1, True)
+    failed = fake.make_run(tmp_path, "seed=1")
+    failed.update_status(state=State.FAILED)
     of_all = status(tmp_path, "retry", "alfworld-*")
-    assert (of_all.returncode, of_all.out) == (0, f"{folder.run_id}: left as it is, DONE\n")
+    assert of_all.returncode == 0
+    assert f"{folder.run_id}: left as it is, DONE\n" in of_all.out
+    assert failed.run_id in of_all.out
+    shutil.rmtree(failed.path)
     assert folder.run_id in status(tmp_path, "logs", folder.run_id, "-n", "3").out
     assert "1 run, 0 problems" in status(tmp_path, "verify").out
     folder.status.write_text("{")
@@ -794,6 +799,7 @@ def test_records_of_another_run_are_found_everywhere(finished, monkeypatch):
     with pytest.raises(RecordError, match="is of the run"):
         attempt.run(folder, fake_train.train)
     assert folder.status.read_bytes() == before
+    monkeypatch.setattr(housekeeping, "Slurm", FakeSlurm)
     assert cli.main(["rm", "--finished", "--yes", folder.run_id]) == 0
     assert (folder.path.exists(), other.path.exists()) == (False, True)
 

@@ -67,6 +67,19 @@ def test_without_a_yes_nothing_is_deleted(runs, monkeypatch, answer):
     assert len(names(runs)) == 4
 
 
+def test_the_end_of_the_input_is_no(runs, monkeypatch, capsys):
+    """Ctrl-D ended in a traceback."""
+
+    def end(_question):
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", end)
+    assert command_line.main(["clean"]) == 0
+    assert "nothing was deleted" in capsys.readouterr().out
+    assert len(names(runs)) == 4
+
+
 def test_without_a_terminal_nothing_is_deleted_unless_told(runs, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert command_line.main(["clean"]) == 2
@@ -183,6 +196,26 @@ def test_a_run_that_is_submitted_again_while_the_user_is_asked_is_kept(runs, mon
     assert command_line.main(["rm", folder.run_id]) == 1
     assert "is kept: it has changed since it was listed, and is QUEUED now" in capsys.readouterr().out
     assert folder.status.exists()
+
+
+@pytest.mark.parametrize("spoilt", ["status.json", "job.json"])
+def test_a_damaged_run_whose_job_waits_is_kept(runs, monkeypatch, capsys, spoilt):
+    folder = runs[State.FAILED]
+    slurm = FakeSlurm()
+    monkeypatch.setattr(housekeeping, "Slurm", lambda: slurm)
+    write_job(folder, Job(name="table", index=None, job_id="7", limit_s=3600, warn_s=60, max_timeouts=3))
+    slurm.queue["7"] = FakeJob("table", folder)
+    (folder.path / spoilt).write_text("{")
+    assert command_line.main(["rm", "--finished", "--yes", folder.run_id]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("`scancel 7` first" if spoilt == "status.json" else "a job of it may still be in the queue") in said
+    assert folder.path.exists()
+    if spoilt == "status.json":
+        del slurm.queue["7"]
+    else:
+        folder.job.unlink()
+    assert command_line.main(["rm", "--finished", "--yes", folder.run_id]) == 0
+    assert not folder.path.exists()
 
 
 def test_a_run_that_another_process_deletes_while_the_user_is_asked_is_gone(runs, monkeypatch, capsys):
@@ -376,7 +409,7 @@ def test_a_run_that_cannot_be_read_keeps_no_other_from_being_cancelled(runs, cap
         else:
             stack.enter_context(without_permission(first.path))
         assert command_line.main(["cancel", "*"]) == 1
-    assert f"{first.run_id} is not cancelled: " in " ".join(capsys.readouterr().out.split())
+    assert f"{first.run_id} may go on: " in " ".join(capsys.readouterr().out.split())
     (interrupted,) = [folder for folder in others if folder is runs[State.INTERRUPTED]]
     assert interrupted.read_status().state is State.CANCELLED
 
