@@ -1,7 +1,7 @@
 """The study's effects: trained rows minus GiGPO and minus SCPO, paired by seed, with credit."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill, wrap
 
@@ -93,7 +93,7 @@ AXIS_WIDTH = 26
 # Purple differs from green with any colour vision, and is not the colour of credit.
 WORSE = "#5D3A9B"
 UNNAMED = "not named"
-FEW = "named, one pair"
+FEW = "named, too few pairs"
 
 # Kind of a difference -> its key, colour, marker and fill.
 STYLES = {
@@ -101,7 +101,7 @@ STYLES = {
     LOWER: ("lower, resolved", WORSE, "o", "full"),
     OPEN: ("named, not resolved", REMARK, "o", "none"),
     UNNAMED: ("not named before the runs, not tested", FAILED, ".", "full"),
-    FEW: ("named, one pair, not tested", REMARK, "x", "full"),
+    FEW: ("named, fewer than two of its pairs, not tested", REMARK, "x", "full"),
 }
 
 # The limit of an axis: this percentile of the intervals' ends, times this factor. Differences
@@ -141,9 +141,13 @@ COMMON = (
     "rows have finished, by which a verdict may differ."
 )
 TESTED = (
-    "Filled: a comparison that was named before the runs and is resolved at 5 % after Holm's "
-    "correction over {tests}; hollow: named and not resolved; "
+    "Filled: a comparison that was named before the runs and is resolved at 5 %, on at least three "
+    "pairs, after Holm's correction over {tests}; hollow: named and not resolved; "
     "small point: not named, so not tested."
+)
+UNFINISHED = (
+    " Cross: a comparison that was named before the runs and has fewer than two pairs on the seeds "
+    "for which it was named, so that it is not tested yet; the difference is over all pairs."
 )
 UNTESTED = "No comparison that was named before the runs has two pairs, so none is tested."
 
@@ -152,7 +156,7 @@ UNTESTED = "No comparison that was named before the runs has two pairs, so none 
 class Shown:
     """One difference; ``kind``: its verdict if it was named before the runs, else UNNAMED.
 
-    FEW: it was named, and has one pair so far.
+    FEW: it was named, and fewer than two pairs of its seeds have finished.
     """
 
     effect: Effect
@@ -181,6 +185,7 @@ def build(data: Collected) -> Drawing:
         rows = _on_common_seeds(data, rows, [line.row for line in lines])
         comparisons = named_comparisons(data, rows)
         references, lines, others = _choose(data, rows, comparisons)
+    has_few = any(shown.kind == FEW for line in lines for shown in line.differences.values())
     notes = names.Footnotes()
     # Marked first, because the height depends on the footnotes.
     marks = [_mark(line, notes) for line in lines]
@@ -206,7 +211,7 @@ def build(data: Collected) -> Drawing:
         _draw_precision(precision, lines)
         first.set_yticks(range(len(lines)), labels, fontsize=points(KEY))
         first.set_ylim(len(lines) - 0.4, -0.6)
-        keys = [style for kind, style in STYLES.items() if kind != FEW or _has_few(lines)]
+        keys = [style for kind, style in STYLES.items() if kind != FEW or has_few]
         figure.legend(
             handles=[_key(*style) for style in keys],
             loc="outside lower center",
@@ -218,7 +223,9 @@ def build(data: Collected) -> Drawing:
         remark(figure, text)
 
     drawn = [line.row for line in lines]
-    caption = _caption(data, comparisons, lines, references)
+    caption = _caption(data, comparisons, drawn, references)
+    if has_few:
+        caption += UNFINISHED
     if len({row.learning_rate for row in (*drawn, *references.values())}) > 1:
         caption += RATES
     caption += asked_seeds(data) + (COMMON if data.common_seeds else "") + not_shown(data, drawn)
@@ -265,7 +272,7 @@ def _not_drawn(
 def _caption(
     data: Collected,
     comparisons: Sequence[Comparison],
-    lines: Sequence[Line],
+    drawn: Sequence[StudyRow],
     references: Collection[str],
 ) -> str:
     compared_with = " and of ".join(REFERENCES[name] for name in REFERENCES if name in references)
@@ -273,16 +280,9 @@ def _caption(
     kinds = UNTESTED
     if any(comparison.finished for comparison in comparisons):
         kinds = TESTED.format(tests=tested(comparisons, SCALE))
-    if _has_few(lines):
-        kinds += " Cross: named, with one pair so far, so not tested yet."
-    steps = logged_steps(data, (line.row.row for line in lines), PRECISION)
+    steps = logged_steps(data, (row.row for row in drawn), PRECISION)
     caption = CAPTION.format(compared_with=compared_with, order=order, kinds=kinds)
     return caption + (HELPS.format(steps=steps) if steps else "")
-
-
-def _has_few(lines: Iterable[Line]) -> bool:
-    """True if one of the shown differences was named and has one pair."""
-    return any(shown.kind == FEW for line in lines for shown in line.differences.values())
 
 
 def _mark(line: Line, notes: names.Footnotes) -> str:

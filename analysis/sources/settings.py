@@ -31,7 +31,6 @@ COMPARED_BY = {
 }
 OWN_STATES = {"scpo_plus": "effects"}
 
-
 # Sections that only training reads, so a run that prompts does not differ by them.
 TRAINING_ONLY = ("trainer.optimizer.", "trainer.loss.")
 
@@ -55,9 +54,9 @@ def variants(
 
     Returns:
         For each configuration (key, value) pairs such as ``("alpha", "0.25")``, at most
-        ``MOST_DIFFERENCES``. A hash is added if several configurations would get the same pairs, or
-        if only a reference is given and one would get no pair. Empty for one with default values
-        only.
+        ``MOST_DIFFERENCES``, and the number of further ones: ``("more settings", "2")``. A hash is
+        added if several configurations would get the same pairs, or if only a reference is given
+        and one would get no pair. Empty for one with default values only.
     """
     flat = [dict(leaves(json.loads(text))) for text in configurations]
     usual = None if reference is None else dict(leaves(json.loads(reference)))
@@ -84,7 +83,11 @@ def variants(
             value = shown_value(config, key)
             if value != common[key]:
                 pairs.append((names[key], value))
-        named.append(tuple(pairs[:MOST_DIFFERENCES]))
+        more = len(pairs) - MOST_DIFFERENCES
+        pairs = pairs[:MOST_DIFFERENCES]
+        if more > 0:
+            pairs.append(("more settings", str(more)))
+        named.append(tuple(pairs))
     counts = Counter(named)
     only_reference = usual is not None and method is None
     unique = []
@@ -146,9 +149,9 @@ def _follows(key: str, flat: Sequence[Mapping[str, Any]], varied: Collection[str
         flat: The flat configurations.
         varied: Keys whose values differ between them.
     """
+    if key.startswith("scorer.") and key != "scorer.name" and "scorer.name" in varied:
+        return not any(_is_set(key, config) for config in flat)
     if not key.endswith(".kind") and all(key in config for config in flat):
-        return False
-    if any(_is_set(key, config) for config in flat):
         return False
     for end in _ends(key):
         name = f"{key.removesuffix(end)}name"
@@ -325,26 +328,47 @@ def differing_keys(config: Mapping[str, Any], other: Mapping[str, Any]) -> Itera
     second = _compared_leaves(other)
     untrained = TRAINING_ONLY if is_prompted(config) or is_prompted(other) else ()
     keys = list(differing_leaves(first, second))
-    # A scorer's own settings are left out as long as they are its default ones.
     if "scorer.name" in keys:
-        own = {key for key in {*first, *second} if key.startswith("scorer.") and key not in keys}
-        keys += sorted(key for key in own if _is_set(key, first) or _is_set(key, second))
+        keys = _of_other_scorers(keys, first, second)
     for key in keys:
         if not key.startswith(untrained):
             yield key
 
 
+def _of_other_scorers(
+    keys: Sequence[str], first: Mapping[str, Any], second: Mapping[str, Any]
+) -> list[str]:
+    """Differing keys of two configurations with different scorers.
+
+    Of the scorers' settings, these are their names, followed by those that one of them has not as
+    its default.
+    """
+    own = []
+    for key in sorted({*first, *second}):
+        is_setting = key.startswith("scorer.") and key != "scorer.name"
+        is_other = shown_value(first, key) != shown_value(second, key)
+        if is_setting and is_other and (_is_set(key, first) or _is_set(key, second)):
+            own.append(key)
+    kept = [key for key in keys if key == "scorer.name" or not key.startswith("scorer.")]
+    after = kept.index("scorer.name") + 1
+    return [*kept[:after], *own, *kept[after:]]
+
+
 def _is_set(key: str, flat: Mapping[str, Any]) -> bool:
     """True if a configuration has a setting of its scorer that is not the scorer's default.
+
+    True for every setting of a scorer that the configuration files do not have, or not any more.
 
     Args:
         key: The setting, such as ``scorer.cosine_floor``.
         flat: The flat configuration.
     """
-    if not key.startswith("scorer.") or key == "scorer.kind" or key not in flat:
+    if key == "scorer.kind":
         return False
     defaults = scorer_defaults(str(flat.get("scorer.name")))
-    return bool(defaults.get(key.removeprefix("scorer."), flat[key]) != flat[key])
+    if not defaults:
+        return key in flat
+    return shown_value(flat, key) != shown_value(dict(leaves({"scorer": defaults})), key)
 
 
 def differing_leaves(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from analysis.sources.run_records import SINGLE, WANDB, ExperimentRecord, Proble
 from analysis.sources.settings import variants
 from scpo.errors import ConfigError
 from scpo.progress import counted
-from scpo.records.identity import SHAPER_CHOICES
+from scpo.records.identity import PAPERS_HOST, SHAPER_CHOICES
 from scpo.records.manifest import EXPERIMENTS, PlannedRow, PlannedRun
 from scpo.records.status import State
 from scpo.schema.composed import composed
@@ -67,17 +67,13 @@ class KnownRows:
         name = place[-1]
         if place in self.configurations:
             return name
-        row = self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
-        # Several experiments may give the name of this row to different configurations.
-        if self.configurations.get((*place[:-1], row)) != configuration:
-            return name
-        return row
+        return self.of_methods.get((*place[:-1], method), {}).get(configuration, name)
 
     def usual(self, place: Place, method: str) -> str | None:
-        """The configuration that a row name has in the experiments.
+        """The configuration with which runs of this name are compared.
 
-        For a name that they do not have, it is that of the first row of the method there, and None
-        if they do not have the method either.
+        It is that of the experiments' row of this name, or else of their first row of the method;
+        None if the experiments have neither.
         """
         if place in self.configurations:
             return self.configurations[place]
@@ -198,7 +194,9 @@ def _default_method(configuration: str) -> dict[str, Any] | None:
     own_shaper = own.get("shaper")
     choices = [f"scale={config['scale']}", f"env={env['name']}", f"method={own['name']}"]
     if isinstance(own_shaper, dict) and isinstance(own.get("estimator"), dict):
-        choices.append(f"estimator@method.estimator={own['estimator']['name']}")
+        host = own["estimator"]["name"]
+        # As below, an id does not name the paper's choice.
+        choices += [] if host == PAPERS_HOST else [f"estimator@method.estimator={host}"]
     try:
         # Settings of a method may refer to those of the environment.
         section = TypeAdapter(MethodConfig).validate_python(composed(*choices, env=env)["method"])
@@ -279,8 +277,10 @@ def known_rows(runs: Mapping[str, Run], records: Iterable[ExperimentRecord]) -> 
                 own = configuration_of(run.config)
                 benchmark = (str(record.scale), run.head.env.name, run.head.model.name)
                 configurations.setdefault((*benchmark, row.name), own)
-                of_method = of_methods.setdefault((*benchmark, run.head.method.name), {})
-                of_method.setdefault(own, row.name)
+                # Another experiment may have given this name to another configuration.
+                if configurations[*benchmark, row.name] == own:
+                    of_method = of_methods.setdefault((*benchmark, run.head.method.name), {})
+                    of_method.setdefault(own, row.name)
     return KnownRows(configurations, of_methods)
 
 

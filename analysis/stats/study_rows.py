@@ -137,8 +137,8 @@ def titles_apart(
         records: The experiment of each block.
 
     Returns:
-        Titles that are shared have the seeds of their rows added, and if these are shared too, the
-        name of the record, such as ``main_table_0a1b2c``.
+        Titles that are shared have the seeds of their rows added; if these are shared too, the name
+        of the record, such as ``main_table_0a1b2c``; and if this is shared, a number.
     """
     with_seeds = []
     for title, rows in zip(titles, blocks, strict=True):
@@ -146,10 +146,14 @@ def titles_apart(
         if titles.count(title) > 1:
             seeds = f", {seed_list(seed for row in rows for seed in row.row.seeds)}"
         with_seeds.append(f"{title}{seeds}")
-    apart = []
+    with_records = []
     for title, record in zip(with_seeds, records, strict=True):
         name = f", record {record.experiment}" if with_seeds.count(title) > 1 else ""
-        apart.append(f"{title}{name}")
+        with_records.append(f"{title}{name}")
+    apart: list[str] = []
+    for index, title in enumerate(with_records):
+        earlier = with_records[:index].count(title)
+        apart.append(f"{title} ({earlier + 1})" if earlier else title)
     return apart
 
 

@@ -91,7 +91,7 @@ MEASURED = (
     "success. *Better*: held-out success after the last step. A difference is paired by seed and "
     "has a 95 % Student interval; p is of the paired t-test after Holm's correction over "
     "{tests}. {families} *Resolved* means "
-    "p < 0.05. "
+    "p < 0.05 on at least three pairs. "
     "*Rates*: the learning rates of both rows, where they differ. *State*: what is compared where "
     "credit looks for steps from the same state. On ALFWorld CRBC, GraphGPO, RewardFlow and rows "
     "called “by state” compare all that the agent was shown (the observation, the place, what is "

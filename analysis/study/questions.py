@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from analysis.names import benchmark
 from analysis.sources.collected import Collected
 from analysis.stats.comparisons import (
+    FEWEST,
     HIGHER,
     LOWER,
     NOT_RUN,
@@ -123,6 +124,8 @@ def p_text(effect: Effect) -> str:
     # With two digits, 0.052 would read as 0.05.
     digits = 2 if effect.corrected >= 0.1 else 3
     value = "p < 0.001" if effect.corrected < 0.001 else f"p = {effect.corrected:.{digits}f}"
+    if effect.difference.n < FEWEST:
+        return f"too few pairs to decide; corrected for {effect.tests} comparisons, {value}"
     if effect.only_uncorrected:
         return f"the interval alone excludes 0; corrected for {effect.tests} comparisons, {value}"
     return value

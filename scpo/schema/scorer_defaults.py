@@ -3,6 +3,7 @@
 import functools
 from typing import Any
 
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
@@ -15,17 +16,18 @@ from scpo.schema.scorer import INSTALLED, ScorerConfig
 def scorer_defaults(name: str) -> dict[str, Any]:
     """Section ``scorer`` as ``scorer=<name>`` makes it; callers must not change it.
 
-    Empty if there is no such file, or not any more, and if a value of it refers to another section:
-    only a whole configuration has a default for that.
+    Empty if there is no such file; if it is damaged; and if it needs other files: a value refers to
+    another section, or the file has a defaults list.
     """
     folders = [REPOSITORY / "conf", *(part.conf for part in INSTALLED)]
-    files = [folder / "scorer" / f"{name}.yaml" for folder in folders]
-    file = next((file for file in files if file.is_file()), None)
+    files = [path for folder in folders for path in (folder / "scorer").glob("*.yaml")]
+    # Compared with the files' names, because the name may come from a damaged or foreign record.
+    file = next((path for path in files if path.stem == name), None)
     if file is None:
         return {}
     try:
         section = OmegaConf.to_container(OmegaConf.load(file), resolve=True)
         scorer = TypeAdapter(ScorerConfig).validate_python(section)
-    except (OmegaConfBaseException, ValidationError):
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException, ValidationError):
         return {}
     return dict(scorer.model_dump(mode="json"))

@@ -330,9 +330,9 @@ def test_a_named_comparison_with_one_pair_is_not_called_unnamed(tmp_path):
         shutil.rmtree(tmp_path / run)
     made = fig_study_effects.build(collect(tmp_path).at_scale("study"))
     verdicts = {row[0]: row[2] for row in made.numbers.blocks[0].rows}
-    assert verdicts["GRPO"] == "named, one pair"
-    assert "Cross: named, with one pair so far" in made.numbers.caption
-    assert "named, one pair, not tested" in [text.get_text() for text in made.figure.legends[0].get_texts()]
+    assert verdicts["GRPO"] == FEW
+    assert "Cross: a comparison that was named before the runs" in made.numbers.caption
+    assert STYLES[FEW][0] in [text.get_text() for text in made.figure.legends[0].get_texts()]
 
 
 def test_a_mark_names_the_numbers_that_some_seeds_lack(tmp_path):

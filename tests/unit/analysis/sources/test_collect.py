@@ -20,6 +20,7 @@ from scpo.records import RunFolder, State
 from scpo.records.files import file_sum, locked, read_json
 from scpo.records.status import StopRequest
 from scpo.schema.composed import _composed, composed
+from scpo.schema.scorer_defaults import scorer_defaults
 from tests.support.damage import flip_a_bit, keep_lines, zero
 from tests.support.log_changes import LOG_CHANGES, change_log
 from tests.support.run_records import (
@@ -501,13 +502,52 @@ def test_settings_of_a_scorer_that_are_not_its_default_are_named(tmp_path):
     assert "SCPO, theta0.5, scorer=minilm" in labels
 
 
-def test_a_heading_names_settings_of_a_scorer_that_are_not_its_default():
-    config = {"scorer": {"name": "exact", "kind": "exact"}}
-    minilm = composed("scorer=minilm")["scorer"]
-    assert setting_differences({"scorer": minilm}, config) == "scorer=minilm (the others: exact)"
-    minilm["cosine_floor"] = 0.1
-    said = "scorer=minilm (the others: exact); scorer.cosine_floor=0.1 (the others: none)"
-    assert setting_differences({"scorer": minilm}, config) == said
+@pytest.mark.parametrize(
+    ("scorer", "others", "said"),
+    [
+        ("minilm", "exact", "scorer=minilm (the others: exact)"),
+        ("minilm", "bge_reranker_v2_m3", "scorer=minilm (the others: bge_reranker_v2_m3)"),
+        ("exact", "minilm", "scorer=exact (the others: minilm)"),
+    ],
+)
+def test_a_heading_names_settings_of_a_scorer_that_are_not_its_default(scorer, others, said):
+    config, other = ({"scorer": dict(scorer_defaults(name))} for name in (scorer, others))
+    assert setting_differences(config, other) == said
+    floor = {"cosine_floor": 0.1}
+    changed, own, shown = (config, 0.1, "none") if scorer == "minilm" else (other, "none", 0.1)
+    changed["scorer"] |= floor
+    assert setting_differences(config, other) == f"{said}; scorer.cosine_floor={own} (the others: {shown})"
+    # A setting with equal values is no difference, even if it is the default of one of them only.
+    if others == "bge_reranker_v2_m3":
+        changed["scorer"]["max_tokens"] = other["scorer"]["max_tokens"]
+        assert "max_tokens" not in setting_differences(config, other)
+
+
+def test_settings_of_a_scorer_that_the_files_do_not_have_are_named():
+    """Those of a package that is not installed any more, or of another checkout."""
+    own = {"scorer": {"name": "dice", "kind": "dice", "floor": 0.5}}
+    said = "scorer=dice (the others: exact); scorer.floor=0.5 (the others: none)"
+    assert setting_differences(own, {"scorer": scorer_defaults("exact")}) == said
+
+
+def test_the_number_of_settings_that_a_name_leaves_out_is_in_it(tmp_path):
+    words = ("alpha=1.0", "amount=distance", "added_to=advantages", "credited_states=anchor_without_success")
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path)]})
+    write_run(tmp_path, overrides=tuple(f"method.shaper.{word}" for word in words))
+    labels = [row.label for part in collect(tmp_path).sections for row in part.rows if row.is_single]
+    assert labels == ["SCPO, added_to=advantages, alpha=1.0, amount=distance, more settings=1"]
+
+
+def test_a_row_is_taken_by_its_own_name_where_another_experiment_has_it_for_other_settings(tmp_path):
+    def run(seed, alpha):
+        return write_run(tmp_path, "row", seed, overrides=(f"method.shaper.alpha={alpha}",))
+
+    write_experiment(tmp_path, {"a": [run(0, 1.0)]}, name="first")
+    other = run(0, 2.0)
+    write_experiment(tmp_path, {"a": [other], "b": [other]}, name="second")
+    run(1, 2.0)
+    names = {row.name for section in collect(tmp_path).sections for row in section.rows}
+    assert names == {"a", "b"}
 
 
 def test_a_single_run_without_its_methods_shaper_is_named_by_that(tmp_path):

@@ -2,6 +2,7 @@ import json
 
 from analysis.sources.configurations import LEFT_OUT_DEFAULTS, configuration_of, leaves, same_games, shown_value
 from analysis.sources.settings import own_settings, setting_differences, variants
+from scpo.schema.scorer_defaults import scorer_defaults
 from scpo.strict import Strict
 
 RUN = {"seed": 0, "method": {"name": "scpo"}, "machine": {"threads": 1}, "wandb": {"mode": "offline"}}
@@ -51,13 +52,14 @@ def test_a_row_is_named_by_the_choice_of_a_section_and_not_by_what_follows_from_
     shared = {"method": {"name": "scpo"}, "env": {"kind": "alfworld"}}
     lexical = shared | {"scorer": {"name": "lexical", "kind": "lexical"}}
     exact = shared | {"scorer": {"name": "exact", "kind": "exact"}}
-    model = shared | {"scorer": {"name": "minilm", "kind": "encoder", "batch_size": 64}}
+    defaults = scorer_defaults("minilm")
+    model = shared | {"scorer": defaults}
     known = [json.dumps(config, sort_keys=True) for config in (lexical, exact, model)]
     assert own_settings(known[1], known) == {"scorer.name": "scorer=exact"}
     assert variants(known[1:2], known[0]) == [(("scorer", "exact"),)]
     # What the choice leaves open is named, and a kind without a choice by name, too.
-    larger = json.dumps(shared | {"scorer": {"name": "minilm", "kind": "encoder", "batch_size": 8}}, sort_keys=True)
-    assert own_settings(larger, [*known, larger])["scorer.batch_size"] == "batch_size=8"
+    longer = json.dumps(shared | {"scorer": defaults | {"max_tokens": 256}}, sort_keys=True)
+    assert own_settings(longer, [*known, longer])["scorer.max_tokens"] == "max_tokens=256"
     other = json.dumps(lexical | {"env": {"kind": "shop"}}, sort_keys=True)
     assert own_settings(other, [known[0], other]) == {"env.kind": "kind=shop"}
 

@@ -69,6 +69,16 @@ def test_blocks_of_one_experiment_from_two_sources_are_named_by_their_seeds(tmp_
             assert len({line["block"] for line in lines(made)}) == len(data.experiments)
 
 
+def test_blocks_of_two_sources_with_one_record_on_the_same_seeds_are_numbered(tmp_path):
+    rate = ("trainer.optimizer.learning_rate=1e-4",)
+    for source, words in (("first", ()), ("second", rate)):
+        write_study(tmp_path / source, {"main_table": ("scpo", "gigpo")}, CURVES, overrides=words)
+    data = collect([tmp_path / "first", tmp_path / "second"]).at_scale("study")
+    for made in (tab_study.build(data), fig_study_curves.build(data).numbers):
+        keys = [(line["block"], line["Row"]) for line in lines(made)]
+        assert len(set(keys)) == len(keys) == 4
+
+
 def test_blocks_of_several_calls_of_an_experiment_on_the_same_seeds_are_named_by_their_records(tmp_path):
     """Both had the same heading: a row's name in a block was no key of the table."""
     write_study(tmp_path, {"main_table": ("scpo", "gigpo")}, CURVES)
