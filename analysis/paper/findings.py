@@ -33,6 +33,8 @@ class Finding:
         experiment: Experiment whose runs were measured; empty without any.
         seeds: Seeds with a number, ascending.
         is_own: False if the claim's own experiments have no runs, so that another one was measured.
+        setting: What sets the runs of another experiment apart from the usual setting; empty if
+            nothing does.
     """
 
     verdict: str
@@ -40,6 +42,7 @@ class Finding:
     experiment: str = ""
     seeds: tuple[int, ...] = ()
     is_own: bool = True
+    setting: str = ""
 
 
 def finding(claim: Claim, data: Collected, scale: str) -> Finding:
@@ -96,7 +99,8 @@ def measured(claim: Claim, data: Collected) -> Finding:
             # Once more, so that only the runs of this section are noted as sources.
             values = _known(claim.values(restricted, restricted.sections[number]))
             summary = summarise(values.values())
-            return Finding("", summary, experiment, tuple(sorted(values)), is_own)
+            setting = "" if is_own else restricted.sections[number].differs_alone
+            return Finding("", summary, experiment, tuple(sorted(values)), is_own, setting)
     return Finding(NOT_RUN, summarise(()))
 
 

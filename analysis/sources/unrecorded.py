@@ -158,9 +158,9 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
     """Yield each run, in order, with its row's name and what sets its configuration apart.
 
     The latter is empty for the configuration in ``known``. If ``known`` has none for the row name,
-    it is empty for the configuration with the method's default settings, and otherwise the values
-    of the method's first row in ``known`` or else the most common ones. It is always empty for a
-    run of verl-agent.
+    it is empty for the configuration with the usual settings of the method (``_usual_method``), and
+    otherwise the values of the method's first row in ``known`` or else the most common ones. It is
+    always empty for a run of verl-agent.
     """
     placed: list[tuple[Run, Place, str]] = []
     configurations: dict[Place, dict[str, None]] = {}
@@ -176,7 +176,10 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
     variant_of: dict[tuple[Place, str], Variant] = {}
     for place, of_place in configurations.items():
         usual = known.usual(place, methods[place])
-        method = None if place in known.configurations else _default_method(next(iter(of_place)))
+        method = None
+        if place not in known.configurations:
+            row = known.configurations.get((*place[:-1], methods[place]))
+            method = _usual_method(next(iter(of_place)), row)
         others = [own for own in of_place if own != known.configurations.get(place)]
         for own, variant in zip(others, variants(others, usual, method), strict=True):
             variant_of[place, own] = variant
@@ -184,34 +187,56 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
         yield run, place[-1], variant_of.get((place, own), ())
 
 
-def _default_method(configuration: str) -> dict[str, Any] | None:
-    """Section ``method`` as the configuration files have it, with the choices in a run's id.
+def _usual_method(configuration: str, row: str | None) -> dict[str, Any] | None:
+    """Section ``method`` from which a run's name says what differs, with the choices in its id.
 
-    None if the files do not have the method, or not any more.
+    It is that of the row with the method's plain name, next to which the run is printed, and
+    without one on the same host, that of the configuration files.
+
+    Args:
+        configuration: Configuration of the run.
+        row: Configuration of the experiments' row with the method's plain name, if there is one.
+
+    Returns:
+        None if the files do not have the method, or not any more.
     """
     config = json.loads(configuration)
     env, own = config["env"], config["method"]
-    own_shaper = own.get("shaper")
+    if row is not None:
+        method = json.loads(row)["method"]
+        if method["name"] == own["name"] and _host(method) == _host(own):
+            return _with_choices(method, own)
     choices = [f"scale={config['scale']}", f"env={env['name']}", f"method={own['name']}"]
-    if isinstance(own_shaper, dict) and isinstance(own.get("estimator"), dict):
-        host = own["estimator"]["name"]
-        # As below, an id does not name the paper's choice.
-        choices += [] if host == PAPERS_HOST else [f"estimator@method.estimator={host}"]
+    host = _host(own)
+    # As for the shaper, an id does not name the paper's choice.
+    if isinstance(own.get("shaper"), dict) and host not in (None, PAPERS_HOST):
+        choices.append(f"estimator@method.estimator={host}")
     try:
         # Settings of a method may refer to those of the environment.
         section = TypeAdapter(MethodConfig).validate_python(composed(*choices, env=env)["method"])
     except (HydraException, OmegaConfBaseException, ConfigError, ValidationError):
         return None
-    method = section.model_dump(mode="json")
+    return _with_choices(section.model_dump(mode="json"), own)
+
+
+def _host(method: Mapping[str, Any]) -> str | None:
+    """Name of the estimator; None for a method without one."""
+    estimator = method.get("estimator")
+    return str(estimator["name"]) if isinstance(estimator, dict) else None
+
+
+def _with_choices(method: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Section ``method`` with the label and the choices of a run that its id names."""
     # The label of a method affects no run.
     method.pop("label", None)
     if "label" in own:
         method["label"] = own["label"]
-    if isinstance(own_shaper, dict) and isinstance(method.get("shaper"), dict):
+    shaper, own_shaper = method.get("shaper"), own.get("shaper")
+    if isinstance(shaper, dict) and isinstance(own_shaper, dict):
         # The id names the choices that are not the paper's, also where the files have other ones.
         for name, paper, _ in SHAPER_CHOICES:
             if own_shaper.get(name, paper) != paper:
-                method["shaper"][name] = own_shaper[name]
+                shaper[name] = own_shaper[name]
     return method
 
 

@@ -105,6 +105,8 @@ def _line(claim: Claim, found: Finding) -> Cells:
     if not found.summary.n:
         return (*words, "", found.verdict, "", NONE)
     runs = f"{found.experiment}{'' if found.is_own else '*'}, {seed_list(found.seeds)}"
+    if found.setting:
+        runs += f", {found.setting}"
     number = difference(found.summary, claim.factor, claim.digits)
     if found.summary.std == 0:
         number = replace(number, interval=None)

@@ -258,6 +258,17 @@ def test_an_experiment_that_is_not_the_claims_own_is_named_where_the_own_has_no_
     assert line.endswith("], 4 seeds of more_seeds |")
 
 
+def test_another_experiment_under_another_setting_is_named_with_it(tmp_path):
+    """The claim on theta was judged by single runs of another scorer, which nothing said."""
+    claim = BY_NAME["over_gigpo_alfworld_1.5B"]
+    curves = {row: lambda seed: rising(0.8) for row in ("scpo", "gigpo", "grpo")} | {"scpo": lambda seed: rising(0.9)}
+    write_study(tmp_path, {"controls": ("gigpo", "grpo")}, curves, primary={})
+    write_study(tmp_path, {"more_seeds": ("scpo", "gigpo")}, curves, overrides=("scorer=lexical",), primary={})
+    runs = said(collect(tmp_path))[claim.text][5]
+    assert runs.startswith("more_seeds*, seeds 0 to 2, ")
+    assert "scorer=lexical" in runs
+
+
 def test_a_claim_about_one_row_is_on_the_common_seeds_of_its_section(tmp_path):
     data = of_two_experiments(tmp_path, "main_table")
     gigpo = next(row for row in data.sections[0].rows if row.name == "gigpo")

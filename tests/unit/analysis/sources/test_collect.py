@@ -489,6 +489,15 @@ def test_a_choice_that_was_the_default_is_named_once_the_default_is_another_one(
     assert labels == ["SCPO, forward, theta=0.6", "SCPO, forward_theta0.55"]
 
 
+def test_a_single_run_is_named_by_what_sets_it_apart_from_the_row_that_is_called_as_its_method(tmp_path):
+    """The row ran with another theta in the method's file, which was put back later."""
+    write_experiment(tmp_path, {"scpo": [write_run(tmp_path, overrides=("method.shaper.theta=0.55",))]})
+    for words in ((), ("method.shaper.theta=0.55",), ("method.shaper.theta=0.4",)):
+        write_run(tmp_path, overrides=("method.shaper.matcher=forward", *words))
+    labels = {row.label for part in collect(tmp_path).sections for row in part.rows if row.is_single}
+    assert labels == {"SCPO, forward, theta=0.6", "SCPO, forward_theta0.55", "SCPO, forward_theta0.4"}
+
+
 def test_settings_of_a_scorer_that_are_not_its_default_are_named(tmp_path):
     """The scorer's name hid them: another scorer has no such setting."""
     scorer = ("scorer=minilm", "scorer.cosine_floor=0.1")
