@@ -48,12 +48,18 @@ REMOVED = ".removed-"
 
 
 class _Seen(NamedTuple):
-    """A run at one moment; None for records that it does not have or that cannot be read."""
+    """A run at one moment.
+
+    Attributes:
+        status: Its status; None if missing or unreadable.
+        job: The record of its Slurm job; None if missing or unreadable.
+        state: Its observed state.
+        waits: For a damaged run, the reason why its job may still be queued or running, if any.
+    """
 
     status: Status | None
     job: Job | None
     state: State
-    # Of a damaged run: why it may still have a job; otherwise None.
     waits: str | None
 
 
@@ -198,7 +204,7 @@ def _divided(
 
 
 def _records(folder: RunFolder) -> tuple[Status | None, Job | None]:
-    """Status and job of a run, each None if the run has none or it cannot be read."""
+    """Status and job record of a run, each None if missing or unreadable."""
     status, job = None, None
     with contextlib.suppress(RecordError, OSError):
         status = folder.read_status()
@@ -233,16 +239,16 @@ def _state(observer: Observer, folder: RunFolder) -> State:
 
 
 def _job_of_damaged(observer: Observer, folder: RunFolder) -> str | None:
-    """Why a damaged run may have a job that waits or runs; None if it has none.
+    """Reason why the job of a damaged run may still be queued or running; None if it is over.
 
-    Its state does not show that, because its records cannot be read.
+    The state DAMAGED does not include the job's state.
     """
     try:
         state = observer.job_state(folder)
     except RecordError:
         return (
             f"is damaged, and so is {folder.job}: a job of it may still be in the queue. If squeue "
-            "has none, delete this file, then give the command again"
+            "does not list one, delete this file and run the command again"
         )
     # Records may lie on a machine without Slurm, which never answers.
     is_over = state is JobState.ENDED or (state is JobState.UNKNOWN and not which("squeue"))

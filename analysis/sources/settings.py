@@ -340,8 +340,8 @@ def _of_other_scorers(
 ) -> list[str]:
     """Differing keys of two configurations with different scorers.
 
-    Of the scorers' settings, these are their names, followed by those that one of them has not as
-    its default.
+    Settings of the scorers are included only if one of the scorers does not use its default. They
+    follow the scorer's name.
     """
     own = []
     for key in sorted({*first, *second}):
@@ -355,9 +355,9 @@ def _of_other_scorers(
 
 
 def _is_set(key: str, flat: Mapping[str, Any]) -> bool:
-    """True if a configuration has a setting of its scorer that is not the scorer's default.
+    """True if a setting of the configuration's scorer differs from the scorer's default.
 
-    True for every setting of a scorer that the configuration files do not have, or not any more.
+    Without a known default, every setting of the scorer counts as different.
 
     Args:
         key: The setting, such as ``scorer.cosine_floor``.

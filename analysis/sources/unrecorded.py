@@ -188,17 +188,17 @@ def _named(runs: Iterable[Run], known: KnownRows) -> Iterator[tuple[Run, str, Va
 
 
 def _usual_method(configuration: str, row: str | None) -> dict[str, Any] | None:
-    """Section ``method`` from which a run's name says what differs, with the choices in its id.
+    """Section ``method`` that a single run is compared with to name its settings.
 
-    It is that of the row with the method's plain name, next to which the run is printed, and
-    without one on the same host, that of the configuration files.
+    This is the section of the row with the method's plain name if it has the same host estimator,
+    and otherwise that of the configuration files. Choices that the run's id names are the run's.
 
     Args:
         configuration: Configuration of the run.
         row: Configuration of the experiments' row with the method's plain name, if there is one.
 
     Returns:
-        None if the files do not have the method, or not any more.
+        The section; None if the configuration files lack the method.
     """
     config = json.loads(configuration)
     env, own = config["env"], config["method"]

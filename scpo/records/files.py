@@ -187,7 +187,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def _lock_now(descriptor: int) -> bool:
-    """Lock an open file; False if another process keeps the lock. `is_locked` is waited for."""
+    """Lock an open file; False if another process still holds the lock after a few attempts."""
     for attempt in range(LOCK_ATTEMPTS):
         if attempt:
             time.sleep(LOCK_PAUSE_S)

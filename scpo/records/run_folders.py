@@ -596,9 +596,8 @@ def observe(folder: RunFolder, job: JobState | None = None) -> Observed:
 def _status_and_lock(folder: RunFolder) -> tuple[Status, bool]:
     """Status of a run, and whether a process holds its lock (False for DONE), as of one moment.
 
-    A process records how it ended before it releases the lock, and RUNNING after it has taken it. A
-    free lock is therefore taken for that of a dead process only if the status is the same before
-    and after the look at the lock.
+    A process takes the lock before it records RUNNING, and releases it after it has recorded its
+    end. The status is therefore read again after the lock was found free, until it has not changed.
     """
     status = folder.read_status()
     while status.state is not State.DONE and not is_locked(folder.lock):
